@@ -1,0 +1,33 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint clean
+
+demo: .venv/demo-installed ## install and run the main job on data that ships with River
+	$(BIN)/streamkernel demo
+
+test: .venv/test-installed lint ## everything that CI runs
+	$(BIN)/pytest
+
+lint: .venv/test-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/demo-installed: pyproject.toml | $(BIN)/python
+	@echo "installing streamkernel into .venv"
+	$(PIP) install --editable '.[plot]'
+	@touch $@
+
+.venv/test-installed: pyproject.toml | $(BIN)/python
+	@echo "installing streamkernel with its test tools into .venv"
+	$(PIP) install --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,70 @@
+"""What a source and a sink are: four short methods each, and events that say where they came from.
+
+Nothing here, or in any other connector, knows of learning; the engine joins the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Position = Any
+"""Where to go on in one stream: a JSON value that only the source that gave it can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record, or the reason why there is none.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream the record was read from: a path, a data set's name, a topic's partition.
+    resume
+        Position **after** this record: a source that is sent there yields the next record first.
+    raw
+        The record's bytes as they came, for a dead letter.
+    record
+        The fields, or ``None`` if the bytes could not be read.
+    error
+        Why there is no record: what was expected, what came. ``None`` if there is one.
+    """
+
+    stream: str
+    resume: Position
+    raw: bytes
+    record: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class Source(Protocol):
+    """A stream of events that can be sent back to where it was."""
+
+    def seek(self, positions: Mapping[str, Position]) -> None:
+        """Go on after the given ``Event.resume`` of each stream. Called at most once, before the first poll."""
+
+    def poll(self, timeout: float) -> Sequence[Event] | None:
+        """Return the next events in order, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        """Return what is waiting behind the last event returned, by (topic, partition); a file counts bytes."""
+
+    def close(self) -> None:
+        """Release what the source holds."""
+
+
+class Sink(Protocol):
+    """Something records are written to, that can be cut back to a position it gave."""
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Write one record."""
+
+    def flush(self) -> Position:
+        """Make everything written durable and return the position after it."""
+
+    def seek(self, position: Position) -> None:
+        """Drop what was written after `position`. Called at most once, before the first write."""
+
+    def close(self) -> None:
+        """Flush and release what the sink holds."""
