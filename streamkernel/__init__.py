@@ -1,0 +1,21 @@
+"""Kernel machines that learn from a stream, in bounded memory, as River estimators."""
+
+from streamkernel import kernels, losses, rules, steps
+from streamkernel.classification import KernelClassifier
+from streamkernel.errors import InputError, ModelFileError
+from streamkernel.model_file import load
+from streamkernel.random_features import RandomFeatures
+from streamkernel.regression import KernelRegressor
+
+__all__ = [
+    "InputError",
+    "KernelClassifier",
+    "KernelRegressor",
+    "ModelFileError",
+    "RandomFeatures",
+    "kernels",
+    "load",
+    "losses",
+    "rules",
+    "steps",
+]

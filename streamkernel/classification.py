@@ -1,0 +1,248 @@
+"""The kernel classifier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base, utils
+
+from streamkernel import losses, rules, steps
+from streamkernel.errors import InputError
+from streamkernel.estimator import KernelModel
+from streamkernel.features import F64, check_values
+from streamkernel.kernels import Gaussian
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+Label = bool | int | float | str
+
+
+class KernelClassifier(KernelModel, base.MiniBatchClassifier):
+    """A kernel machine for two or more classes that learns from a stream, in bounded memory.
+
+    It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
+    grows by blocks of random features until `max_features` is reached; from then on memory and time an event stay
+    the same for ever.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; by default a Gaussian whose bandwidth is the median distance between the first 256 examples.
+        Until then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
+    loss
+        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``
+        (each class against the rest with more than two), or one of :mod:`streamkernel.losses`.
+    rule
+        Which block a step moves: :mod:`streamkernel.rules`; by default CDSG, which adds a block only where no old
+        one is worth as much.
+    features_per_seed
+        Random features in one block.
+    batch_size
+        Examples in one step. They are gathered over calls, so how events are grouped never changes the model.
+    max_features
+        Cap on the number of random features; ``None`` for none.
+    l2
+        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    step
+        Step size, one of :mod:`streamkernel.steps`; by default a constant that suits the loss.
+    average
+        Predict with the average of all iterates instead of the last.
+    cache_bytes
+        Memory for random directions; what does not fit is regenerated at every use, with the same result.
+    seed
+        Seed of the random features. Models with one seed have the same features.
+
+    Attributes
+    ----------
+    n_features, n_seeds, n_steps, n_reused : int
+        Random features, blocks, steps taken, and steps that moved an old block.
+    objective : float
+        The running regularised loss.
+    sigma : float
+        The bandwidth in use.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
+    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamkernel import KernelClassifier
+
+    >>> model = KernelClassifier()
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
+    Accuracy: 89.41%
+    >>> model.n_features, model.n_reused
+    (1024, 5284)
+    """
+
+    _for_classes = True
+
+    def __init__(
+        self,
+        kernel: Gaussian | None = None,
+        loss: str | losses.Loss = "logistic",
+        rule: rules.Rule | None = None,
+        features_per_seed: int = 64,
+        batch_size: int = 1,
+        max_features: int | None = 1024,
+        l2: float = 0.0,
+        step: steps.Step | None = None,
+        average: bool = False,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        self.labels: dict[Label, int] = {}
+        super().__init__(
+            kernel, loss, rule, features_per_seed, batch_size, max_features, l2, step, average, cache_bytes, seed
+        )
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: Label) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x
+            The features, numbers by name. A name that is missing counts as 0.
+        y
+            The label: a string, a number or a Boolean.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number, or `y` is no label; names the field.
+            The model is as it was before.
+        """
+        label = _checked(y)
+        if label not in self.labels:
+            self._row(x)
+            check_values(x, self._kernel.input_scale)
+            self._add(label)
+        self._learn_example(x, self.labels[label])
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
+        """Return the probability of each label seen so far.
+
+        With the hinge losses, which have no probabilities, these are the scores squashed by a sigmoid: they rank
+        as the scores do, and are not calibrated.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number.
+        """
+        scores = self._scores(x)
+        return dict(zip(self.labels, self._probabilities(scores[None])[0].tolist(), strict=True))
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features).
+        y
+            The labels, shape (examples,).
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number, or a label is none; names the column and the row. Nothing is learnt.
+        """
+        rows = self._table(X)
+        labels = [_checked(label) for label in utils.dataframe.into_series(y).to_list()]
+        numbers = np.empty(len(labels))
+        start = 0
+        for i, label in enumerate(labels):
+            if label not in self.labels:  # the rows before it are learnt without it, as one by one
+                self._learn(rows.part(start, i), numbers[start:i])
+                start = i
+                self._add(label)
+            numbers[i] = self.labels[label]
+        self._learn(rows.part(start, len(labels)), numbers[start:])
+
+    def predict_proba_many(self, X: IntoDataFrame) -> IntoDataFrame:
+        """Return the probabilities of the labels for each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number; names the column and the row.
+        """
+        probabilities = self._probabilities(self._expansion.scores(self._table(X)))
+        columns = {label: probabilities[:, i] for label, i in self.labels.items()}
+        return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+
+    def predict_many(self, X: IntoDataFrame) -> IntoSeries:
+        """Return the label of each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number; names the column and the row.
+        """
+        frame = utils.dataframe.into_frame(X)
+        rows = self._table(X)
+        if not self.labels:
+            return utils.dataframe.to_native_series(np.full(len(frame), None, object), name=None, like=frame)
+        best = self._probabilities(self._expansion.scores(rows)).argmax(axis=1)
+        labels = np.array(list(self.labels))[best] if _one_type(self.labels) else _objects(self.labels)[best]
+        return utils.dataframe.to_native_series(labels, name=None, like=frame)
+
+    def _probabilities(self, scores: F64) -> F64:
+        """Return probabilities, shape (examples, labels), for scores, shape (examples, columns)."""
+        if len(self.labels) < 2:
+            return np.ones((len(scores), len(self.labels)))
+        if isinstance(self._loss, (losses.Logistic, losses.Softmax)) and scores.shape[1] > 1:
+            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        if scores.shape[1] == 1:
+            up = 0.5 * (1.0 + np.tanh(0.5 * scores))
+            return np.concatenate([1.0 - up, up], axis=1)
+        sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
+        return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
+
+    def _add(self, label: Label) -> None:
+        softmax = isinstance(self._loss, losses.Softmax)
+        if len(self.labels) >= (1 if softmax else 2):
+            self._expansion.add_column()
+        self.labels[label] = len(self.labels)
+
+    def _description(self) -> dict[str, Any]:
+        return super()._description() | {"labels": list(self.labels)}
+
+    def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
+        self.labels = {label: i for i, label in enumerate(description["labels"])}
+        super()._restore(description, tensors)
+
+
+def _checked(y: Any) -> Label:
+    label = y.item() if isinstance(y, np.generic) else y
+    if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
+        raise InputError(f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y")
+    return label
+
+
+def _one_type(labels: Mapping[Label, int]) -> bool:
+    return len({type(label) for label in labels}) == 1
+
+
+def _objects(labels: Mapping[Label, int]) -> Any:
+    array = np.empty(len(labels), object)
+    array[:] = list(labels)
+    return array

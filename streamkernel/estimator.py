@@ -1,0 +1,225 @@
+"""What the classifier and the regressor share: parameters, the first examples, the numbers a dashboard shows."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from streamkernel import bandwidth, losses, model_file, rules, steps, stepping
+from streamkernel.errors import InputError
+from streamkernel.expansion import Expansion
+from streamkernel.features import F64, Rows, check_values
+from streamkernel.kernels import Gaussian
+from streamkernel.tables import table_rows
+
+log = logging.getLogger(__name__)
+
+
+class KernelModel:
+    """A River estimator around one :class:`~streamkernel.expansion.Expansion`."""
+
+    _for_classes: bool
+
+    def __init__(
+        self,
+        kernel: Gaussian | None,
+        loss: str | losses.Loss,
+        rule: rules.Rule | None,
+        features_per_seed: int,
+        batch_size: int,
+        max_features: int | None,
+        l2: float,
+        step: steps.Step | None,
+        average: bool,
+        cache_bytes: int,
+        seed: int,
+    ) -> None:
+        _at_least(1, features_per_seed=features_per_seed, batch_size=batch_size)
+        _at_least(0, cache_bytes=cache_bytes)
+        if max_features is not None and max_features < features_per_seed:
+            raise ValueError(
+                f"Expected max_features to hold one block of features_per_seed={features_per_seed}, got {max_features!r}"
+            )
+        if not 0.0 <= l2 < math.inf:
+            raise ValueError(f"Expected l2 >= 0, got {l2!r}")
+        self.kernel = kernel
+        self.loss = loss
+        self.rule = rule
+        self.features_per_seed = features_per_seed
+        self.batch_size = batch_size
+        self.max_features = max_features
+        self.l2 = l2
+        self.step = step
+        self.average = average
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self._kernel = kernel or Gaussian("median")
+        self._loss = losses.named(loss, self._for_classes)
+        # Examples that still decide the bandwidth, with their targets; None once it is known.
+        self._first: list[tuple[Rows, float]] | None = None
+        if self._kernel.sigma == "median":
+            self._first = []
+            self._kernel = replace(self._kernel, sigma=1.0)
+        self._expansion = self._new_expansion(1)
+
+    @property
+    def sigma(self) -> float:
+        """The bandwidth in use; provisional during the first examples if it is taken from the stream."""
+        return float(self._kernel.sigma)
+
+    @property
+    def n_features(self) -> int:
+        """Random features in the model, a cos/sin pair counted once."""
+        return self.n_seeds * self.features_per_seed
+
+    @property
+    def n_seeds(self) -> int:
+        """Blocks in the model, each of one seed."""
+        return self._expansion.n_blocks
+
+    @property
+    def n_steps(self) -> int:
+        """Steps taken."""
+        return int(self._expansion.counts[stepping.STEPS])
+
+    @property
+    def n_reused(self) -> int:
+        """Steps that moved an old block."""
+        return int(self._expansion.counts[stepping.REUSED])
+
+    @property
+    def objective(self) -> float:
+        """The running regularised loss, about the last thousand examples, each before it was learnt."""
+        return self._expansion.objective
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: safetensors with a JSON description, no direction and no code.
+
+        Parameters
+        ----------
+        path
+            The file; it is replaced in one piece.
+        """
+        model_file.save(self, Path(path))
+
+    @property
+    def _is_stochastic(self) -> bool:
+        return False
+
+    def _new_expansion(self, columns: int) -> Expansion:
+        return Expansion(
+            self._kernel,
+            self._loss,
+            self.rule or rules.CDSG(),
+            self.step or steps.Constant(default_gamma(self._loss)),
+            per_block=self.features_per_seed,
+            max_features=self.max_features,
+            batch=self.batch_size,
+            l2=self.l2,
+            columns=columns,
+            average=self.average,
+            intercept=not self._for_classes,
+            cache_bytes=self.cache_bytes,
+            seed=self.seed,
+        )
+
+    def _learn(self, rows: Rows, y: F64) -> None:
+        """Learn `rows` in order, the first of them several times while they decide the bandwidth."""
+        if self._first is None:
+            self._expansion.learn(rows, y)
+            return
+        for i in range(len(y)):
+            row, target = rows.part(i, i + 1), y[i : i + 1]
+            if self._first is None:
+                self._expansion.learn(row, target)
+                continue
+            # Tried first, so that an example that is refused decides nothing.
+            self._expansion.learn(row, target)
+            self._first.append((row, float(target[0])))
+            if bandwidth.is_due(len(self._first)):
+                self._start_again(self._first)
+
+    def _start_again(self, first: list[tuple[Rows, float]]) -> None:
+        """Take the bandwidth from the examples so far and learn them again, in order."""
+        sigma = bandwidth.median_distance([row for row, _ in first])
+        self._kernel = replace(self._kernel, sigma=sigma)
+        self._expansion.start_again(self._kernel)
+        for row, target in first:
+            self._expansion.learn(row, np.array([target]))
+        if len(first) == bandwidth.FIRST:
+            self._first = None
+            log.info("%s took the bandwidth %.6g from the first %d examples", type(self).__name__, sigma, len(first))
+
+    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
+        return self._expansion.row(x)
+
+    def _scores(self, x: Mapping[Hashable, Any]) -> F64:
+        """Return f(x), shape (columns,)."""
+        try:
+            return np.asarray(self._expansion.scores(self._row(x))[0])
+        except InputError:
+            check_values(x, self._kernel.input_scale)
+            raise
+
+    def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
+        try:
+            self._learn(self._row(x), np.array([y], np.float64))
+        except InputError:
+            check_values(x, self._kernel.input_scale)
+            raise
+
+    def _table(self, X: Any) -> Rows:
+        return table_rows(self._expansion.directions, X, self._kernel.input_scale)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+
+    def _description(self) -> dict[str, Any]:
+        """Return what the model is, apart from its tensors and its parameters, as JSON values."""
+        return {"sigma": self.sigma, "columns": self._expansion.columns}
+
+    def _tensors(self) -> dict[str, Any]:
+        first = {} if self._first is None else model_file.pack_examples("first", self._first)
+        return self._expansion.tensors() | first
+
+    def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
+        self._kernel = replace(self._kernel, sigma=float(description["sigma"]))
+        self._expansion = self._new_expansion(int(description["columns"]))
+        self._expansion.restore(tensors)
+        self._first = model_file.unpack_examples("first", tensors, self._expansion.directions)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle keeps: the same as a model file."""
+        return {"parameters": dict(self._get_params()), "description": self._description(), "tensors": self._tensors()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild the model from what pickle kept."""
+        self.__init__(**state["parameters"])  # type: ignore[misc]
+        self._restore(state["description"], state["tensors"])
+
+    def _get_params(self) -> dict[str, Any]:
+        return super()._get_params()  # type: ignore[misc, no-any-return]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a copy that shares nothing with the model."""
+        twin = object.__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
+
+
+def default_gamma(loss: losses.Loss) -> float:
+    """Return the constant step that is safe untuned: half the inverse of the loss's curvature."""
+    return 0.5 / loss.curvature
+
+
+def _at_least(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"Expected {name} >= {least}, got {value!r}")

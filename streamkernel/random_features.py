@@ -1,0 +1,138 @@
+"""The joint random feature map of a kernel, as a River transformer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base, utils
+
+from streamkernel import bandwidth, stepping
+from streamkernel.features import F64, Directions, Rows, check_values
+from streamkernel.kernels import Gaussian
+from streamkernel.tables import table_rows
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
+
+
+class RandomFeatures(base.MiniBatchTransformer):
+    """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
+
+    The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
+    (River's ``RBFSampler`` maps each input by itself, and its sums cannot).
+
+    Parameters
+    ----------
+    kernel
+        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learnt,
+        and changes until then.
+    n_features
+        Random features; each gives a cosine and a sine.
+    seed
+        Seed of the features.
+
+    Attributes
+    ----------
+    sigma : float
+        The bandwidth in use.
+
+    Raises
+    ------
+    ValueError
+        If `n_features` is smaller than 1.
+
+    References
+    ----------
+    Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
+
+    Examples
+    --------
+    >>> from streamkernel import RandomFeatures, kernels
+    >>> k = kernels.Gaussian(sigma=1.0)
+    >>> features = RandomFeatures(k, n_features=10_000)
+    >>> x, x2 = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.0}
+    >>> z, z2 = features.transform_one(x), features.transform_one(x2)
+    >>> round(sum(z[name] * z2[name] for name in z), 2), round(k(x, x2), 2)
+    (0.53, 0.54)
+    """
+
+    def __init__(self, kernel: Gaussian, n_features: int = 512, seed: int = 0) -> None:
+        if n_features < 1:
+            raise ValueError(f"Expected n_features >= 1, got {n_features!r}")
+        self.kernel = kernel
+        self.n_features = n_features
+        self.seed = seed
+        self._first: list[Rows] | None = [] if kernel.sigma == "median" else None
+        self._kernel = kernel if self._first is None else replace(kernel, sigma=1.0)
+        self._directions = Directions(seed, n_features, 1 << 26)
+        self._directions.reserve(1)
+        self._names = [name for i in range(n_features) for name in (f"cos{i}", f"sin{i}")]
+
+    @property
+    def sigma(self) -> float:
+        """The bandwidth in use."""
+        return float(self._kernel.sigma)
+
+    def learn_one(self, x: Mapping[Hashable, Any]) -> None:
+        """Take the bandwidth from the first examples; later ones change nothing.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number.
+        """
+        if self._first is not None:
+            row = self._directions.row(x)
+            check_values(x, self._kernel.input_scale)
+            self._see(row)
+
+    def learn_many(self, X: IntoDataFrame) -> None:
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
+        rows = self._table(X)
+        for i in range(len(rows.start) - 1):
+            self._see(rows.part(i, i + 1))
+
+    def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+        """Return the features of `x`: a cosine and a sine for each, scaled by n_features^-½.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number.
+        """
+        row = self._directions.row(x)
+        check_values(x, self._kernel.input_scale)
+        return dict(zip(self._names, self._transform(row)[0].tolist(), strict=True))
+
+    def transform_many(self, X: IntoDataFrame) -> IntoDataFrame:
+        """Return the features of each row of a data frame."""
+        outputs = self._transform(self._table(X))
+        columns = {name: outputs[:, i] for i, name in enumerate(self._names)}
+        return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+
+    def _see(self, row: Rows) -> None:
+        if self._first is None:
+            return
+        self._first.append(row)
+        if bandwidth.is_due(len(self._first)):
+            self._kernel = replace(self.kernel, sigma=bandwidth.median_distance(self._first))
+            if len(self._first) == bandwidth.FIRST:
+                self._first = None
+
+    def _transform(self, rows: Rows) -> F64:
+        out = np.empty((len(rows.start) - 1, 2 * self.n_features))
+        draw = (self._directions.key, self._directions.cache, self.n_features, self._kernel.input_scale)
+        stepping.transform(draw, rows, 1.0 / math.sqrt(self.n_features), out)
+        return out
+
+    def _table(self, X: IntoDataFrame) -> Rows:
+        return table_rows(self._directions, X, self._kernel.input_scale)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"kernel": Gaussian(1.0), "n_features": 32}
+        yield {"kernel": Gaussian("median"), "n_features": 32}

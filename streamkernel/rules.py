@@ -1,0 +1,164 @@
+"""Which coordinate a step takes, a new block of features or an old one, and how far it goes.
+
+DSG is from Dai et al. 2014, UDSG and CDSG from Li and Póczos 2016. At the cap on features no rule adds a block.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from numba import njit
+
+from streamkernel.features import counter_bits
+
+__all__ = ["CDSG", "DSG", "UDSG", "Rule"]
+
+_DSG, _UDSG, _CDSG = range(3)
+
+
+@njit(cache=True)
+def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
+    """Return the old block with the longest checked step η, and η (Li and Póczos 2016, eq. 9, signs resolved).
+
+    The step of block k is the largest η for which
+
+        2‖β_k - ηḡ‖² + 2η²(Mσ/B)² ≤ ‖β_k‖² + γ²‖ḡ‖²,
+
+    the larger root of aη² + bη + c = 0 with a = 2‖ḡ‖² + 2(Mσ/B)², b = -4⟨β_k, ḡ⟩, c = ‖β_k‖² - γ²‖ḡ‖².
+    With several columns (classes) ‖·‖² is the squared norm over them. η is 0 where no block has such a step.
+
+    Parameters
+    ----------
+    beta
+        The β_k without their common scale, shape (blocks, columns).
+    scale
+        The scale.
+    g
+        The mean gradient ḡ, shape (columns,).
+    gamma
+        The step γ of a new block.
+    noise
+        (Mσ/B)².
+    """
+    g2 = (g * g).sum()
+    a = 2.0 * (g2 + noise)
+    best, longest = -1, 0.0
+    for k in range(len(beta)):
+        dot = 0.0
+        norm2 = 0.0
+        for c in range(len(g)):
+            dot += beta[k, c] * g[c]
+            norm2 += beta[k, c] * beta[k, c]
+        b = -4.0 * dot * scale
+        c0 = norm2 * scale * scale - gamma * gamma * g2
+        square = b * b - 4.0 * a * c0
+        if square >= 0.0 and a > 0.0:
+            eta = (-b + math.sqrt(square)) / (2.0 * a)
+            if eta > longest:
+                best, longest = k, eta
+    return best, longest
+
+
+@njit(inline="always")
+def _uniform(key, t, n):  # type: ignore[no-untyped-def]
+    """Return a number below `n`, drawn for step `t`."""
+    return int((counter_bits(key, t) >> 11) * 2.0**-53 * n)
+
+
+@njit(cache=True)
+def choose(rule, key, t, room, beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
+    """Return the block to update, ``len(beta)`` for a new one, and the step to take.
+
+    Parameters
+    ----------
+    rule
+        (code, G, U) of the rule.
+    key
+        Of the generator that draws old blocks.
+    t
+        The number of the step, counted from 0.
+    room
+        Whether a block may be added. Without one there must be an old block.
+    """
+    code, grow, reuse = rule
+    blocks = len(beta)
+    if code == _CDSG:
+        k, eta = longest_checked_step(beta, scale, g, gamma, noise)
+        if eta > gamma:
+            return k, eta
+        if room:
+            return blocks, gamma
+        if k >= 0:
+            return k, eta
+    elif room and (blocks == 0 or code == _DSG or t % (grow + reuse) < grow):
+        return blocks, gamma
+    return _uniform(key, t, blocks), gamma
+
+
+class Rule(Protocol):
+    """A coordinate rule."""
+
+    @property
+    def parameters(self) -> tuple[int, int, int]:
+        """What the compiled choice is told: the rule's code, G and U."""
+
+
+@dataclass(frozen=True)
+class DSG:
+    """A new block at every step (Dai et al. 2014, Algorithm 1); at the cap an old one, drawn uniformly."""
+
+    code: ClassVar[int] = _DSG
+
+    @property
+    def parameters(self) -> tuple[int, int, int]:
+        """The code, and no numbers."""
+        return self.code, 1, 0
+
+
+@dataclass(frozen=True)
+class UDSG:
+    """New blocks for `grow` steps, then `reuse` steps on old ones drawn uniformly (Li and Póczos, Algorithm 3).
+
+    Parameters
+    ----------
+    grow, reuse
+        G and U, both at least 1.
+
+    Raises
+    ------
+    ValueError
+        If one of them is smaller.
+    """
+
+    grow: int = 1
+    reuse: int = 1
+    code: ClassVar[int] = _UDSG
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        for name, steps in (("grow", self.grow), ("reuse", self.reuse)):
+            if steps < 1:
+                raise ValueError(f"Expected {name} >= 1, got {steps!r}")
+
+    @property
+    def parameters(self) -> tuple[int, int, int]:
+        """The code, G and U."""
+        return self.code, self.grow, self.reuse
+
+
+@dataclass(frozen=True)
+class CDSG:
+    """The old block whose checked step is longest, if that is worth a new block's; else a new one.
+
+    At the cap it takes the old block of the longest checked step even if that is shorter than γ, and a uniformly
+    drawn one where no block has a checked step at all (Li and Póczos 2016, Algorithm 4 and eq. 9).
+    """
+
+    code: ClassVar[int] = _CDSG
+
+    @property
+    def parameters(self) -> tuple[int, int, int]:
+        """The code, and no numbers."""
+        return self.code, 1, 0

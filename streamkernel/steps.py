@@ -1,0 +1,111 @@
+"""Step sizes are values: γ_t as a function of the number t = 1, 2, ... of the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Constant", "InverseTime", "PowerDecay", "Step"]
+
+F64 = npt.NDArray[np.float64]
+
+
+class Step(Protocol):
+    """A step size."""
+
+    def __call__(self, t: F64) -> F64:
+        """Return γ_t for the numbers `t` of steps, counted from 1."""
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"Expected {name} > 0, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """γ_t = γ: it never stops to learn, which is what a stream that drifts needs.
+
+    Parameters
+    ----------
+    gamma
+        The step γ > 0.
+
+    Examples
+    --------
+    >>> Constant(0.5)(np.array([1.0, 100.0]))
+    array([0.5, 0.5])
+    """
+
+    gamma: float
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        _positive("gamma", self.gamma)
+
+    def __call__(self, t: F64) -> F64:
+        """Return γ."""
+        return np.full_like(t, self.gamma)
+
+
+@dataclass(frozen=True)
+class InverseTime:
+    """γ_t = θ/t: with θλ in (1, 2) or a positive integer, the error falls as 1/t (Dai et al. 2014, Theorem 6).
+
+    Parameters
+    ----------
+    theta
+        θ > 0; it goes with the regularisation λ of the model.
+
+    Examples
+    --------
+    >>> InverseTime(2.0)(np.array([1.0, 4.0]))
+    array([2. , 0.5])
+    """
+
+    theta: float
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        _positive("theta", self.theta)
+
+    def __call__(self, t: F64) -> F64:
+        """Return θ/t."""
+        return self.theta / t
+
+
+@dataclass(frozen=True)
+class PowerDecay:
+    """γ_t = γ₀/(1 + c t)^p, the form that is used in practice.
+
+    Parameters
+    ----------
+    gamma
+        γ₀ > 0, the step at the beginning.
+    c
+        c > 0, how soon it falls: 1/c steps keep nearly γ₀. Dai et al. used 10⁻⁴ with p = 1.
+    power
+        p > 0, how fast it falls then.
+
+    Examples
+    --------
+    >>> PowerDecay(1.0, c=1.0, power=0.5)(np.array([3.0, 8.0])).round(3)
+    array([0.5  , 0.333])
+    """
+
+    gamma: float
+    c: float = 1e-4
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _positive("gamma", self.gamma)
+        _positive("c", self.c)
+        _positive("power", self.power)
+
+    def __call__(self, t: F64) -> F64:
+        """Return γ₀/(1 + c t)^p."""
+        return self.gamma / (1.0 + self.c * t) ** self.power
