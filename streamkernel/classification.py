@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -128,12 +129,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number, or `y` is no label; names the field.
             The model is as it was before.
         """
-        label = _checked(y)
-        if label not in self.labels:
-            self._row(x)
+        number = self.labels.get(y) if y.__hash__ else None
+        if number is None:
+            label = _checked(y)
+            self._expansion.row(x)
             check_values(x, self._kernel.input_scale)
-            self._add(label)
-        self._learn_example(x, self.labels[label])
+            number = self._add(label)
+        self._learn_example(x, number)
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label seen so far.
@@ -147,7 +149,25 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number.
         """
         scores = self._scores(x)
+        if len(self.labels) == 2 and len(scores) == 1:  # the way most events go
+            up = _sigmoid(float(scores[0]))
+            return dict(zip(self.labels, (1.0 - up, up), strict=True))
         return dict(zip(self.labels, self._probabilities(scores[None])[0].tolist(), strict=True))
+
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
+        """Return the label of the highest score, ``None`` before the first label is learnt.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number.
+        """
+        scores = self._scores(x)
+        if len(scores) == 1:
+            best = int(scores[0] > 0.0 and len(self.labels) == 2)
+        else:
+            best = int(scores.argmax())
+        return next(itertools.islice(self.labels, best, None), None)
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -212,16 +232,18 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(odds / odds.sum(axis=1, keepdims=True))
         if scores.shape[1] == 1:
-            up = 0.5 * (1.0 + np.tanh(0.5 * scores))
+            up = np.array([[_sigmoid(score)] for score in scores[:, 0].tolist()])
             return np.concatenate([1.0 - up, up], axis=1)
         sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
         return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
 
-    def _add(self, label: Label) -> None:
+    def _add(self, label: Label) -> int:
+        """Make room for a label that is new, and return its number."""
         softmax = isinstance(self._loss, losses.Softmax)
         if len(self.labels) >= (1 if softmax else 2):
             self._expansion.add_column()
         self.labels[label] = len(self.labels)
+        return self.labels[label]
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}
@@ -229,6 +251,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
         self.labels = {label: i for i, label in enumerate(description["labels"])}
         super()._restore(description, tensors)
+
+
+def _sigmoid(score: float) -> float:
+    return 0.5 * (1.0 + math.tanh(0.5 * score))
 
 
 def _checked(y: Any) -> Label:

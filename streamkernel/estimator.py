@@ -86,12 +86,12 @@ class KernelModel:
     @property
     def n_steps(self) -> int:
         """Steps taken."""
-        return int(self._expansion.counts[stepping.STEPS])
+        return int(self._expansion.ints[stepping.STEPS])
 
     @property
     def n_reused(self) -> int:
         """Steps that moved an old block."""
-        return int(self._expansion.counts[stepping.REUSED])
+        return int(self._expansion.ints[stepping.REUSED])
 
     @property
     def objective(self) -> float:
@@ -130,20 +130,19 @@ class KernelModel:
         )
 
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order, the first of them several times while they decide the bandwidth."""
-        if self._first is None:
-            self._expansion.learn(rows, y)
-            return
-        for i in range(len(y)):
-            row, target = rows.part(i, i + 1), y[i : i + 1]
-            if self._first is None:
-                self._expansion.learn(row, target)
-                continue
-            # Tried first, so that an example that is refused decides nothing.
-            self._expansion.learn(row, target)
-            self._first.append((row, float(target[0])))
-            if bandwidth.is_due(len(self._first)):
-                self._start_again(self._first)
+        """Learn `rows` in order."""
+        done = 0
+        while self._first is not None and done < len(y):
+            self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
+            done += 1
+        self._expansion.learn(rows.part(done, len(y)), y[done:])
+
+    def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
+        """Learn one of the first examples, which decide the bandwidth and are learnt again each time it changes."""
+        self._expansion.learn_one(row, y)  # before it counts: an example that is refused decides nothing
+        first.append((row, y))
+        if bandwidth.is_due(len(first)):
+            self._start_again(first)
 
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
         """Take the bandwidth from the examples so far and learn them again, in order."""
@@ -151,25 +150,26 @@ class KernelModel:
         self._kernel = replace(self._kernel, sigma=sigma)
         self._expansion.start_again(self._kernel)
         for row, target in first:
-            self._expansion.learn(row, np.array([target]))
+            self._expansion.learn_one(row, target)
         if len(first) == bandwidth.FIRST:
             self._first = None
             log.info("%s took the bandwidth %.6g from the first %d examples", type(self).__name__, sigma, len(first))
 
-    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
-        return self._expansion.row(x)
-
     def _scores(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f(x), shape (columns,)."""
         try:
-            return np.asarray(self._expansion.scores(self._row(x))[0])
+            return self._expansion.score_one(self._expansion.row(x))
         except InputError:
             check_values(x, self._kernel.input_scale)
             raise
 
     def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
         try:
-            self._learn(self._row(x), np.array([y], np.float64))
+            row = self._expansion.row(x)
+            if self._first is None:
+                self._expansion.learn_one(row, y)
+            else:
+                self._learn_first(row, y, self._first)
         except InputError:
             check_values(x, self._kernel.input_scale)
             raise

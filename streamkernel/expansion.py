@@ -10,7 +10,7 @@ import numpy as np
 
 from streamkernel import losses, model_file, rules, steps, stepping
 from streamkernel.errors import InputError
-from streamkernel.features import F64, I64, Directions, Rows, domain_key
+from streamkernel.features import F64, I64, LARGEST_VALUE, Directions, Rows, domain_key
 from streamkernel.kernels import Gaussian
 
 _CHUNK = 1024
@@ -74,42 +74,72 @@ class Expansion:
     ) -> None:
         self.loss, self.step = loss, step
         self.batch, self.l2, self.per_block = batch, l2, per_block
-        self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
         self.directions = Directions(seed, per_block, cache_bytes)
-        self._rule = rule.parameters
-        self._rule_key = domain_key(seed, "rule")
-        self.columns = columns
         self._averages = average
-        self._intercept = intercept
+        code, grow, reuse = rule.parameters
+        self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
+        keys = (int(self.directions.key), int(domain_key(seed, "rule")))
+        self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
+        self.ints[stepping.COLUMNS :] = np.array(
+            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, *keys], np.uint64
+        ).view(np.int64)
+        self.reals: F64 = np.zeros(stepping.N_REALS)
         self.start_again(kernel)
 
     def start_again(self, kernel: Gaussian) -> None:
         """Forget all that was learnt and go on with another bandwidth; the directions are the same."""
-        self._scale = kernel.input_scale
-        self._variance = kernel.feature_variance / self.per_block
+        self.ints[: stepping.COLUMNS] = 0
+        self.reals[: stepping.INPUT_SCALE] = 0.0
+        self.reals[stepping.SCALE] = 1.0
+        self.reals[stepping.INPUT_SCALE :] = [
+            kernel.input_scale,
+            self.l2,
+            self.loss.parameter,
+            self.loss.bound(self.columns),
+            kernel.feature_variance / self.per_block,
+        ]
         width = self.directions.width
-        self.counts: I64 = np.zeros(4, np.int64)
-        self.state: F64 = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), 2, width))
         self.beta: F64 = np.zeros((0, self.columns))
         self._phi = np.empty((0, 2, width), np.float32)
+        self._make_room_for_one()
+        self._target, self._gamma = np.empty(1), np.empty(1)
         self.pending: list[tuple[Rows, float]] = []
-        self._last: tuple[Rows, bytes, int, F64] | None = None
         self._reserve(1)
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.ints[stepping.COLUMNS])
 
     @property
     def n_blocks(self) -> int:
         """Blocks, each of its own seed."""
-        return int(self.counts[stepping.BLOCKS])
+        return int(self.ints[stepping.BLOCKS])
 
     @property
     def objective(self) -> float:
         """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus (λ/2)‖f‖²."""
-        return float(self.state[stepping.LOSS] + 0.5 * self.l2 * self.state[stepping.NORM2])
+        return float(self.reals[stepping.LOSS] + 0.5 * self.l2 * self.reals[stepping.NORM2])
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""
         return self.directions.row(x)
+
+    def score_one(self, row: Rows) -> F64:
+        """Return f at one row, shape (columns,); its features are kept for :meth:`learn_one`.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        values = row.values.tobytes()
+        if not self._is_last(row, values):
+            self._last = None
+            self._evaluate(row, self._one)
+            self._last = (row.hashes, values)
+        return self._predicted
 
     def scores(self, rows: Rows) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
@@ -119,13 +149,22 @@ class Expansion:
         InputError
             If a value is not finite or too large.
         """
-        dots = self._evaluate(rows)
-        current = dots[:, : self.columns]
-        t = self.counts[stepping.STEPS]
-        if not self._averages or t == 0:
-            return np.asarray(self.state[stepping.SCALE] * current + self.state[stepping.MEAN])
-        average = (self.state[stepping.SCALE_SUM] * current - dots[:, self.columns :]) / t
-        return np.asarray(average + self.state[stepping.MEAN])
+        self._last = None
+        out = np.empty((len(rows.start) - 1, 2, self.columns))
+        self._evaluate(rows, out)
+        return out[:, 1]
+
+    def learn_one(self, row: Rows, y: float) -> None:
+        """Learn from one row, or keep it until there is a batch; raises what :meth:`learn` raises."""
+        if self.batch > 1:
+            self._gather(row, y)
+            return
+        known = self._is_last(row, row.values.tobytes())
+        self._target[0] = y
+        self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
+        if self.ints[stepping.BLOCKS] == len(self.beta):
+            self._reserve(min(self.n_blocks + 1, self.most_blocks))
+        self._step(row, self._target, known, self._gamma)
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
@@ -135,17 +174,16 @@ class Expansion:
         InputError
             If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
         """
-        if self.batch == 1:
-            self._steps(rows, y)
+        if self.batch > 1:
+            for i in range(len(y)):
+                self._gather(rows.part(i, i + 1), float(y[i]))
             return
-        for i in range(len(y)):
-            row = rows.part(i, i + 1)
-            if not np.all(np.abs(row.values) * self._scale <= stepping.LARGEST_VALUE):
-                raise _unusable(row)
-            self.pending.append((row, float(y[i])))
-            if len(self.pending) == self.batch:
-                batch, self.pending = self.pending, []
-                self._steps(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch]))
+        for first in range(0, len(y), _CHUNK):
+            n = min(_CHUNK, len(y) - first)
+            self._reserve(min(self.n_blocks + n, self.most_blocks))
+            t = self.ints[stepping.STEPS]
+            gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
+            self._step(rows.part(first, first + n), y[first : first + n], False, gammas)
 
     def add_column(self) -> None:
         """Make room for one more class; a function of two classes in one column becomes one of three.
@@ -160,80 +198,74 @@ class Expansion:
                 [spread[None, :, None, None] * part for part in np.split(self.coef, 1 + self._averages, axis=1)], axis=1
             )
             self.beta = self.beta * spread
-            self.columns = 3
+            self.ints[stepping.COLUMNS] = 3
         else:
             parts = np.split(self.coef, 1 + self._averages, axis=1)
             zeros = np.zeros_like(self.coef[:, :1])
             self.coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
             self.beta = np.concatenate([self.beta, np.zeros((len(self.beta), 1))], axis=1)
-            self.columns += 1
-        self._last = None
+            self.ints[stepping.COLUMNS] += 1
+        self.reals[stepping.LOSS_BOUND] = self.loss.bound(self.columns)
+        self._make_room_for_one()
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        counters = {"counts": self.counts.copy(), "state": self.state.copy()}
+        counters = {
+            "ints": self.ints[: stepping.COLUMNS].copy(),
+            "reals": self.reals[: stepping.INPUT_SCALE].copy(),
+        }
         return learnt | counters | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` of a function with the same parameters returned."""
-        self.counts, self.state = tensors["counts"].copy(), tensors["state"].copy()
+        self.ints[: stepping.COLUMNS], self.reals[: stepping.INPUT_SCALE] = tensors["ints"], tensors["reals"]
         self._reserve(max(1, self.n_blocks))
         self.coef[: len(tensors["coef"])] = tensors["coef"]
         self.beta[: self.n_blocks] = tensors["beta"]
         self.pending = model_file.unpack_examples("pending", tensors, self.directions) or []
 
-    def _evaluate(self, rows: Rows) -> F64:
-        last = self._last
-        if last is not None and self._is_last(last, rows):
-            return last[3]
-        dots = np.empty((len(rows.start) - 1, self.coef.shape[1]))
-        features = self.n_blocks * self.per_block
-        bad = stepping.evaluate(self._draw(), rows, features, self.coef, self._phi, dots)
+    def _make_room_for_one(self) -> None:
+        """Make the arrays that one row's scores are put into: the present ones, and the prediction."""
+        self._one = np.empty((1, 2, self.columns))
+        self._predicted: F64 = self._one[0, 1]
+        self._last: tuple[Any, bytes] | None = None
+
+    def _evaluate(self, rows: Rows, out: F64) -> None:
+        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
         if bad >= 0:
             raise _unusable(rows.part(bad, bad + 1))
-        self._last = (rows, rows.values.tobytes(), int(self.counts[stepping.STEPS]), dots) if len(dots) == 1 else None
-        return dots
 
-    def _is_last(self, last: tuple[Rows, bytes, int, F64], rows: Rows) -> bool:
-        """Say whether `rows` is the one row evaluated last, with the present coefficients."""
-        return (
-            rows.hashes is last[0].hashes
-            and last[2] == self.counts[stepping.STEPS]
-            and rows.values.tobytes() == last[1]
-        )
+    def _is_last(self, row: Rows, values: bytes) -> bool:
+        """Say whether `row` is the one whose scores and features are at hand."""
+        return self._last is not None and self._last[0] is row.hashes and self._last[1] == values
 
-    def _steps(self, rows: Rows, y: F64) -> None:
-        for first in range(0, len(y), _CHUNK * self.batch):
-            part = y[first : first + _CHUNK * self.batch]
-            n = len(part) // self.batch
-            some = rows if len(part) == len(y) else rows.part(first, first + len(part))
-            last, self._last = self._last, None
-            if last is not None and self.batch == 1 and n == 1 and self._is_last(last, some):
-                dots, known = last[3], np.ones(1, np.bool_)
-            else:
-                dots, known = np.empty((len(part), self.coef.shape[1])), np.zeros(len(part), np.bool_)
-            self._reserve(min(self.n_blocks + n, self.most_blocks))
-            t = self.counts[stepping.STEPS]
-            status, row = stepping.learn(
-                self._draw(), some, part, dots, known, self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)),
-                (self.loss.code, self.loss.parameter), self._rule,
-                (self._rule_key, self.columns, self.l2, self.batch, self.most_blocks,
-                 self.loss.bound(self.columns), self._variance, self._intercept),
-                self.coef, self.beta, self.counts, self.state, self._phi,
-            )  # fmt: skip
-            if status == stepping.BAD_VALUE:
-                raise _unusable(some.part(row, row + 1))
-            if status == stepping.DIVERGED:
-                raise InputError(
-                    f"The steps have diverged: refused the derivative of the loss at target {part[row]!r} "
-                    f"(step {int(self.counts[stepping.STEPS]) + 1}); use a smaller step"
-                )
+    def _gather(self, row: Rows, y: float) -> None:
+        if not np.all(np.abs(row.values) * self.reals[stepping.INPUT_SCALE] <= LARGEST_VALUE):
+            raise _unusable(row)
+        self.pending.append((row, y))
+        if len(self.pending) == self.batch:
+            batch, self.pending = self.pending, []
+            self._reserve(min(self.n_blocks + 1, self.most_blocks))
+            self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
+            targets = np.array([target for _, target in batch])
+            self._step(Rows.stack([row for row, _ in batch]), targets, False, self._gamma)
 
-    def _draw(self) -> tuple[Any, Any, int, float]:
-        return self.directions.key, self.directions.cache, self.per_block, self._scale
+    def _step(self, rows: Rows, y: F64, known: bool, gammas: F64) -> None:
+        self._last = None
+        status, row = stepping.learn(
+            self.ints, self.reals, self.directions.cache, *rows,
+            y, known, self._one, gammas, self.coef, self.beta, self._phi,
+        )  # fmt: skip
+        if status == stepping.BAD_VALUE:
+            raise _unusable(rows.part(row, row + 1))
+        if status == stepping.DIVERGED:
+            raise InputError(
+                f"The steps have diverged: refused the derivative of the loss at target {y[row]!r} "
+                f"(step {int(self.ints[stepping.STEPS]) + 1}); use a smaller step"
+            )
 
     def _reserve(self, blocks: int) -> None:
         """Make room for `blocks` blocks in all arrays."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -70,6 +69,10 @@ class RandomFeatures(base.MiniBatchTransformer):
         self._kernel = kernel if self._first is None else replace(kernel, sigma=1.0)
         self._directions = Directions(seed, n_features, 1 << 26)
         self._directions.reserve(1)
+        self._ints = np.zeros(stepping.N_INTS, np.int64)
+        self._ints[stepping.PER_BLOCK] = n_features
+        self._ints[stepping.KEY] = self._directions.key.view(np.int64)
+        self._reals = np.zeros(stepping.N_REALS)
         self._names = [name for i in range(n_features) for name in (f"cos{i}", f"sin{i}")]
 
     @property
@@ -125,8 +128,8 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _transform(self, rows: Rows) -> F64:
         out = np.empty((len(rows.start) - 1, 2 * self.n_features))
-        draw = (self._directions.key, self._directions.cache, self.n_features, self._kernel.input_scale)
-        stepping.transform(draw, rows, 1.0 / math.sqrt(self.n_features), out)
+        self._reals[stepping.INPUT_SCALE] = self._kernel.input_scale
+        stepping.transform(self._ints, self._reals, self._directions.cache, *rows, out)
         return out
 
     def _table(self, X: IntoDataFrame) -> Rows:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["Constant", "InverseTime", "PowerDecay", "Step"]
 
-F64 = npt.NDArray[np.float64]
+Number = TypeVar("Number", float, npt.NDArray[np.float64])
 
 
 class Step(Protocol):
     """A step size."""
 
-    def __call__(self, t: F64) -> F64:
-        """Return γ_t for the numbers `t` of steps, counted from 1."""
+    def __call__(self, t: Number) -> Number:
+        """Return γ_t for the number `t` of a step, or an array of them, counted from 1."""
 
 
 def _positive(name: str, value: float) -> None:
@@ -36,6 +36,7 @@ class Constant:
 
     Examples
     --------
+    >>> import numpy as np
     >>> Constant(0.5)(np.array([1.0, 100.0]))
     array([0.5, 0.5])
     """
@@ -46,9 +47,9 @@ class Constant:
         """Check the parameter."""
         _positive("gamma", self.gamma)
 
-    def __call__(self, t: F64) -> F64:
+    def __call__(self, t: Number) -> Number:
         """Return γ."""
-        return np.full_like(t, self.gamma)
+        return self.gamma + 0.0 * t
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class InverseTime:
 
     Examples
     --------
+    >>> import numpy as np
     >>> InverseTime(2.0)(np.array([1.0, 4.0]))
     array([2. , 0.5])
     """
@@ -72,7 +74,7 @@ class InverseTime:
         """Check the parameter."""
         _positive("theta", self.theta)
 
-    def __call__(self, t: F64) -> F64:
+    def __call__(self, t: Number) -> Number:
         """Return θ/t."""
         return self.theta / t
 
@@ -92,6 +94,7 @@ class PowerDecay:
 
     Examples
     --------
+    >>> import numpy as np
     >>> PowerDecay(1.0, c=1.0, power=0.5)(np.array([3.0, 8.0])).round(3)
     array([0.5  , 0.333])
     """
@@ -106,6 +109,6 @@ class PowerDecay:
         _positive("c", self.c)
         _positive("power", self.power)
 
-    def __call__(self, t: F64) -> F64:
+    def __call__(self, t: Number) -> Number:
         """Return γ₀/(1 + c t)^p."""
         return self.gamma / (1.0 + self.c * t) ** self.power

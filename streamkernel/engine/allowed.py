@@ -1,0 +1,153 @@
+"""The classes and functions a checkpoint may name: a short list, and nothing is imported to find them.
+
+A class of River is allowed if it is defined in one of the packages that hold what a pipeline is made of. The
+packages that read files, download data sets or run other programs are not among them.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import numbers
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from river import compose, feature_extraction, linear_model, metrics, optim, preprocessing, stats, utils
+from river._river_rust import stats as compiled
+from river.feature_extraction import vectorize
+from river.metrics import mutual_info
+
+from streamkernel.engine.fields import OnFields
+
+_PACKAGES = tuple(
+    package.__name__
+    for package in (compose, feature_extraction, linear_model, metrics, optim, preprocessing, stats, utils)
+)
+
+
+def _of(module: ModuleType, names: str) -> dict[str, Any]:
+    return {f"{module.__name__}.{name}": getattr(module, name) for name in names.split()}
+
+
+_LISTED: dict[str, Any] = {
+    **{
+        f"builtins.{kind.__name__}": kind
+        for kind in (bool, int, float, str, list, tuple, dict, set, frozenset)
+    },
+    **_of(collections, "Counter OrderedDict defaultdict deque"),
+    **_of(vectorize, "find_all_ngrams remove_stop_words strip_accents_unicode"),
+    **_of(vectorize, "tokenize_using_regex_pattern"),
+    **_of(mutual_info, "_average_arithmetic _average_geometric"),
+    "builtins.str.lower": str.lower,
+    "copy.deepcopy": copy.deepcopy,
+    "numbers.Number": numbers.Number,
+    "numpy.array": np.array,
+    "numpy.ones": np.ones,
+}
+_NAMES = {id(found): name for name, found in _LISTED.items()}
+
+_METHODS = frozenset(
+    {
+        (feature_extraction.RBFSampler, "_random_weights"),
+        (preprocessing.GaussianRandomProjector, "_rand_gauss"),
+        (preprocessing.SparseRandomProjector, "_rand_weights_for_feature"),
+    }
+)
+
+COMPILED: dict[str, type] = {
+    f"{compiled.__name__}.{name}": kind
+    for name, kind in vars(compiled).items()
+    if isinstance(kind, type) and hasattr(kind, "__setstate__")
+}
+"""River's statistics that are not written in Python; they save themselves as bytes."""
+
+
+def name_of(found: Any) -> str | None:
+    """Return the name under which a class or function can be stored, or ``None`` if it is not allowed.
+
+    Examples
+    --------
+    >>> name_of(float), name_of(preprocessing.StandardScaler), name_of(eval)
+    ('builtins.float', 'river.preprocessing.scale.StandardScaler', None)
+    """
+    listed = _NAMES.get(id(found))
+    if listed is not None:
+        return listed
+    if isinstance(found, type):
+        name = f"{found.__module__}.{found.__qualname__}"
+        return name if _class_named(name) is found else None
+    return None
+
+
+def named(name: str) -> Any:
+    """Return the class or function of a name.
+
+    Raises
+    ------
+    ValueError
+        If the name is not allowed.
+
+    Examples
+    --------
+    >>> named("builtins.float")
+    <class 'float'>
+    >>> named("os.system")
+    Traceback (most recent call last):
+    ValueError: "os.system" is not allowed in a checkpoint
+    """
+    found = _LISTED.get(name) or _class_named(name)
+    if found is None:
+        raise ValueError(f'"{name}" is not allowed in a checkpoint')
+    return found
+
+
+def class_named(name: str) -> type:
+    """Return the class of a name, of which a checkpoint may hold instances.
+
+    Raises
+    ------
+    ValueError
+        If there is no such class, or it is not allowed.
+    """
+    found = _class_named(name)
+    if found is None or not is_plain(found):
+        raise ValueError(f'"{name}" is not a class allowed in a checkpoint')
+    return found
+
+
+def is_plain(kind: type) -> bool:
+    """Return whether the attributes of an instance are all there is to it, as pickle would see it too.
+
+    Examples
+    --------
+    >>> is_plain(preprocessing.StandardScaler), is_plain(collections.Counter)
+    (True, False)
+    """
+    methods = ("__new__", "__getstate__", "__reduce__", "__reduce_ex__")
+    return all(getattr(kind, name) is getattr(object, name) for name in methods)
+
+
+def is_method(owner: type, name: str) -> bool:
+    """Return whether a bound method of an instance may be stored.
+
+    Examples
+    --------
+    >>> is_method(feature_extraction.RBFSampler, "_random_weights")
+    True
+    """
+    return (owner, name) in _METHODS
+
+
+def _class_named(name: str) -> type | None:
+    """Return the class that is defined under exactly this name, if it is an allowed one."""
+    if name == f"{OnFields.__module__}.{OnFields.__qualname__}":
+        return OnFields
+    module, _, attribute = name.rpartition(".")
+    if not any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
+        return None
+    found: Any = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
+    if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, attribute):
+        return found
+    return None

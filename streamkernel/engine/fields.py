@@ -1,0 +1,75 @@
+"""A preprocessing step that sees some of the fields, while the others pass by untouched.
+
+River's own ``Select`` raises an error for a record that lacks a field, and its ``SelectType`` has no opposite
+that would keep what is left, so the two cannot be joined to this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from river import base
+
+_TYPES: dict[str, tuple[type, ...]] = {"numbers": (int, float), "strings": (str,)}
+
+
+class OnFields(base.Transformer):
+    """A transformer limited to some of the fields.
+
+    A field the transformer makes takes the place of an untouched one of the same name. The transformer is not
+    called for a record with none of its fields.
+
+    Parameters
+    ----------
+    transformer
+        The transformer.
+    on
+        ``"numbers"`` (``True`` and ``False`` are numbers), ``"strings"``, or the fields' names.
+
+    Examples
+    --------
+    >>> from river import preprocessing
+    >>> scaler = OnFields(preprocessing.MinMaxScaler(), "numbers")
+    >>> scaler.learn_one({"size": 2, "colour": "red"})
+    >>> scaler.learn_one({"size": 6, "colour": "blue"})
+    >>> scaler.transform_one({"size": 3, "colour": "red"})
+    {'colour': 'red', 'size': 0.25}
+    >>> scaler.transform_one({"colour": "red"})
+    {'colour': 'red'}
+    """
+
+    def __init__(self, transformer: base.Transformer, on: str | Sequence[str]) -> None:
+        if isinstance(on, str) and on not in _TYPES:
+            raise ValueError(f'Expected "numbers", "strings" or a list of field names, got {on!r}')
+        self.transformer = transformer
+        self.on = on
+
+    @property
+    def _supervised(self) -> bool:
+        return bool(self.transformer._supervised)
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any = None) -> None:
+        """Update the transformer with its fields of `x`, and with `y` if it learns from labels."""
+        seen, _ = self._split(x)
+        if seen:
+            self.transformer.learn_one(seen, *([y] if self._supervised else []))
+
+    def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return the untouched fields and what the transformer makes of its own."""
+        seen, rest = self._split(x)
+        if seen:
+            rest.update(self.transformer.transform_one(seen))
+        return rest
+
+    def _split(self, x: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        seen: dict[Any, Any] = {}
+        rest: dict[Any, Any] = {}
+        if isinstance(self.on, str):
+            types = _TYPES[self.on]
+            for name, value in x.items():
+                (seen if isinstance(value, types) else rest)[name] = value
+        else:
+            for name, value in x.items():
+                (seen if name in self.on else rest)[name] = value
+        return seen, rest
