@@ -32,14 +32,14 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     Parameters
     ----------
     kernel
-        The kernel; by default a Gaussian whose bandwidth is the median distance between the first 256 examples.
+        The kernel; by default a Gaussian whose bandwidth is 0.4 times the median distance between the first 256 examples.
         Until then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``
         (each class against the rest with more than two), or one of :mod:`streamkernel.losses`.
     rule
-        Which block a step moves: :mod:`streamkernel.rules`; by default CDSG, which adds a block only where no old
-        one is worth as much.
+        Which block a step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which adds a block
+        only where no old one is worth as much.
     features_per_seed
         Random features in one block.
     batch_size
@@ -95,7 +95,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         kernel: Gaussian | None = None,
         loss: str | losses.Loss = "logistic",
         rule: rules.Rule | None = None,
-        features_per_seed: int = 64,
+        features_per_seed: int = 256,
         batch_size: int = 1,
         max_features: int | None = 1024,
         l2: float = 0.0,
@@ -106,7 +106,17 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     ) -> None:
         self.labels: dict[Label, int] = {}
         super().__init__(
-            kernel, loss, rule, features_per_seed, batch_size, max_features, l2, step, average, cache_bytes, seed
+            kernel,
+            loss,
+            rule,
+            features_per_seed,
+            batch_size,
+            max_features,
+            l2,
+            step,
+            average,
+            cache_bytes,
+            seed,
         )
 
     @property
@@ -259,8 +269,12 @@ def _sigmoid(score: float) -> float:
 
 def _checked(y: Any) -> Label:
     label = y.item() if isinstance(y, np.generic) else y
-    if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
-        raise InputError(f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y")
+    if not isinstance(label, (bool, int, float, str)) or (
+        isinstance(label, float) and not math.isfinite(label)
+    ):
+        raise InputError(
+            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
+        )
     return label
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +18,10 @@ from streamkernel.kernels import Gaussian
 from streamkernel.tables import table_rows
 
 log = logging.getLogger(__name__)
+
+
+DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
+DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 
 class KernelModel:
@@ -59,13 +62,13 @@ class KernelModel:
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._kernel = kernel or Gaussian("median")
+        self._kernel = kernel or DEFAULT_KERNEL
         self._loss = losses.named(loss, self._for_classes)
         # Examples that still decide the bandwidth, with their targets; None once it is known.
         self._first: list[tuple[Rows, float]] | None = None
         if self._kernel.sigma == "median":
             self._first = []
-            self._kernel = replace(self._kernel, sigma=1.0)
+            self._kernel = Gaussian(1.0)
         self._expansion = self._new_expansion(1)
 
     @property
@@ -116,7 +119,7 @@ class KernelModel:
         return Expansion(
             self._kernel,
             self._loss,
-            self.rule or rules.CDSG(),
+            self.rule or DEFAULT_RULE,
             self.step or steps.Constant(default_gamma(self._loss)),
             per_block=self.features_per_seed,
             max_features=self.max_features,
@@ -146,14 +149,19 @@ class KernelModel:
 
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
         """Take the bandwidth from the examples so far and learn them again, in order."""
-        sigma = bandwidth.median_distance([row for row, _ in first])
-        self._kernel = replace(self._kernel, sigma=sigma)
+        median = bandwidth.median_distance([row for row, _ in first])
+        self._kernel = (self.kernel or DEFAULT_KERNEL).with_median(median)
         self._expansion.start_again(self._kernel)
         for row, target in first:
             self._expansion.learn_one(row, target)
         if len(first) == bandwidth.FIRST:
             self._first = None
-            log.info("%s took the bandwidth %.6g from the first %d examples", type(self).__name__, sigma, len(first))
+            log.info(
+                "%s took the bandwidth %.6g from the first %d examples",
+                type(self).__name__,
+                self.sigma,
+                len(first),
+            )
 
     def _scores(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f(x), shape (columns,)."""
@@ -190,14 +198,18 @@ class KernelModel:
         return self._expansion.tensors() | first
 
     def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
-        self._kernel = replace(self._kernel, sigma=float(description["sigma"]))
+        self._kernel = Gaussian(float(description["sigma"]))
         self._expansion = self._new_expansion(int(description["columns"]))
         self._expansion.restore(tensors)
         self._first = model_file.unpack_examples("first", tensors, self._expansion.directions)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: the same as a model file."""
-        return {"parameters": dict(self._get_params()), "description": self._description(), "tensors": self._tensors()}
+        return {
+            "parameters": dict(self._get_params()),
+            "description": self._description(),
+            "tensors": self._tensors(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild the model from what pickle kept."""
@@ -215,8 +227,8 @@ class KernelModel:
 
 
 def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: half the inverse of the loss's curvature."""
-    return 0.5 / loss.curvature
+    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature."""
+    return 0.25 / loss.curvature
 
 
 def _at_least(least: int, **values: int) -> None:

@@ -62,7 +62,7 @@ class Expansion:
         rule: rules.Rule,
         step: steps.Step,
         *,
-        per_block: int = 64,
+        per_block: int = 256,
         max_features: int | None = 1024,
         batch: int = 1,
         l2: float = 0.0,
@@ -76,12 +76,13 @@ class Expansion:
         self.batch, self.l2, self.per_block = batch, l2, per_block
         self.directions = Directions(seed, per_block, cache_bytes)
         self._averages = average
-        code, grow, reuse = rule.parameters
+        code, grow, reuse, self._longest = rule.parameters
         self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
         keys = (int(self.directions.key), int(domain_key(seed, "rule")))
         self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
         self.ints[stepping.COLUMNS :] = np.array(
-            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, *keys], np.uint64
+            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, *keys],
+            np.uint64,
         ).view(np.int64)
         self.reals: F64 = np.zeros(stepping.N_REALS)
         self.start_again(kernel)
@@ -97,6 +98,7 @@ class Expansion:
             self.loss.parameter,
             self.loss.bound(self.columns),
             kernel.feature_variance / self.per_block,
+            self._longest,
         ]
         width = self.directions.width
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), 2, width))
@@ -195,7 +197,11 @@ class Expansion:
             half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
             spread = np.array([-half, half, 0.0])
             self.coef = np.concatenate(
-                [spread[None, :, None, None] * part for part in np.split(self.coef, 1 + self._averages, axis=1)], axis=1
+                [
+                    spread[None, :, None, None] * part
+                    for part in np.split(self.coef, 1 + self._averages, axis=1)
+                ],
+                axis=1,
             )
             self.beta = self.beta * spread
             self.ints[stepping.COLUMNS] = 3
@@ -234,7 +240,9 @@ class Expansion:
         self._last: tuple[Any, bytes] | None = None
 
     def _evaluate(self, rows: Rows, out: F64) -> None:
-        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
+        bad = stepping.evaluate(
+            self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out
+        )
         if bad >= 0:
             raise _unusable(rows.part(bad, bad + 1))
 
@@ -272,7 +280,10 @@ class Expansion:
         self.directions.reserve(blocks)
         panels = -(-blocks * self.per_block // self.directions.width)
         if panels > len(self.coef):
-            panels = min(max(panels, 2 * len(self.coef)), -(-self.most_blocks * self.per_block // self.directions.width))
+            panels = min(
+                max(panels, 2 * len(self.coef)),
+                -(-self.most_blocks * self.per_block // self.directions.width),
+            )
             self.coef = _grown(self.coef, panels)
             self._phi = _grown(self._phi, panels)
         if blocks > len(self.beta):

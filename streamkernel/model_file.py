@@ -26,7 +26,9 @@ VERSION = 1
 
 Tensors = dict[str, Any]
 
-_PARTS = {name: getattr(module, name) for module in (kernels, losses, rules, steps) for name in module.__all__}
+_PARTS = {
+    name: getattr(module, name) for module in (kernels, losses, rules, steps) for name in module.__all__
+}
 
 
 def save(model: KernelModel, path: Path) -> None:
@@ -73,7 +75,11 @@ def load(path: str | Path) -> KernelModel:
 def describe(model: KernelModel) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
     parameters = {name: _encoded(value) for name, value in model._get_params().items()}
-    return {"class": type(model).__name__, "parameters": parameters, "state": model._description()}, model._tensors()
+    return {
+        "class": type(model).__name__,
+        "parameters": parameters,
+        "state": model._description(),
+    }, model._tensors()
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> KernelModel:
@@ -142,7 +148,9 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
                 raise ModelFileError(f"Expected a {kind}, got a {header.get('kind')!r} - at {path}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise ModelFileError(f"Expected a whole safetensors file, got a truncated or corrupt one ({error}) - at {path}") from error
+        raise ModelFileError(
+            f"Expected a whole safetensors file, got a truncated or corrupt one ({error}) - at {path}"
+        ) from error
     if header.pop("checksum", None) != _checksum(header, tensors):
         raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
     return orjson.loads(header["description"]), tensors
@@ -161,7 +169,9 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
     }
 
 
-def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
+def unpack_examples(
+    name: str, tensors: Mapping[str, Any], directions: Directions
+) -> list[tuple[Rows, float]] | None:
     """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was."""
     targets = tensors.get(f"{name}.targets")
     if targets is None or not len(targets):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +65,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         self.n_features = n_features
         self.seed = seed
         self._first: list[Rows] | None = [] if kernel.sigma == "median" else None
-        self._kernel = kernel if self._first is None else replace(kernel, sigma=1.0)
+        self._kernel = kernel if self._first is None else Gaussian(1.0)
         self._directions = Directions(seed, n_features, 1 << 26)
         self._directions.reserve(1)
         self._ints = np.zeros(stepping.N_INTS, np.int64)
@@ -122,7 +121,7 @@ class RandomFeatures(base.MiniBatchTransformer):
             return
         self._first.append(row)
         if bandwidth.is_due(len(self._first)):
-            self._kernel = replace(self.kernel, sigma=bandwidth.median_distance(self._first))
+            self._kernel = self.kernel.with_median(bandwidth.median_distance(self._first))
             if len(self._first) == bandwidth.FIRST:
                 self._first = None
 

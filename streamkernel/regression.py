@@ -29,7 +29,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     Parameters
     ----------
     kernel
-        The kernel; by default a Gaussian whose bandwidth is the median distance between the first 256 examples.
+        The kernel; by default a Gaussian whose bandwidth is 0.4 times the median distance between the first 256 examples.
     loss
         ``"square"``, ``"huber"``, or one of :mod:`streamkernel.losses`. A loss without a bound on its derivative is
         clipped at the largest one seen, which at most doubles a step: one outlier does not ruin the model.
@@ -73,7 +73,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         kernel: Gaussian | None = None,
         loss: str | losses.Loss = "square",
         rule: rules.Rule | None = None,
-        features_per_seed: int = 64,
+        features_per_seed: int = 256,
         batch_size: int = 1,
         max_features: int | None = 1024,
         l2: float = 0.0,
@@ -83,7 +83,17 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         seed: int = 0,
     ) -> None:
         super().__init__(
-            kernel, loss, rule, features_per_seed, batch_size, max_features, l2, step, average, cache_bytes, seed
+            kernel,
+            loss,
+            rule,
+            features_per_seed,
+            batch_size,
+            max_features,
+            l2,
+            step,
+            average,
+            cache_bytes,
+            seed,
         )
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:

@@ -74,7 +74,7 @@ def choose(rule, key, t, room, beta, scale, g, gamma, noise):  # type: ignore[no
     Parameters
     ----------
     rule
-        (code, G, U) of the rule.
+        (code, G, U, longest) of the rule.
     key
         Of the generator that draws old blocks.
     t
@@ -82,12 +82,12 @@ def choose(rule, key, t, room, beta, scale, g, gamma, noise):  # type: ignore[no
     room
         Whether a block may be added. Without one there must be an old block.
     """
-    code, grow, reuse = rule
+    code, grow, reuse, longest = rule
     blocks = len(beta)
     if code == _CDSG:
         k, eta = longest_checked_step(beta, scale, g, gamma, noise)
         if eta > gamma:
-            return k, eta
+            return k, min(eta, longest * gamma)
         if room:
             return blocks, gamma
         if k >= 0:
@@ -101,8 +101,8 @@ class Rule(Protocol):
     """A coordinate rule."""
 
     @property
-    def parameters(self) -> tuple[int, int, int]:
-        """What the compiled choice is told: the rule's code, G and U."""
+    def parameters(self) -> tuple[int, int, int, float]:
+        """What the compiled choice is told: the rule's code, G, U, and the longest step in units of γ_t."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class DSG:
     code: ClassVar[int] = _DSG
 
     @property
-    def parameters(self) -> tuple[int, int, int]:
+    def parameters(self) -> tuple[int, int, int, float]:
         """The code, and no numbers."""
-        return self.code, 1, 0
+        return self.code, 1, 0, math.inf
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class UDSG:
                 raise ValueError(f"Expected {name} >= 1, got {steps!r}")
 
     @property
-    def parameters(self) -> tuple[int, int, int]:
+    def parameters(self) -> tuple[int, int, int, float]:
         """The code, G and U."""
-        return self.code, self.grow, self.reuse
+        return self.code, self.grow, self.reuse, math.inf
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,28 @@ class CDSG:
 
     At the cap it takes the old block of the longest checked step even if that is shorter than γ, and a uniformly
     drawn one where no block has a checked step at all (Li and Póczos 2016, Algorithm 4 and eq. 9).
+
+    Parameters
+    ----------
+    longest
+        The longest step to take, in units of γ_t. Infinity is the paper's line search, good with batches; with
+        single examples and a constant γ its long steps add noise that never settles, and 1 does better.
+
+    Raises
+    ------
+    ValueError
+        If `longest` is below 1.
     """
 
+    longest: float = math.inf
     code: ClassVar[int] = _CDSG
 
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        if not self.longest >= 1.0:
+            raise ValueError(f"Expected longest >= 1, got {self.longest!r}")
+
     @property
-    def parameters(self) -> tuple[int, int, int]:
-        """The code, and no numbers."""
-        return self.code, 1, 0
+    def parameters(self) -> tuple[int, int, int, float]:
+        """The code and the longest step."""
+        return self.code, 1, 0, self.longest

@@ -23,15 +23,18 @@ from streamkernel.features import cos_sin_turns, prepare, project
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
 # whether there is an intercept, keys of the directions and of the rule's draws.
-COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, KEY, RULE_KEY = range(4, 15)
+COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, KEY, RULE_KEY = range(
+    4, 15
+)
 N_INTS = 15
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
 # iterate; ‖f‖² in the kernel's space; the running loss; the last step taken; the intercept, a running mean of y.
 SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, MEAN = LEARNT_REALS = range(7)
-# What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block.
-INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE = range(7, 12)
-N_REALS = 12
+# What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block, and the
+# rule's longest step in units of γ.
+INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(7, 13)
+N_REALS = 13
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
@@ -220,7 +223,7 @@ def learn(ints, reals, cache, start, slots, hashes, values, y, known, scores, ga
         # 2. the coordinate and the step
         blocks = ints[BLOCKS]
         k, eta = rules.choose(
-            (ints[RULE_CODE], ints[GROW], ints[REUSE]),
+            (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),
             np.uint64(ints[RULE_KEY]),
             ints[STEPS],
             blocks < ints[MOST_BLOCKS],

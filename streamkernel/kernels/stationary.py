@@ -17,11 +17,13 @@ class Gaussian:
     sigma
         The bandwidth σ > 0, in units of x, or ``"median"``: the median distance between the first examples of
         the stream, which the model takes itself.
+    multiple
+        With ``"median"``, what the median is multiplied by.
 
     Raises
     ------
     ValueError
-        If `sigma` is neither a positive number nor ``"median"``.
+        If `sigma` is neither a positive number nor ``"median"``, or `multiple` is not positive.
 
     References
     ----------
@@ -34,12 +36,15 @@ class Gaussian:
     """
 
     sigma: float | Literal["median"] = "median"
+    multiple: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the parameter."""
         number = isinstance(self.sigma, (int, float)) and not isinstance(self.sigma, bool)
         if self.sigma != "median" and not (number and 0 < float(self.sigma) < math.inf):
             raise ValueError(f'Expected sigma to be a positive number or "median", got {self.sigma!r}')
+        if not 0 < self.multiple < math.inf:
+            raise ValueError(f"Expected multiple > 0, got {self.multiple!r}")
 
     def __call__(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2); a name that is missing counts as 0.
@@ -61,6 +66,10 @@ class Gaussian:
     def feature_variance(self) -> float:
         """A bound on σ² = E_ω Var(φ_ω(y)·φ_ω(x) - k(y, x)) for one feature, a cosine of N(0, 1) phases: ½."""
         return 0.5
+
+    def with_median(self, median: float) -> Gaussian:
+        """Return the kernel whose bandwidth is `multiple` times a median distance."""
+        return Gaussian(self.multiple * median)
 
     def _number(self) -> float:
         if isinstance(self.sigma, str):
