@@ -42,13 +42,13 @@ class Source(Protocol):
     """A stream of events that can be sent back to where it was."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after the given ``Event.resume`` of each stream. Called at most once, before the first poll."""
+        """Go on after the given ``Event.resume`` of each stream; called at most once, before any poll."""
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
-        """Return the next events in order, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events in order, ``[]`` if none came in `timeout` seconds, ``None`` at the end."""
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what is waiting behind the last event returned, by (topic, partition); a file counts bytes."""
+        """Return what waits behind the last event returned, by (topic, partition); a file counts bytes."""
 
     def close(self) -> None:
         """Release what the source holds."""

@@ -41,7 +41,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Which block a step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which adds a block
         only where no old one is worth as much.
     features_per_seed
-        Random features in one block.
+        Random features in one block; by default a quarter of `max_features`, or 256 where there is no cap.
     batch_size
         Examples in one step. They are gathered over calls, so how events are grouped never changes the model.
     max_features
@@ -95,7 +95,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         kernel: Gaussian | None = None,
         loss: str | losses.Loss = "logistic",
         rule: rules.Rule | None = None,
-        features_per_seed: int = 256,
+        features_per_seed: int | None = None,
         batch_size: int = 1,
         max_features: int | None = 1024,
         l2: float = 0.0,
@@ -139,7 +139,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number, or `y` is no label; names the field.
             The model is as it was before.
         """
-        number = self.labels.get(y) if y.__hash__ else None
+        number = self.labels.get(y) if isinstance(y, Hashable) else None
         if number is None:
             label = _checked(y)
             self._expansion.row(x)
@@ -173,10 +173,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number.
         """
         scores = self._scores(x)
-        if len(scores) == 1:
-            best = int(scores[0] > 0.0 and len(self.labels) == 2)
-        else:
-            best = int(scores.argmax())
+        best = int(scores.argmax()) if len(scores) > 1 else int(scores[0] > 0.0 and len(self.labels) == 2)
         return next(itertools.islice(self.labels, best, None), None)
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
@@ -258,7 +255,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}
 
-    def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self.labels = {label: i for i, label in enumerate(description["labels"])}
         super()._restore(description, tensors)
 
@@ -269,9 +266,7 @@ def _sigmoid(score: float) -> float:
 
 def _checked(y: Any) -> Label:
     label = y.item() if isinstance(y, np.generic) else y
-    if not isinstance(label, (bool, int, float, str)) or (
-        isinstance(label, float) and not math.isfinite(label)
-    ):
+    if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
         raise InputError(
             f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
         )

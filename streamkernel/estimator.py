@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, model_file, rules, steps, stepping
+from streamkernel import bandwidth, losses, model_file, rules, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.features import F64, Rows, check_values
@@ -24,7 +23,7 @@ DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 
-class KernelModel:
+class KernelModel(model_file.Portable):
     """A River estimator around one :class:`~streamkernel.expansion.Expansion`."""
 
     _for_classes: bool
@@ -34,7 +33,7 @@ class KernelModel:
         kernel: Gaussian | None,
         loss: str | losses.Loss,
         rule: rules.Rule | None,
-        features_per_seed: int,
+        features_per_seed: int | None,
         batch_size: int,
         max_features: int | None,
         l2: float,
@@ -43,9 +42,11 @@ class KernelModel:
         cache_bytes: int,
         seed: int,
     ) -> None:
-        _at_least(1, features_per_seed=features_per_seed, batch_size=batch_size)
+        _at_least(1, batch_size=batch_size, **{} if max_features is None else {"max_features": max_features})
         _at_least(0, cache_bytes=cache_bytes)
-        if max_features is not None and max_features < features_per_seed:
+        self._per_block = max(1, (max_features or 1024) // 4) if features_per_seed is None else features_per_seed
+        _at_least(1, features_per_seed=self._per_block)
+        if max_features is not None and max_features < self._per_block:
             raise ValueError(
                 f"Expected max_features to hold one block of features_per_seed={features_per_seed}, got {max_features!r}"
             )
@@ -79,7 +80,7 @@ class KernelModel:
     @property
     def n_features(self) -> int:
         """Random features in the model, a cos/sin pair counted once."""
-        return self.n_seeds * self.features_per_seed
+        return self.n_seeds * self._per_block
 
     @property
     def n_seeds(self) -> int:
@@ -101,16 +102,6 @@ class KernelModel:
         """The running regularised loss, about the last thousand examples, each before it was learnt."""
         return self._expansion.objective
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file: safetensors with a JSON description, no direction and no code.
-
-        Parameters
-        ----------
-        path
-            The file; it is replaced in one piece.
-        """
-        model_file.save(self, Path(path))
-
     @property
     def _is_stochastic(self) -> bool:
         return False
@@ -121,7 +112,7 @@ class KernelModel:
             self._loss,
             self.rule or DEFAULT_RULE,
             self.step or steps.Constant(default_gamma(self._loss)),
-            per_block=self.features_per_seed,
+            per_block=self._per_block,
             max_features=self.max_features,
             batch=self.batch_size,
             l2=self.l2,
@@ -190,40 +181,17 @@ class KernelModel:
         yield {}
 
     def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters, as JSON values."""
         return {"sigma": self.sigma, "columns": self._expansion.columns}
 
     def _tensors(self) -> dict[str, Any]:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
         return self._expansion.tensors() | first
 
-    def _restore(self, description: dict[str, Any], tensors: dict[str, Any]) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self._kernel = Gaussian(float(description["sigma"]))
         self._expansion = self._new_expansion(int(description["columns"]))
         self._expansion.restore(tensors)
         self._first = model_file.unpack_examples("first", tensors, self._expansion.directions)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: the same as a model file."""
-        return {
-            "parameters": dict(self._get_params()),
-            "description": self._description(),
-            "tensors": self._tensors(),
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Rebuild the model from what pickle kept."""
-        self.__init__(**state["parameters"])  # type: ignore[misc]
-        self._restore(state["description"], state["tensors"])
-
-    def _get_params(self) -> dict[str, Any]:
-        return super()._get_params()  # type: ignore[misc, no-any-return]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a copy that shares nothing with the model."""
-        twin = object.__new__(type(self))
-        twin.__setstate__(self.__getstate__())
-        return twin
 
 
 def default_gamma(loss: losses.Loss) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, model_file, rules, steps, stepping
+from streamkernel import losses, model_file, rules, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.features import F64, I64, LARGEST_VALUE, Directions, Rows, domain_key
 from streamkernel.kernels import Gaussian
@@ -197,10 +197,7 @@ class Expansion:
             half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
             spread = np.array([-half, half, 0.0])
             self.coef = np.concatenate(
-                [
-                    spread[None, :, None, None] * part
-                    for part in np.split(self.coef, 1 + self._averages, axis=1)
-                ],
+                [spread[None, :, None, None] * part for part in np.split(self.coef, 1 + self._averages, axis=1)],
                 axis=1,
             )
             self.beta = self.beta * spread
@@ -240,9 +237,7 @@ class Expansion:
         self._last: tuple[Any, bytes] | None = None
 
     def _evaluate(self, rows: Rows, out: F64) -> None:
-        bad = stepping.evaluate(
-            self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out
-        )
+        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
         if bad >= 0:
             raise _unusable(rows.part(bad, bad + 1))
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -18,26 +18,53 @@ from streamkernel import kernels, losses, rules, steps
 from streamkernel.errors import ModelFileError
 from streamkernel.features import Directions, Rows
 
-if TYPE_CHECKING:
-    from streamkernel.estimator import KernelModel
-
 FORMAT = "streamkernel"
 VERSION = 1
 
 Tensors = dict[str, Any]
 
-_PARTS = {
-    name: getattr(module, name) for module in (kernels, losses, rules, steps) for name in module.__all__
-}
+_PARTS = {name: getattr(module, name) for module in (kernels, losses, rules, steps) for name in module.__all__}
 
 
-def save(model: KernelModel, path: Path) -> None:
-    """Write `model` to `path` in one piece."""
-    description, tensors = describe(model)
-    write(path, "model", description, tensors)
+class Portable:
+    """A River estimator that can be told as its parameters, a JSON description and tensors."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: safetensors with a JSON description, no direction and no code.
+
+        Parameters
+        ----------
+        path
+            The file; it is replaced in one piece.
+        """
+        write(Path(path), "model", *describe(self))
+
+    def _description(self) -> dict[str, Any]:
+        """Return what the model is, apart from its tensors and its parameters, as JSON values."""
+        raise NotImplementedError
+
+    def _tensors(self) -> Tensors:
+        """Return what it has learnt, as arrays that share nothing with it."""
+        raise NotImplementedError
+
+    def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
+        """Take over what a model with the same parameters described."""
+        raise NotImplementedError
+
+    def _get_params(self) -> dict[str, Any]:
+        return super()._get_params()  # type: ignore[misc, no-any-return]  # River's
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle keeps: the same as a model file."""
+        return {"parameters": self._get_params(), "description": self._description(), "tensors": self._tensors()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Rebuild the model from what pickle kept."""
+        self.__init__(**state["parameters"])  # type: ignore[misc]
+        self._restore(state["description"], state["tensors"])
 
 
-def load(path: str | Path) -> KernelModel:
+def load(path: str | Path) -> Any:
     """Read a model that was written by its ``save``.
 
     Parameters
@@ -47,8 +74,8 @@ def load(path: str | Path) -> KernelModel:
 
     Returns
     -------
-    KernelModel
-        The classifier or regressor; its predictions, and what it learns next, have the same bits as the original's.
+    KernelClassifier, KernelRegressor or RandomFeatures
+        The model; its predictions, and what it learns next, have the same bits as the original's.
 
     Raises
     ------
@@ -72,7 +99,7 @@ def load(path: str | Path) -> KernelModel:
     return rebuild(*read(Path(path), "model"), where=str(path))
 
 
-def describe(model: KernelModel) -> tuple[dict[str, Any], Tensors]:
+def describe(model: Portable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
     parameters = {name: _encoded(value) for name, value in model._get_params().items()}
     return {
@@ -82,7 +109,7 @@ def describe(model: KernelModel) -> tuple[dict[str, Any], Tensors]:
     }, model._tensors()
 
 
-def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> KernelModel:
+def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
     """Return the model that :func:`describe` described.
 
     Raises
@@ -90,9 +117,9 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Ker
     ModelFileError
         If it is no model of this library, or its parts do not fit together.
     """
-    from streamkernel import KernelClassifier, KernelRegressor
+    from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures
 
-    classes: dict[str, type[KernelModel]] = {c.__name__: c for c in (KernelClassifier, KernelRegressor)}
+    classes: dict[str, Any] = {c.__name__: c for c in (KernelClassifier, KernelRegressor, RandomFeatures)}
     found = description.get("class")
     if found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
@@ -169,9 +196,7 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
     }
 
 
-def unpack_examples(
-    name: str, tensors: Mapping[str, Any], directions: Directions
-) -> list[tuple[Rows, float]] | None:
+def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
     """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was."""
     targets = tensors.get(f"{name}.targets")
     if targets is None or not len(targets):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base, utils
 
-from streamkernel import bandwidth, stepping
+from streamkernel import bandwidth, model_file, stepping
 from streamkernel.features import F64, Directions, Rows, check_values
 from streamkernel.kernels import Gaussian
 from streamkernel.tables import table_rows
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
-class RandomFeatures(base.MiniBatchTransformer):
+class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
 
     The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
@@ -133,6 +133,17 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _table(self, X: IntoDataFrame) -> Rows:
         return table_rows(self._directions, X, self._kernel.input_scale)
+
+    def _description(self) -> dict[str, Any]:
+        return {"sigma": self.sigma}
+
+    def _tensors(self) -> model_file.Tensors:
+        return {} if self._first is None else model_file.pack_examples("first", [(row, 0.0) for row in self._first])
+
+    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+        self._kernel = Gaussian(float(description["sigma"]))
+        first = model_file.unpack_examples("first", tensors, self._directions)
+        self._first = None if first is None else [row for row, _ in first]
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

@@ -73,7 +73,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         kernel: Gaussian | None = None,
         loss: str | losses.Loss = "square",
         rule: rules.Rule | None = None,
-        features_per_seed: int = 256,
+        features_per_seed: int | None = None,
         batch_size: int = 1,
         max_features: int | None = 1024,
         l2: float = 0.0,

@@ -40,6 +40,4 @@ def _check_column(name: str, values: list[Any]) -> None:
     """Raise the error that names the first value of a column that is no number; there may be none."""
     for i, value in enumerate(values):
         if not isinstance(value, (int, float, np.number, np.bool_)):
-            raise InputError(
-                f"Expected a number, got {type(value).__name__} {value!r} - at X[{name!r}], row {i}"
-            )
+            raise InputError(f"Expected a number, got {type(value).__name__} {value!r} - at X[{name!r}], row {i}")

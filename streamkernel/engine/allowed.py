@@ -10,13 +10,14 @@ import collections
 import copy
 import numbers
 import sys
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 from river import compose, feature_extraction, linear_model, metrics, optim, preprocessing, stats, utils
 from river._river_rust import stats as compiled
 from river.feature_extraction import vectorize
+from river.linear_model import pa
 from river.metrics import mutual_info
 
 from streamkernel.engine.fields import OnFields
@@ -33,8 +34,8 @@ def _of(module: ModuleType, names: str) -> dict[str, Any]:
 
 _LISTED: dict[str, Any] = {
     **{
-        f"builtins.{kind.__name__}": kind
-        for kind in (bool, int, float, str, list, tuple, dict, set, frozenset)
+        f"builtins.{found.__name__}": found
+        for found in (bool, int, float, str, list, tuple, dict, set, frozenset, min, max)
     },
     **_of(collections, "Counter OrderedDict defaultdict deque"),
     **_of(vectorize, "find_all_ngrams remove_stop_words strip_accents_unicode"),
@@ -50,11 +51,19 @@ _NAMES = {id(found): name for name, found in _LISTED.items()}
 
 _METHODS = frozenset(
     {
-        (feature_extraction.RBFSampler, "_random_weights"),
-        (preprocessing.GaussianRandomProjector, "_rand_gauss"),
-        (preprocessing.SparseRandomProjector, "_rand_weights_for_feature"),
+        feature_extraction.RBFSampler._random_weights,
+        vars(pa.BasePA)["_calc_tau_0"].__func__,
+        pa.BasePA._calc_tau_1,
+        pa.BasePA._calc_tau_2,
+        preprocessing.GaussianRandomProjector._rand_gauss,
+        preprocessing.SparseRandomProjector._rand_weights_for_feature,
+        preprocessing.TargetMinMaxScaler._scale,
+        preprocessing.TargetMinMaxScaler._unscale,
+        preprocessing.TargetStandardScaler._scale,
+        preprocessing.TargetStandardScaler._unscale,
     }
 )
+_NOT_COPYABLE = (feature_extraction.RandomTreesEmbedding,)  # it knows its leaves by their place in memory
 
 COMPILED: dict[str, type] = {
     f"{compiled.__name__}.{name}": kind
@@ -129,15 +138,25 @@ def is_plain(kind: type) -> bool:
     return all(getattr(kind, name) is getattr(object, name) for name in methods)
 
 
-def is_method(owner: type, name: str) -> bool:
-    """Return whether a bound method of an instance may be stored.
+def method(owner: Any, name: str) -> MethodType:
+    """Return a method of an instance, or of a class if it is a class's, from the few that River keeps.
+
+    Raises
+    ------
+    ValueError
+        If the method is not allowed.
 
     Examples
     --------
-    >>> is_method(feature_extraction.RBFSampler, "_random_weights")
+    >>> sampler = feature_extraction.RBFSampler(seed=1)
+    >>> method(sampler, "_random_weights") == sampler._random_weights
     True
     """
-    return (owner, name) in _METHODS
+    found: Any = getattr(owner if isinstance(owner, type) else type(owner), name, None)
+    function = getattr(found, "__func__", found)
+    if function not in _METHODS:
+        raise ValueError(f'The method "{name}" of a {type(owner).__name__} is not allowed in a checkpoint')
+    return found if isinstance(found, MethodType) else MethodType(function, owner)
 
 
 def _class_named(name: str) -> type | None:
@@ -148,6 +167,6 @@ def _class_named(name: str) -> type | None:
     if not any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
         return None
     found: Any = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
-    if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, attribute):
-        return found
-    return None
+    if not isinstance(found, type) or found in _NOT_COPYABLE:
+        return None
+    return found if (found.__module__, found.__qualname__) == (module, attribute) else None

@@ -62,6 +62,10 @@ class OnFields(base.Transformer):
             rest.update(self.transformer.transform_one(seen))
         return rest
 
+    def __str__(self) -> str:
+        """Return the transformer's own name."""
+        return str(self.transformer)
+
     def _split(self, x: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
         seen: dict[Any, Any] = {}
         rest: dict[Any, Any] = {}

@@ -1,4 +1,4 @@
-"""Objects that are stored as the parts they are put together from, and how."""
+"""What an object is made of: the parts it is put together from again, or its attributes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from river import compose
 from river.utils import VectorDict
 
-from streamkernel.engine.allowed import COMPILED, is_method, name_of
+from streamkernel.engine.allowed import COMPILED, method, name_of
 
 _DTYPE_KINDS = "biufcmMUS"
 _BIT_GENERATORS = {
@@ -47,12 +48,36 @@ def kind_tagged(tag: str) -> Kind | None:
     return _BY_TAG.get(tag)
 
 
+def attributes(obj: Any) -> dict[str, Any]:
+    """Return the attributes of an instance that are to be stored.
+
+    Examples
+    --------
+    >>> from river import preprocessing
+    >>> list(attributes(preprocessing.Normalizer(order=1)))
+    ['order']
+    """
+    slots = [name for kind in type(obj).__mro__ for name in vars(kind).get("__slots__", ())]
+    state = {name: getattr(obj, name) for name in slots if is_attribute(name) and hasattr(obj, name)}
+    state.update(getattr(obj, "__dict__", {}))
+    if type(obj) is compose.Pipeline:  # it keeps what it works out from its steps; that is worked out again
+        state = {"steps": obj.steps, **{k: v for k, v in vars(compose.Pipeline()).items() if k != "steps"}}
+    return state
+
+
+def is_attribute(name: str) -> bool:
+    """Return whether an attribute may have this name; Python's own, like ``__class__``, may not be set."""
+    return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
+
+
 def _array_parts(array: np.ndarray[Any, Any]) -> Sequence[Any]:
     order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     return _dtype(array.dtype.str).str, list(array.shape), order, array.tobytes(order)
 
 
 def _array(dtype: str, shape: Sequence[int], order: Any, data: bytes) -> np.ndarray[Any, Any]:
+    if min(shape, default=0) < 0:
+        raise ValueError(f"Expected the shape of an array, got {shape}")
     flat = np.ndarray(shape, _dtype(dtype), bytearray(data), order=order)
     if flat.nbytes != len(data):
         raise ValueError(f"Expected {flat.nbytes} bytes of an array, got {len(data)}")
@@ -97,17 +122,14 @@ def _partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
     return functools.partial(function, *args, **keywords)
 
 
-def _method_parts(method: types.MethodType) -> Sequence[Any]:
-    name = method.__func__.__name__
-    if not is_method(type(method.__self__), name) or method != _method(method.__self__, name):
-        raise TypeError(f"cannot store the method {method.__qualname__}")
-    return method.__self__, name
-
-
-def _method(owner: Any, name: str) -> types.MethodType:
-    if not is_method(type(owner), name):
-        raise ValueError(f'The method "{name}" of a {type(owner).__name__} is not allowed in a checkpoint')
-    return types.MethodType(vars(type(owner))[name], owner)
+def _method_parts(bound: types.MethodType) -> Sequence[Any]:
+    try:
+        known = method(bound.__self__, bound.__name__) == bound
+    except ValueError:
+        known = False
+    if not known:
+        raise TypeError(f"cannot store the method {bound.__qualname__}")
+    return bound.__self__, bound.__name__
 
 
 def _time_parts(moment: dt.datetime) -> Sequence[Any]:
@@ -162,7 +184,7 @@ _KINDS: list[tuple[type, Kind]] = [
     ),
     (functools.partial, Kind("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
     (operator.itemgetter, Kind("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
-    (types.MethodType, Kind("method", _method_parts, _method)),
+    (types.MethodType, Kind("method", _method_parts, method)),
     (VectorDict, Kind("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
     *((kind, Kind("compiled", _compiled_parts, _compiled)) for kind in COMPILED.values()),
 ]

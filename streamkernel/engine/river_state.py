@@ -15,10 +15,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from river import compose
-
 from streamkernel.engine.allowed import class_named, is_plain, name_of, named
-from streamkernel.engine.parts import kind_of, kind_tagged
+from streamkernel.engine.parts import attributes, is_attribute, kind_of, kind_tagged
 
 Json = Any
 Hook = Callable[[Any], Any]
@@ -153,13 +151,11 @@ class _Encoder:
             return stored
         name = name_of(kind)
         if name is None or not is_plain(kind):
-            shown = (
-                kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-            )
+            shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
             raise TypeError(f"at {self.place()}: cannot store a {shown}")
         state = {}
-        for key, attribute in _attributes(obj).items():
-            if not _is_attribute(key):
+        for key, attribute in attributes(obj).items():
+            if not is_attribute(key):
                 raise TypeError(f"at {self.place()}: cannot store an attribute named {key!r}")
             state[key] = self._part(f".{key}", attribute)
         return {"class": name, "state": state}
@@ -199,9 +195,7 @@ class _Decoder:
         if value.keys() == {"class", "state"}:
             return self._instance(value["class"], value["state"])
         if len(value) != 1:
-            raise ValueError(
-                f"Expected a table with one tag, got the keys {', '.join(map(repr, value)) or 'none'}"
-            )
+            raise ValueError(f"Expected a table with one tag, got the keys {', '.join(map(repr, value)) or 'none'}")
         (tag, content), *_ = value.items()
         return self._tagged(tag, content)
 
@@ -256,9 +250,11 @@ class _Decoder:
         if tag == "defaultdict":
             factory, content = content
             made.default_factory = self.value(factory)
+            if made.default_factory is not None and not callable(made.default_factory):
+                raise ValueError(f"Expected the factory of a defaultdict, got {made.default_factory!r}")
         for key, value in content:
             key = self.value(key)
-            dict.__setitem__(made, key, self.value(value))
+            made[key] = self.value(value)
         return made
 
     def _instance(self, name: Json, state: Json) -> Any:
@@ -266,7 +262,7 @@ class _Decoder:
         made: Any = object.__new__(kind)
         self._met.append(made)
         for key, value in state.items():
-            if not _is_attribute(key):
+            if not is_attribute(key):
                 raise ValueError(f"Expected the name of an attribute, got {key!r}")
             slot = getattr(kind, key, None)
             if isinstance(slot, types.MemberDescriptorType):
@@ -274,19 +270,6 @@ class _Decoder:
             else:
                 made.__dict__[key] = self.value(value)
         return made
-
-
-def _attributes(obj: Any) -> dict[str, Any]:
-    slots = [name for kind in type(obj).__mro__ for name in vars(kind).get("__slots__", ())]
-    state = {name: getattr(obj, name) for name in slots if _is_attribute(name) and hasattr(obj, name)}
-    state.update(getattr(obj, "__dict__", {}))
-    if type(obj) is compose.Pipeline:  # it keeps what it works out from its steps; that is worked out again
-        state = {"steps": obj.steps, **{k: v for k, v in vars(compose.Pipeline()).items() if k != "steps"}}
-    return state
-
-
-def _is_attribute(name: str) -> bool:
-    return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 
 def _is_unicode(text: str) -> bool:

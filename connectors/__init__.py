@@ -1,0 +1,22 @@
+"""Where records come from and where results go: files, data sets, and the protocols others can follow.
+
+A source yields events that know their place in the stream, so that reading can be taken up again after any of
+them. A sink can be cut back to a place it gave. Nothing in this package knows of learning.
+"""
+
+from connectors.base import Event, Position, Sink, Source
+from connectors.datasets import DatasetSource
+from connectors.dead_letters import DeadLetters
+from connectors.files import FileSource
+from connectors.sinks import FileSink
+
+__all__ = [
+    "DatasetSource",
+    "DeadLetters",
+    "Event",
+    "FileSink",
+    "FileSource",
+    "Position",
+    "Sink",
+    "Source",
+]

@@ -1,0 +1,145 @@
+"""Where the bytes of a text file come from: a plain file, a compressed one, or standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import select
+import time
+import zlib
+from pathlib import Path
+from typing import Protocol
+
+CHUNK_BYTES = 1 << 18
+FOLLOW_SECONDS = 0.02
+"""How long a follower sleeps before it looks at the end of its file again."""
+
+STDIN = 0
+DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+class BrokenStreamError(Exception):
+    """The bytes from here on cannot be read."""
+
+
+class ByteStream(Protocol):
+    """Bytes in order, a chunk at a time."""
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
+
+    def seek(self, offset: int) -> None:
+        """Go to the byte at `offset`."""
+
+    def waiting(self) -> int | None:
+        """Return how many bytes have not been read, ``None`` if nobody can know."""
+
+    def close(self) -> None:
+        """Release what the stream holds."""
+
+
+def _check_long_enough(path: Path, offset: int, size: int) -> None:
+    if size < offset:
+        raise ValueError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
+
+
+class FileBytes:
+    """A plain file, which may still grow.
+
+    Parameters
+    ----------
+    path
+        The file.
+    follow
+        Whether to wait at its end for more.
+    """
+
+    def __init__(self, path: Path, follow: bool) -> None:
+        self._path = path
+        self._follow = follow
+        self._file = path.open("rb", buffering=0)
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
+        deadline = time.monotonic() + timeout
+        while not (chunk := self._file.read(CHUNK_BYTES)):
+            if not self._follow:
+                return None
+            _check_long_enough(self._path, self._file.tell(), self._size())
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return b""
+            time.sleep(min(left, FOLLOW_SECONDS))
+        return chunk
+
+    def seek(self, offset: int) -> None:
+        """Go to the byte at `offset`; a file that is shorter is a `ValueError`."""
+        _check_long_enough(self._path, offset, self._size())
+        self._file.seek(offset)
+
+    def waiting(self) -> int:
+        """Return how many bytes have not been read."""
+        return max(0, self._size() - self._file.tell())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+
+class GzipBytes:
+    """A gzip-compressed file; offsets count uncompressed bytes.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._compressed = path.open("rb")
+        self._file = gzip.GzipFile(fileobj=self._compressed)
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return the next chunk, ``None`` at the end; raise `BrokenStreamError` where the file is damaged."""
+        try:
+            return self._file.read1(CHUNK_BYTES) or None
+        except DAMAGE as error:
+            raise BrokenStreamError(f"Expected gzip data, got an error: {error}") from error
+
+    def seek(self, offset: int) -> None:
+        """Go to the uncompressed byte at `offset`; a file that is shorter is a `ValueError`."""
+        with contextlib.suppress(*DAMAGE):  # What counts is how far it came.
+            self._file.seek(offset)
+        _check_long_enough(self._path, offset, self._file.tell())
+
+    def waiting(self) -> int:
+        """Return how many compressed bytes have not been read."""
+        return os.fstat(self._compressed.fileno()).st_size - self._compressed.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self._compressed.close()
+
+
+class StdinBytes:
+    """Standard input, which cannot be rewound."""
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return what is there, ``b""`` if nothing came within `timeout` seconds, ``None`` at the end."""
+        ready, _, _ = select.select([STDIN], [], [], timeout)
+        return os.read(STDIN, CHUNK_BYTES) or None if ready else b""
+
+    def seek(self, offset: int) -> None:
+        """Do nothing: what has gone by is gone."""
+
+    def waiting(self) -> None:
+        """Return ``None``: nobody knows what will still come."""
+
+    def close(self) -> None:
+        """Do nothing: standard input belongs to the process."""

@@ -1,0 +1,82 @@
+"""Checks that more than one connector makes of what it is given."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from connectors.base import Position
+
+
+def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
+    """Make the error for a name that is none of the known ones.
+
+    Parameters
+    ----------
+    expected
+        What the name should have been one of.
+    got
+        The name that came.
+    known
+        The names there are.
+
+    Returns
+    -------
+    ValueError
+        An error that lists the known names and says which one was probably meant.
+
+    Examples
+    --------
+    >>> raise unknown_name("a fruit of", "aple", ["apple", "pear"])
+    Traceback (most recent call last):
+    ValueError: Expected a fruit of apple, pear, got "aple" - did you mean "apple"?
+    """
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(got.lower(), names, n=1, cutoff=0.5)
+    hint = f' - did you mean "{names[near[0]]}"?' if near else ""
+    return ValueError(f'Expected {expected} {", ".join(names.values())}, got "{got}"{hint}')
+
+
+def position_of(stream: str, positions: Mapping[str, Position]) -> Position | None:
+    """Pick the position of the one stream that a source reads.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    positions
+        What the source's ``seek`` was given.
+
+    Returns
+    -------
+    Position or None
+        ``None`` if there are no positions at all: the stream is read from its start.
+
+    Raises
+    ------
+    ValueError
+        If there are positions, but only of other streams: to start again would read every record twice.
+
+    Examples
+    --------
+    >>> position_of("a.csv", {"a.csv": [120, 7]})
+    [120, 7]
+    >>> position_of("a.csv", {"b.csv": [120, 7]})
+    Traceback (most recent call last):
+    ValueError: Expected a position of "a.csv", got those of "b.csv"
+    """
+    if positions and stream not in positions:
+        others = ", ".join(f'"{name}"' for name in positions)
+        raise ValueError(f'Expected a position of "{stream}", got those of {others}')
+    return positions.get(stream)
+
+
+def is_count(value: object) -> bool:
+    """Tell whether a part of a position is what it should be: an integer that is not negative.
+
+    Examples
+    --------
+    >>> is_count(3), is_count(-3), is_count(True), is_count("3")
+    (True, False, False, False)
+    """
+    return type(value) is int and value >= 0

@@ -1,0 +1,193 @@
+"""Cutting a stream of bytes into records: at newlines, or for CSV at newlines that no quotes enclose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+KEPT_BYTES = 1024
+"""How much is kept of a record that is too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """What is left of a record that is longer than allowed.
+
+    Parameters
+    ----------
+    head
+        Its first bytes.
+    size
+        How long it was, in bytes, without the newline that ended it.
+    newlines
+        How many newlines were in it.
+    """
+
+    head: bytes
+    size: int
+    newlines: int = 0
+
+
+Raw: TypeAlias = bytes | Oversized
+
+
+class LineCutter:
+    r"""Cuts at every newline, in bounded memory however long the lines are.
+
+    Parameters
+    ----------
+    limit
+        Longest record, in bytes, that is kept whole.
+
+    Examples
+    --------
+    >>> cutter = LineCutter(limit=100)
+    >>> cutter.feed(b'one\ntw'), cutter.feed(b'o\nthree'), cutter.end()
+    ([b'one'], [b'two'], [b'three'])
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail = bytearray()  # The line that is not complete yet,
+        self._dropped = 0  # but for so many bytes, dropped from its end because it is too long.
+
+    def feed(self, chunk: bytes) -> list[Raw]:
+        """Return the records that are complete now that `chunk` has come."""
+        first, *others = chunk.split(b"\n")
+        self._tail += first
+        lines: list[Raw] = []
+        if others:
+            lines.append(self._line())
+            self._tail = bytearray(others.pop())
+            self._dropped = 0
+            long = len(chunk) > self._limit
+            lines += [_shortened(line, self._limit) for line in others] if long else others
+        if self._dropped or len(self._tail) > max(self._limit, KEPT_BYTES):
+            self._dropped += max(0, len(self._tail) - KEPT_BYTES)
+            del self._tail[KEPT_BYTES:]
+        return lines
+
+    def end(self) -> list[Raw]:
+        """Return the record that no newline ended, if there is one."""
+        return [self._line()] if self._tail else []
+
+    def pending(self) -> bytes:
+        """Return the first bytes of what has come and was not returned yet."""
+        return bytes(self._tail[:KEPT_BYTES])
+
+    def _line(self) -> Raw:
+        if self._dropped:
+            return Oversized(bytes(self._tail[:KEPT_BYTES]), len(self._tail) + self._dropped)
+        return _shortened(bytes(self._tail), self._limit)
+
+
+class QuotedCutter(LineCutter):
+    r"""Cuts at newlines, but not at those between quotes.
+
+    Quotes that stay open until the limit is passed end there, with the line: the next line is read as a
+    record again, so that one stray quote does not swallow a whole file.
+
+    Parameters
+    ----------
+    limit
+        Longest record, in bytes, that is kept whole.
+
+    Examples
+    --------
+    >>> cutter = QuotedCutter(limit=100)
+    >>> cutter.feed(b'1,"two\nlines"\n2,one\n3,"tw')
+    [b'1,"two\nlines"', b'2,one']
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._held: list[Raw] = []  # The lines of a record whose quotes are still open,
+        self._size = 0  # and their bytes, with newlines.
+
+    def feed(self, chunk: bytes) -> list[Raw]:
+        """Return the records that are complete now that `chunk` has come."""
+        records: list[Raw] = []
+        for line in super().feed(chunk):
+            if self._held or (type(line) is bytes and b'"' in line):
+                open_quotes = type(line) is bytes and ends_quoted(line, quoted=bool(self._held))
+                self._hold(line)
+                if not open_quotes or self._size > self._limit:
+                    records.append(self._release())
+            else:
+                records.append(line)
+        return records
+
+    def end(self) -> list[Raw]:
+        """Return the record that is left, if there is one: its quotes may still be open."""
+        lines = super().end()
+        if not self._held:
+            return lines
+        for line in lines:
+            self._hold(line)
+        return [self._release()]
+
+    def pending(self) -> bytes:
+        """Return the first bytes of what has come and was not returned yet."""
+        return b"\n".join([*map(_head, self._held), super().pending()])[:KEPT_BYTES]
+
+    def _hold(self, line: Raw) -> None:
+        self._held.append(line)
+        self._size += (line.size if isinstance(line, Oversized) else len(line)) + 1
+
+    def _release(self) -> Raw:
+        held, size = self._held, self._size - 1
+        self._held, self._size = [], 0
+        joined = b"\n".join(map(_head, held))
+        return joined if size <= self._limit else Oversized(joined[:KEPT_BYTES], size, len(held) - 1)
+
+
+def ends_quoted(line: bytes, quoted: bool) -> bool:
+    r"""Tell whether quotes are open at the end of a line of CSV.
+
+    Parameters
+    ----------
+    line
+        The line, without its newline.
+    quoted
+        Whether they were open at its start.
+
+    Returns
+    -------
+    bool
+        ``False`` also for a line that breaks the rules after closing quotes: nothing can be joined to it.
+
+    Examples
+    --------
+    >>> ends_quoted(b'1,"two', quoted=False), ends_quoted(b'lines",3', quoted=True)
+    (True, False)
+    >>> ends_quoted(b'a 5" pipe,"he said ""hi""', quoted=False)
+    True
+    """
+    at = 0
+    if not quoted and line.startswith(b'"'):
+        quoted, at = True, 1
+    while True:
+        if quoted:
+            at = line.find(b'"', at)
+            if at < 0:
+                return True
+            after = line[at + 1 : at + 2]
+            if after == b'"':
+                at += 2
+            elif after == b",":
+                quoted, at = False, at + 1
+            else:
+                return False
+        else:
+            at = line.find(b',"', at)
+            if at < 0:
+                return False
+            quoted, at = True, at + 2
+
+
+def _shortened(line: bytes, limit: int) -> Raw:
+    return line if len(line) <= limit else Oversized(line[:KEPT_BYTES], len(line))
+
+
+def _head(line: Raw) -> bytes:
+    return line.head if isinstance(line, Oversized) else line

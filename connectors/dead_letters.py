@@ -1,0 +1,78 @@
+"""Records that could not be used, kept with the reason."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from connectors.base import Event, Position, Sink
+
+
+class DeadLetters:
+    """Writes what could not be used to a sink, so that it can be mended and read again.
+
+    Parameters
+    ----------
+    sink
+        Where to.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from connectors import FileSink
+    >>> directory = TemporaryDirectory()
+    >>> path = Path(directory.name, "dead_letters.jsonl")
+    >>> letters = DeadLetters(FileSink(path))
+    >>> letters.write(Event("ages.csv", [23, 2], raw=b"Ann,31,"), "Expected 2 fields, got 3")
+    >>> letters.close()
+    >>> print(path.read_text(), end="")
+    {"reason":"Expected 2 fields, got 3","stream":"ages.csv","resume":[23,2],"raw":"Ann,31,"}
+    >>> directory.cleanup()
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, event: Event, reason: str) -> None:
+        """Write one event.
+
+        Parameters
+        ----------
+        event
+            The event. Its bytes are written as text, or in base64 if they are none. If there are no bytes,
+            its record is written as JSON, or as Python shows it if JSON cannot say it.
+        reason
+            Why it could not be used.
+        """
+        letter = {"reason": reason, "stream": event.stream, "resume": event.resume, "raw": _raw(event)}
+        self._sink.write(letter)
+
+    def flush(self) -> Position:
+        """Make everything written durable and return the position after it."""
+        return self._sink.flush()
+
+    def seek(self, position: Position) -> None:
+        """Drop what was written after `position`."""
+        self._sink.seek(position)
+
+    def close(self) -> None:
+        """Flush and release the sink."""
+        self._sink.close()
+
+
+def _raw(event: Event) -> str | dict[str, str]:
+    if event.raw:
+        try:
+            return event.raw.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(event.raw).decode()}
+    return "" if event.record is None else _as_text(event.record)
+
+
+def _as_text(record: dict[str, Any]) -> str:
+    try:
+        return json.dumps(record, default=repr, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        return repr(record)

@@ -1,0 +1,282 @@
+"""The text formats: how the bytes of one record become its fields, and which file name means which format."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import orjson
+
+from connectors.checks import unknown_name
+from connectors.cutters import LineCutter, QuotedCutter
+
+Fields: TypeAlias = dict[str, Any]
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".svmlight": "svmlight",
+    ".svm": "svmlight",
+    ".libsvm": "svmlight",
+    ".parquet": "parquet",
+}
+INTEGER_DIGITS = 19
+"""More digits than this may not fit 64 bits, and become a float, as they do in JSON."""
+
+_NUMBER_STARTS = frozenset("0123456789+-.iInN \t")
+
+
+class Format(Protocol):
+    """How one record is read."""
+
+    cutter: ClassVar[type[LineCutter]]
+    """What cuts a stream of bytes into records of this format."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether records can be read: not before the header has been, if there is one."""
+
+    def parse(self, raw: bytes) -> Fields | None:
+        """Return the fields, ``None`` if these bytes hold none, or raise a `ValueError` that says why not."""
+
+
+class JsonLines:
+    """JSON objects, one a line.
+
+    Examples
+    --------
+    >>> JsonLines().parse(b'{"x": 1.5, "y": true}')
+    {'x': 1.5, 'y': True}
+    >>> JsonLines().parse(b'[1.5, true]')
+    Traceback (most recent call last):
+    ValueError: Expected a JSON object, got an array
+    """
+
+    cutter: ClassVar[type[LineCutter]] = LineCutter
+    ready = True
+
+    def parse(self, raw: bytes) -> Fields:
+        """Return the fields of one line."""
+        try:
+            record = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raw.decode()  # If it is not even text, say that.
+            raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
+        if type(record) is not dict:
+            raise ValueError(f"Expected a JSON object, got {_JSON_NAMES[type(record)]}")
+        return record
+
+
+_JSON_NAMES = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+class Csv:
+    """Comma-separated values under a header line, quoted as spreadsheets do.
+
+    A cell becomes an integer, or else a float, or else a string; an empty one is a field that is missing.
+
+    Examples
+    --------
+    >>> table = Csv()
+    >>> table.parse(b'age,name,city')
+    >>> table.parse(b'31,"Smith, Ann",')
+    {'age': 31, 'name': 'Smith, Ann'}
+    >>> table.parse(b'31,Ann')
+    Traceback (most recent call last):
+    ValueError: Expected 3 fields, got 2
+    """
+
+    cutter: ClassVar[type[LineCutter]] = QuotedCutter
+
+    def __init__(self) -> None:
+        self._names: Sequence[str] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the header has been read."""
+        return bool(self._names)
+
+    def parse(self, raw: bytes) -> Fields | None:
+        """Return the fields of one row; the first one is the header and gives ``None``."""
+        cells = _split(raw.decode())
+        names = self._names
+        if not names:
+            self._names = checked_names(cells)
+            return None
+        if len(cells) != len(names):
+            raise ValueError(f"Expected {len(names)} fields, got {len(cells)}")
+        return {name: number(cell) for name, cell in zip(names, cells, strict=True) if cell}
+
+
+class SvmLight:
+    """``label index:value ... # comment``, as svmlight and libsvm write it.
+
+    Examples
+    --------
+    >>> SvmLight().parse(b'-1 1:0.5 7:2 # from the east')
+    {'label': -1, '1': 0.5, '7': 2}
+    >>> SvmLight().parse(b'-1 1:0.5 7=2')
+    Traceback (most recent call last):
+    ValueError: Expected index:value, got "7=2"
+    """
+
+    cutter: ClassVar[type[LineCutter]] = LineCutter
+    ready = True
+
+    def parse(self, raw: bytes) -> Fields | None:
+        """Return the fields of one line, the label as ``"label"``; ``None`` for a line of comment only."""
+        tokens = raw.decode().partition("#")[0].split()
+        if not tokens:
+            return None
+        label = number(tokens[0])
+        if type(label) is str:
+            raise ValueError(f'Expected a number as label, got "{label}"')
+        record: Fields = {"label": label}
+        for token in tokens[1:]:
+            index, _, text = token.partition(":")
+            value = number(text) if text else text
+            if type(value) is str or not (index.isdecimal() and index.isascii()):
+                raise ValueError(f'Expected index:value, got "{token}"')
+            if index in record:
+                raise ValueError(f'Expected every index once, got "{token}" after "{index}:{record[index]}"')
+            record[index] = value
+        return record
+
+
+TEXT_FORMATS: dict[str, type[Format]] = {"csv": Csv, "jsonl": JsonLines, "svmlight": SvmLight}
+FORMATS = (*TEXT_FORMATS, "parquet")
+
+
+def format_of(path: Path) -> str:
+    """Tell the format of a file by its name.
+
+    Parameters
+    ----------
+    path
+        The file; ``.gz`` at the end of a text file's name does not count.
+
+    Returns
+    -------
+    str
+        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``.
+
+    Raises
+    ------
+    ValueError
+        If the name says nothing.
+
+    Examples
+    --------
+    >>> format_of(Path("a.csv")), format_of(Path("a.ndjson.gz"))
+    ('csv', 'jsonl')
+    >>> format_of(Path("a.jsonk"))
+    Traceback (most recent call last):
+    ValueError: Expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,
+    got ".jsonk" - did you mean ".jsonl"?
+    """
+    compressed = path.suffix.lower() == ".gz"
+    suffix = (Path(path.stem) if compressed else path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise unknown_name("a file name that ends in", suffix or path.name, SUFFIXES)
+    return SUFFIXES[suffix]
+
+
+def number(text: str) -> int | float | str:
+    """Read a number where there is one, and leave every other text as it is.
+
+    Parameters
+    ----------
+    text
+        The text, which is not empty.
+
+    Returns
+    -------
+    int or float or str
+        An integer, or else a float (``nan`` and ``inf`` are floats), or else the text.
+
+    Examples
+    --------
+    >>> number("12"), number("-3"), number("1e3"), number("nan"), number("1_000"), number("3 km")
+    (12, -3, 1000.0, nan, '1_000', '3 km')
+    """
+    if text[0] not in _NUMBER_STARTS:
+        return text
+    if text.isdecimal() and text.isascii() and len(text) <= INTEGER_DIGITS:
+        return int(text)
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if "_" in text or not text.isascii():
+        return text
+    if value.is_integer():
+        digits = text.strip().lstrip("+-")
+        if digits.isdecimal() and len(digits) <= INTEGER_DIGITS:
+            return int(text)
+    return value
+
+
+def checked_names(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of a table's columns if each has one of its own.
+
+    Parameters
+    ----------
+    names
+        The names in order.
+
+    Returns
+    -------
+    sequence of str
+        The same names.
+
+    Raises
+    ------
+    ValueError
+        If a name is empty or comes twice.
+
+    Examples
+    --------
+    >>> checked_names(["x", "", "y", "x"])
+    Traceback (most recent call last):
+    ValueError: Expected a name of its own for every column, got none for column 2 and "x" for columns 1, 4
+    """
+    columns: dict[str, list[int]] = {}
+    for column, name in enumerate(names, start=1):
+        columns.setdefault(name, []).append(column)
+    faults = [_fault(name, numbers) for name, numbers in columns.items() if not name or len(numbers) > 1]
+    if faults:
+        faults.sort(key=lambda fault: not fault.startswith("none"))
+        raise ValueError(f"Expected a name of its own for every column, got {' and '.join(faults)}")
+    return names
+
+
+def _fault(name: str, columns: Sequence[int]) -> str:
+    where = f"column{'s' if len(columns) > 1 else ''} {', '.join(map(str, columns))}"
+    return f'"{name}" for {where}' if name else f"none for {where}"
+
+
+def _split(text: str) -> list[str]:
+    """Split a row into its cells."""
+    text = text.removesuffix("\r")
+    if '"' not in text and "\r" not in text:
+        return text.split(",")
+    if len(text) > csv.field_size_limit():  # How long a record may be is not for the csv module to say.
+        csv.field_size_limit(len(text))
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError("Expected closing quotes, got the end of the file") from None
+        if "new-line" in str(error):
+            raise ValueError(r'Expected "\n" or "\r\n" between rows, got "\r" alone') from None
+        raise ValueError(f"Expected a row of CSV, got an error: {error}") from None

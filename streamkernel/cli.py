@@ -1,0 +1,123 @@
+"""The command line: ``streamkernel demo | run CONFIG.toml | inspect STATE_DIR``."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    help="Kernel machines that learn from a stream, in bounded memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+EXPECTED = (OSError, ValueError, RuntimeError, ImportError)
+"""Errors whose message is all a user needs; anything else is a bug, and shows where."""
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Validate the file and stop.")] = False,
+) -> None:
+    """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
+    from streamkernel.engine import logs
+    from streamkernel.engine.config import load_config
+
+    logs.configure()
+    try:
+        found = load_config(config)
+        found.check()
+    except EXPECTED as error:
+        _fail(error)
+    if check:
+        typer.echo(f"{config} is valid")
+        return
+    from streamkernel.engine.assemble import engine_of
+    from streamkernel.engine.metrics import serve
+    from streamkernel.engine.view import ProgressLog, showing
+
+    stop = StopSignal()
+    try:
+        engine = engine_of(found)
+        title = str(config)
+        if found.metrics.port is not None:
+            port = serve(engine, found.metrics.host, found.metrics.port)
+            title += f"\nmetrics at http://{found.metrics.host}:{port}/metrics"
+        with showing(engine, title) as view:
+            engine.run(stopping=stop.requested, watch=ProgressLog(view))
+    except EXPECTED as error:
+        _fail(error)
+
+
+@app.command()
+def inspect(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+) -> None:
+    """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
+    from streamkernel.engine.assemble import described
+    from streamkernel.engine.checkpoint import read_newest
+
+    try:
+        if not state.is_dir():
+            raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
+        found = read_newest(state)
+        if found is None:
+            raise FileNotFoundError(f"Expected a checkpoint, found none - in {state}")
+    except EXPECTED as error:
+        _fail(error)
+    table = Table(show_header=False)
+    for row in described(found):
+        table.add_row(*row)
+    Console().print(table)
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path, typer.Option(help="Where plot, model and predictions go; it is emptied first.")
+    ] = Path("streamkernel-demo"),
+    events: Annotated[int, typer.Option(help="Events of the drifting stream.", min=1000)] = 50_000,
+    port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 takes a free one.", min=0)] = 0,
+) -> None:
+    """Run the main job on data that ships with River, beside River's LogisticRegression."""
+    from streamkernel import demo as demonstration
+
+    try:
+        demonstration.run(directory, events, port, Console(stderr=True))
+    except EXPECTED as error:
+        _fail(error)
+
+
+class StopSignal:
+    """Becomes true at SIGINT or SIGTERM; a second SIGINT interrupts as usual."""
+
+    def __init__(self) -> None:
+        self._requested = False
+        signal.signal(signal.SIGINT, self._request)
+        signal.signal(signal.SIGTERM, self._request)
+
+    def requested(self) -> bool:
+        """Say whether a signal has come."""
+        return self._requested
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"streamkernel: {error}", err=True)
+    raise typer.Exit(2) from None
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

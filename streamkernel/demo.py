@@ -1,0 +1,126 @@
+"""``streamkernel demo``: the main job on data that ships with River, live, with a plot at the end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from river import linear_model, metrics, preprocessing
+
+from connectors import DatasetSource, FileSink
+from streamkernel.classification import KernelClassifier
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.metrics import serve
+from streamkernel.engine.view import showing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.console import Console
+
+WINDOW = 5
+"""Looks of the watcher that one point of the rolling accuracy is over."""
+
+
+@dataclass
+class History:
+    """What a run was like, for the plot: a point for every look of the watcher."""
+
+    title: str
+    events: list[int] = field(default_factory=list)
+    kernel: list[float] = field(default_factory=list)
+    linear: list[float] = field(default_factory=list)
+    features: list[int] = field(default_factory=list)
+
+    def __call__(self, engine: Engine) -> None:
+        """Note the present numbers."""
+        model, accuracy = engine.kernel_model, list(engine.quality().values())
+        if self.events and self.events[-1] == engine.outcomes["learned"]:
+            return
+        self.events.append(engine.outcomes["learned"])
+        self.kernel.append(accuracy[0])
+        self.linear.append(accuracy[1])
+        self.features.append(model.n_features if model else 0)
+
+
+def run(directory: Path, events: int, port: int, console: Console) -> None:
+    """Run both streams through the engine, and leave a plot, a model and predictions in `directory`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If matplotlib is missing.
+    OSError
+        If the port is in use.
+    """
+    import matplotlib  # noqa: F401  # before the work, not after it
+
+    drift: dict[str, Any] = {"seed_model": 7, "seed_sample": 42, "n_classes": 2, "n_features": 4}
+    drift |= {"n_centroids": 20, "n_drift_centroids": 20, "change_speed": 0.001}
+    streams = [
+        ("Bananas: what a line cannot separate", DatasetSource("Bananas")),
+        ("RandomRBFDrift: classes that move", DatasetSource("synth.RandomRBFDrift", params=drift, limit=events)),
+    ]
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    histories = []
+    for i, (title, source) in enumerate(streams, start=1):
+        model = preprocessing.StandardScaler() | KernelClassifier()
+        engine = Engine(
+            model,
+            source,
+            label="y",
+            metric=metrics.Accuracy(),
+            baseline=preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+            sink=FileSink(directory / f"predictions-{i}.jsonl"),
+            state=StateDirectory(directory / f"state-{i}"),
+        )
+        address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/metrics"
+        history = History(title)
+        with showing(engine, f"{title}\nmetrics at {address}; baseline is LogisticRegression"):
+            engine.run(watch=history)
+        histories.append(history)
+        if engine.kernel_model is not None:
+            engine.kernel_model.save(directory / f"model-{i}.safetensors")
+    plot(histories, directory / "demo.png")
+    console.print(f"\nplot         {directory / 'demo.png'}")
+    console.print(f"model        {directory / 'model-2.safetensors'}    (streamkernel.load)")
+    console.print(f"predictions  {directory / 'predictions-2.jsonl'}")
+    console.print(f"checkpoints  {directory / 'state-2'}    (streamkernel inspect)")
+
+
+def plot(histories: Sequence[History], path: Path) -> None:
+    """Draw accuracy and feature count against events, a column a stream."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
+    axes = figure.subplots(2, len(histories), sharex="col", height_ratios=[2.2, 1], squeeze=False)
+    for column, history in enumerate(histories):
+        top, bottom = axes[0][column], axes[1][column]
+        top.set_title(history.title, fontsize=11)
+        _accuracy(top, history, history.kernel, "KernelClassifier", "#0b6e99")
+        _accuracy(top, history, history.linear, "LogisticRegression", "#b4532a")
+        top.set_ylim(0.4, 1.0)
+        bottom.plot(history.events, history.features, color="#0b6e99", drawstyle="steps-post")
+        bottom.set_ylim(0, max(history.features) * 1.15)
+        bottom.set_xlabel("events")
+        for axis in (top, bottom):
+            axis.grid(alpha=0.3)
+            axis.spines[["top", "right"]].set_visible(False)
+        top.legend(loc="lower right", fontsize=9, frameon=False)
+    axes[0][0].set_ylabel("accuracy")
+    axes[1][0].set_ylabel("features")
+    figure.savefig(path, dpi=150)
+
+
+def _accuracy(axis: Axes, history: History, accuracy: Sequence[float], name: str, color: str) -> None:
+    """Draw the accuracy since the start, and faintly the one over the last few hundred events."""
+    events = history.events
+    hits = [n * value for n, value in zip(events, accuracy, strict=True)]
+    places = [i for i in range(WINDOW, len(events)) if events[i] > events[i - WINDOW]]
+    recent = [(hits[i] - hits[i - WINDOW]) / (events[i] - events[i - WINDOW]) for i in places]
+    axis.plot([events[i] for i in places], recent, color=color, alpha=0.3, linewidth=0.8)
+    axis.plot(events, accuracy, color=color, linewidth=2, label=f"{name}: {accuracy[-1]:.3f}")

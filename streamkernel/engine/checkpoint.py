@@ -1,0 +1,147 @@
+"""The state directory: one file is the whole truth, written beside the one before it, and the last few are kept."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+
+from streamkernel import model_file
+from streamkernel.engine import river_state
+from streamkernel.errors import ModelFileError
+
+KEPT = 3
+"""Checkpoints that are kept; a torn one falls back to the one before."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class StateDirectoryError(RuntimeError):
+    """A state directory that is in use, or holds another run."""
+
+
+class StateDirectory:
+    """A directory of checkpoints, used by one process at a time.
+
+    Parameters
+    ----------
+    path
+        The directory; it is made if it is missing.
+
+    Raises
+    ------
+    StateDirectoryError
+        If another process uses it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path, StateDirectory(Path(path)) as state:
+    ...     state.write({"learned": 3})
+    ...     state.read_newest()
+    {'learned': 3}
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = (path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise StateDirectoryError(
+                f"Expected a state directory of our own, got one in use by a process - at {path}"
+            ) from None
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint.
+
+        1. Encode the state; models become tensors.
+        2. Write a new file beside the others, flush it to disk, and rename it into its place.
+        3. Only then drop the oldest.
+        """
+        models: list[Any] = []
+        description = {"state": river_state.encode(dict(state), hook=_collector(models))}
+        tensors: dict[str, Any] = {}
+        described = []
+        for i, model in enumerate(models):
+            what, arrays = model_file.describe(model)
+            described.append(what)
+            tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
+        files = checkpoints(self.path)
+        number = 1 + (int(files[-1].stem.split("-")[1]) if files else 0)
+        path = self.path / f"checkpoint-{number:012d}.safetensors"
+        model_file.write(path, "checkpoint", description | {"models": described}, tensors)
+        for old in files[: max(0, len(files) + 1 - KEPT)]:
+            old.unlink()
+
+    def read_newest(self) -> dict[str, Any] | None:
+        """Return the newest state that is whole, ``None`` if none was ever written.
+
+        Raises
+        ------
+        ModelFileError
+            If there are checkpoints, and none of them is whole.
+        """
+        return read_newest(self.path)
+
+    def close(self) -> None:
+        """Let other processes use the directory."""
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        """Return the directory."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the directory."""
+        self.close()
+
+
+def checkpoints(path: Path) -> list[Path]:
+    """Return the checkpoints in a directory, oldest first."""
+    return sorted(path.glob("checkpoint-*.safetensors"))
+
+
+def read_newest(path: Path) -> dict[str, Any] | None:
+    """Return the newest state in a directory that is whole; see :meth:`StateDirectory.read_newest`."""
+    files = checkpoints(path)
+    errors = []
+    for file in reversed(files):
+        try:
+            return _read(file)
+        except ModelFileError as error:
+            errors.append(str(error))
+            log.error("a checkpoint is not whole, the one before it is tried", file=str(file), reason=str(error))
+    if files:
+        raise ModelFileError(f"Expected a whole checkpoint, got none in {path}: " + "; ".join(errors))
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    description, tensors = model_file.read(path, "checkpoint")
+
+    def rebuilt(place: Any) -> Any:
+        i = int(place["model"])
+        own = {name.split("/", 1)[1]: array for name, array in tensors.items() if name.startswith(f"{i}/")}
+        return model_file.rebuild(description["models"][i], own, where=str(path))
+
+    try:
+        state = river_state.decode(description["state"], hook=rebuilt)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ModelFileError(f"Expected a state that can be read, got {error} - in {path}") from error
+    return dict(state)
+
+
+def _collector(models: list[Any]) -> Any:
+    def hook(thing: object) -> dict[str, int] | None:
+        if not isinstance(thing, model_file.Portable):
+            return None
+        models.append(thing)
+        return {"model": len(models) - 1}
+
+    return hook

@@ -1,0 +1,267 @@
+"""The configuration file: what to read, what to learn, and where results go."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
+from river import base, compose
+
+from streamkernel.engine import build, river_state
+from streamkernel.engine.fields import OnFields
+from streamkernel.engine.problems import ConfigError, of_error, shown, unknown_key
+from streamkernel.engine.tables import STREAM, ConfigTable, MetricsTable, Name, SinkTable, SourceTable, StateTable
+
+if TYPE_CHECKING:
+    from river.metrics.base import Metric
+
+    from connectors import Source
+
+__all__ = ["Config", "ConfigError", "load_config"]
+
+_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+
+
+class Config(ConfigTable):
+    """A whole configuration.
+
+    Examples
+    --------
+    >>> config = Config.model_validate({
+    ...     "label": "phishing",
+    ...     "source": {"dataset": "Phishing"},
+    ...     "preprocessing": [{"type": "StandardScaler"}],
+    ...     "model": {"type": "KernelClassifier", "kernel": {"type": "Gaussian", "sigma": 2.0}},
+    ... })
+    >>> config.check()
+    >>> list(config.build_pipeline().steps)
+    ['StandardScaler', 'KernelClassifier']
+    >>> config.build_metric()
+    Accuracy: 0.00%
+    """
+
+    label: Name = Field(description="the name of the field to predict")
+    ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
+    metric: build.Spec | None = Field(default=None, description="a River metric")
+    source: SourceTable = Field(description="a table with a path or a dataset")
+    preprocessing: tuple[build.Spec, ...] = Field(
+        default=(), strict=False, description="one table [[preprocessing]] per step"
+    )
+    model: build.Spec = Field(description='a table with the "type" of the model')
+    sink: SinkTable = SinkTable()
+    state: StateTable = StateTable()
+    metrics: MetricsTable = MetricsTable()
+
+    _folder: Path = PrivateAttr(Path())
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the folder of the file."""
+        self._folder = (context or {}).get("folder", Path())
+
+    @field_validator("metric", "preprocessing", "model", mode="before")
+    @classmethod
+    def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "metric":
+            build.build(value, build.metrics(), "metric")
+        elif info.field_name == "model":
+            build.build(value, build.models(), "model")
+        elif isinstance(value, (list, tuple)):
+            _together(*(lambda i=i, spec=spec: _step(spec, i) for i, spec in enumerate(value)))
+        return value
+
+    @model_validator(mode="after")
+    def _no_confusion(self) -> Config:
+        problems = []
+        if self.label in self.ignore:
+            problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
+        used: dict[Path, str] = {}
+        if self.source.path is not None and self.source.path != Path(STREAM):
+            used[self.source.path] = "source.path"
+        for key, path in (("sink.predictions", self.sink.predictions), ("sink.dead_letters", self.dead_letters_path)):
+            if path is None:
+                continue
+            if path in used:
+                problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+            used[path] = key
+        if problems:
+            raise ConfigError(*problems)
+        return self
+
+    @property
+    def dead_letters_path(self) -> Path:
+        """Where records go that cannot be used: by default beside the state, or beside the configuration."""
+        return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
+
+    def setup(self) -> dict[str, Any]:
+        """Return what a state depends on, as plain values: a run with another setup cannot go on from it."""
+        return {
+            "label": self.label,
+            "ignore": sorted(self.ignore),
+            "metric": self._metric_spec(),
+            "preprocessing": list(self.preprocessing),
+            "model": self.model,
+            "source.dataset": self.source.dataset,
+            "source.params": self.source.params,
+        }
+
+    def build_pipeline(self) -> base.Estimator:
+        """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
+        steps = [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+        model = build.build(self.model, build.models(), "model")
+        return compose.Pipeline(*steps, (_type_of(self.model), model)) if steps else model
+
+    def build_metric(self) -> Metric:
+        """Return the metric."""
+        metric: Metric = build.build(self._metric_spec(), build.metrics(), "metric")
+        return metric
+
+    def build_source(self) -> Source:
+        """Return the source of records.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be opened, or there is no such data set.
+        """
+        from connectors import DatasetSource, FileSource
+
+        source = self.source
+        if source.path is None:
+            known = build.datasets()
+            build.kind_named(source.dataset, known, "source.dataset")
+            dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
+            return DatasetSource(dataset, label=self.label, limit=source.limit)
+        try:
+            return FileSource(source.path, format=source.format, follow=source.follow)
+        except (ImportError, OSError, ValueError) as error:
+            raise ConfigError(of_error("source.path", error)) from error
+
+    def check(self) -> None:
+        """Build everything once, as a run would.
+
+        Raises
+        ------
+        ConfigError
+            If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
+        """
+        _together(self._check_metric, self._check_state, lambda: self.build_source().close())
+
+    def _metric_spec(self) -> build.Spec:
+        return self.metric or ("MAE" if issubclass(self._model_class(), base.Regressor) else "Accuracy")
+
+    def _model_class(self) -> type:
+        return build.models().classes[_type_of(self.model)]
+
+    def _check_metric(self) -> None:
+        metric = self.build_metric()
+        if not metric.works_with(build.build(self.model, build.models(), "model")):
+            kind = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
+            wanted = f"a metric for a {kind}, which {_type_of(self.model)} is"
+            raise ConfigError(f"metric: expected {wanted}, got {shown(_type_of(self.metric))}")
+
+    def _check_state(self) -> None:
+        steps = [(f"preprocessing[{i}]", _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+        _together(*(lambda part=part: _check_storable(*part) for part in (*steps, ("metric", self.build_metric()))))
+
+
+def load_config(path: str | Path) -> Config:
+    """Return the configuration in a TOML file; relative paths in it are relative to its folder.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read; all problems of its content are reported together.
+
+    Examples
+    --------
+    >>> load_config("missing.toml")
+    Traceback (most recent call last):
+    streamkernel.engine.problems.ConfigError: missing.toml: no such file or directory
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+        data = tomllib.loads(text)
+        return Config.model_validate(data, context={"folder": path.absolute().parent})
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: expected UTF-8 text, got {content[error.start]:#04x}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax_problem(path, text, str(error))) from error
+    except ValidationError as error:
+        raise ConfigError(*dict.fromkeys(_problems(error, data))) from error
+
+
+def _syntax_problem(path: Path, text: str, message: str) -> str:
+    found = _PLACE.fullmatch(message)
+    if found is None:
+        return f"{path}: {message}"
+    what, line, column = found.groups()
+    if line is None:
+        lines = text.split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+    return f"{path}, line {line}, column {column}: {what[0].lower()}{what[1:]}"
+
+
+def _problems(error: ValidationError, data: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that say what is wrong."""
+    for detail in error.errors():
+        own = detail.get("ctx", {}).get("error")
+        if isinstance(own, ConfigError):
+            yield from own.problems
+        else:
+            yield _problem(detail["loc"], data)
+
+
+def _problem(keys: tuple[int | str, ...], value: Any) -> str:
+    table: Any = Config
+    path = ""
+    for key in keys:
+        field = table.model_fields.get(key)
+        if field is None:
+            top = f'; "{key}" belongs above the first [table]' if path and key in Config.model_fields else ""
+            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), table.model_fields)
+        path = f"{path}.{key}" if path else str(key)
+        wanted = field.description or "a table"
+        if key not in value:
+            return f"{path}: it is needed; expected {wanted}, got nothing"
+        table, value = field.annotation, value[key]
+        if not (isinstance(table, type) and issubclass(table, ConfigTable) and isinstance(value, dict)):
+            break
+    return f"{path}: expected {wanted}, got {shown(value)}"
+
+
+def _together(*calls: Callable[[], object]) -> None:
+    """Make all calls and raise the problems of all of them as one error."""
+    problems: list[str] = []
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+
+
+def _step(spec: build.Spec, i: int) -> base.Transformer:
+    return build.build_step(spec, f"preprocessing[{i}]")
+
+
+def _type_of(spec: Any) -> str:
+    return str(spec["type"] if isinstance(spec, dict) else spec)
+
+
+def _check_storable(where: str, part: Any) -> None:
+    ours = (*build.models().classes.values(), build.transformers().classes["RandomFeatures"])
+    try:
+        river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
+    except TypeError as error:
+        kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
+        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error

@@ -1,0 +1,94 @@
+"""From a record to an example (x, y), or to the reason why it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import inf
+from typing import Any
+
+from streamkernel.errors import InputError
+
+_MOST_NAMES = 100_000
+
+
+class Examples:
+    """Splits records into features and label, and refuses what no model should see.
+
+    A refused record changes nothing, neither here nor in a scaler or a model behind.
+
+    Parameters
+    ----------
+    label
+        The field to predict.
+    ignore
+        Fields to leave out.
+    numeric_label
+        Whether the label must be a number.
+
+    Attributes
+    ----------
+    numbers : set of str
+        Fields that were numbers in an example that was learnt; a string there is refused.
+
+    Examples
+    --------
+    >>> examples = Examples("y", ignore=["id"], numeric_label=False)
+    >>> examples.split({"id": 7, "age": 31, "town": None, "y": "yes"})
+    ({'age': 31}, 'yes')
+    >>> examples.split({"age": float("nan"), "y": "yes"})
+    Traceback (most recent call last):
+        ...
+    streamkernel.errors.InputError: Expected a finite number, got nan - at field "age"
+    """
+
+    def __init__(self, label: str, ignore: Collection[str] = (), *, numeric_label: bool) -> None:
+        self._label = label
+        self._ignore = frozenset(ignore)
+        self._numeric_label = numeric_label
+        self.numbers: set[str] = set()
+
+    def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the features and the label of `record`; a field that is null counts as missing.
+
+        Raises
+        ------
+        InputError
+            If the label is missing or unusable, no feature is left, or a value is no finite number and no string.
+        """
+        x = {}
+        numbers, ignore, label = self.numbers, self._ignore, self._label
+        for name, value in record.items():
+            kind = type(value)
+            if kind is float or kind is int or kind is bool:
+                if not -inf < value < inf:
+                    raise InputError(f'Expected a finite number, got {value!r} - at field "{name}"')
+            elif value is None:
+                continue
+            elif kind is not str:
+                raise InputError(
+                    f'Expected a number or a string, got {kind.__name__} {_short(value)} - at field "{name}"'
+                )
+            elif name in numbers and name != label:
+                raise InputError(f'Expected a number as before, got the string {_short(value)} - at field "{name}"')
+            if name not in ignore:
+                x[name] = value
+        if label not in x:
+            found = "null" if label in record else "no such field"
+            raise InputError(f'Expected a label, got {found} - at field "{label}"')
+        y = x.pop(label)
+        if self._numeric_label and isinstance(y, str):
+            raise InputError(f'Expected a number as label, got the string {_short(y)} - at field "{label}"')
+        if not x:
+            raise InputError("Expected at least one feature besides the label, got none")
+        return x, y
+
+    def learnt(self, x: Mapping[str, Any]) -> None:
+        """Remember which fields of an example that was learnt were numbers."""
+        if x.keys() <= self.numbers or len(self.numbers) >= _MOST_NAMES:
+            return
+        self.numbers.update(name for name, value in x.items() if not isinstance(value, str))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,99 @@
+"""What a terminal shows of a running engine, and what is left on it at the end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from streamkernel.engine.runner import Engine
+
+LOG_SECONDS = 10.0
+"""Time between two lines of progress where there is no terminal."""
+
+log = logging.getLogger(__name__)
+
+
+class View:
+    """The numbers of one engine, drawn when they are asked for.
+
+    Parameters
+    ----------
+    engine
+        The engine.
+    title
+        What is above the numbers.
+    """
+
+    def __init__(self, engine: Engine, title: str) -> None:
+        self._engine = engine
+        self._title = title
+        self._since = time.monotonic()
+        self._before = engine.outcomes["learned"]
+
+    @property
+    def events_per_second(self) -> float:
+        """Events learnt a second since the view was made."""
+        return (self._engine.outcomes["learned"] - self._before) / max(time.monotonic() - self._since, 1e-9)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what is shown: names and numbers as text."""
+        engine, model = self._engine, self._engine.kernel_model
+        rows = [
+            ("events learnt", f"{engine.outcomes['learned']:,}"),
+            ("dead letters", f"{engine.outcomes['dead_letter']:,}"),
+            ("events/s", f"{self.events_per_second:,.0f}"),
+        ]
+        rows += [(name, f"{value:.4f}") for name, value in engine.quality().items()]
+        if model is not None:
+            rows += [
+                ("objective", f"{model.objective:.4f}"),
+                ("features", f"{model.n_features:,}"),
+                ("seeds", f"{model.n_seeds:,}"),
+                ("reused steps", f"{model.n_reused:,}"),
+            ]
+        return rows
+
+    def __rich__(self) -> Group:
+        """Return what a terminal shows: the title, and the table below it."""
+        table = Table(show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for row in self.rows():
+            table.add_row(*row)
+        return Group(self._title, table)
+
+
+@contextmanager
+def showing(engine: Engine, title: str) -> Iterator[View]:
+    """Show the engine's numbers while it runs: live on a terminal, and once at the end everywhere."""
+    console = Console(stderr=True)
+    view = View(engine, title)
+    if sys.stderr.isatty():
+        with Live(get_renderable=view.__rich__, console=console, refresh_per_second=8):
+            yield view
+    else:
+        yield view
+        console.print(view)
+
+
+class ProgressLog:
+    """Writes a line of progress to the log now and then; a watcher for :meth:`Engine.run`."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._next = time.monotonic() + LOG_SECONDS
+
+    def __call__(self, engine: Engine) -> None:
+        """Write a line if it is time."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOG_SECONDS
+            log.info(", ".join(f"{name} {value}" for name, value in self._view.rows()))

@@ -1,0 +1,61 @@
+"""Reading sources to their end, as every test here does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors import Event, FileSource, Source, bytestreams
+
+
+def read_all(source: Source) -> list[Event]:
+    """Poll until the end, and close."""
+    events: list[Event] = []
+    while (batch := source.poll(timeout=5)) is not None:
+        events += batch
+    source.close()
+    return events
+
+
+def read_file(path: Path, resume: Any = None, **options: Any) -> list[Event]:
+    """Read a file, from a position that went through JSON if there is one."""
+    source = FileSource(path, **options)
+    if resume is not None:
+        source.seek({str(path): json.loads(json.dumps(resume))})
+    return read_all(source)
+
+
+def records(events: list[Event]) -> list[dict[str, Any] | None]:
+    return [event.record for event in events]
+
+
+def errors(events: list[Event]) -> list[str | None]:
+    return [event.error for event in events]
+
+
+def write(path: Path, data: bytes) -> Path:
+    """Write a file, compressed if its name says so."""
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def check_every_resume(path: Path, **options: Any) -> list[Event]:
+    """Check that after every event exactly the later ones are left, and return them all."""
+    events = read_file(path, **options)
+    for number, event in enumerate(events, start=1):
+        assert read_file(path, event.resume, **options) == events[number:]
+    return events
+
+
+@contextmanager
+def chunks_of(size: int) -> Iterator[None]:
+    """Read text files in chunks of another size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bytestreams, "CHUNK_BYTES", size)
+        yield
