@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from connectors.base import Event, Position
+from connectors.cells import checked_names
 from connectors.checks import is_count
-from connectors.formats import checked_names
 
 BATCH_ROWS = 512
 

@@ -82,6 +82,7 @@ class TextReader:
         self._records: Iterator[Raw] = iter(())
         self._cutter = self._form.cutter(self._limit)
         self._at_start = offset == 0
+        self._start = b""
         self._ended = False
         self._told_at = -1
 
@@ -94,15 +95,22 @@ class TextReader:
             return [] if self._offset == self._told_at else [self._damage(error)]
         if chunk is None:
             self._ended = True
-            self._records = iter(self._cutter.end())
-        elif chunk:
+            self._records = iter([*self._cutter.feed(self._start), *self._cutter.end()])
+        else:
             self._read += len(chunk)
-            if self._at_start and chunk.startswith(BYTE_ORDER_MARK):
-                chunk = chunk.removeprefix(BYTE_ORDER_MARK)
-                self._offset += len(BYTE_ORDER_MARK)
-            self._at_start = False
-            self._records = iter(self._cutter.feed(chunk))
+            self._records = iter(self._cutter.feed(self._after_mark(chunk) if self._at_start else chunk))
         return self._events()
+
+    def _after_mark(self, chunk: bytes) -> bytes:
+        """Return what has come after the byte order mark that a file may begin with."""
+        begin = self._start + chunk
+        if len(begin) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(begin):
+            self._start = begin  # It takes more bytes to tell.
+            return b""
+        self._start, self._at_start = b"", False
+        if begin.startswith(BYTE_ORDER_MARK):
+            self._offset += len(BYTE_ORDER_MARK)
+        return begin.removeprefix(BYTE_ORDER_MARK)
 
     def _events(self) -> list[Event]:
         """Return the next events of the records at hand."""

@@ -47,11 +47,10 @@ def run(
     stop = StopSignal()
     try:
         engine = engine_of(found)
-        title = str(config)
         if found.metrics.port is not None:
             port = serve(engine, found.metrics.host, found.metrics.port)
-            title += f"\nmetrics at http://{found.metrics.host}:{port}/metrics"
-        with showing(engine, title) as view:
+            typer.echo(f"metrics at http://{found.metrics.host}:{port}/metrics", err=True)
+        with showing(engine, str(config)) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
         _fail(error)

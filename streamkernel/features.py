@@ -398,5 +398,5 @@ def check_values(x: Mapping[Hashable, Any], scale: float) -> None:
         If there is such a value.
     """
     for name, value in x.items():
-        if not abs(value) * scale <= LARGEST_VALUE:
+        if hasattr(value, "__abs__") and not abs(value) * scale <= LARGEST_VALUE:
             raise InputError(f"Expected a finite number of usable size, got {value!r} - at x[{name!r}]")

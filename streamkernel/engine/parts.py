@@ -165,7 +165,7 @@ def _compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
 
 _KINDS: list[tuple[type, Kind]] = [
     (tuple, Kind("tuple", list, lambda *items: items)),
-    (frozenset, Kind("frozenset", list, lambda *items: frozenset(items))),
+    (frozenset, Kind("frozenset", lambda members: sorted(members, key=repr), lambda *items: frozenset(items))),
     (range, Kind("range", lambda r: (r.start, r.stop, r.step), range)),
     (dt.datetime, Kind("datetime", _time_parts, dt.datetime.fromisoformat)),
     (dt.date, Kind("date", lambda day: (day.isoformat(),), dt.date.fromisoformat)),

@@ -132,7 +132,7 @@ class _Encoder:
         if kind is list:
             return self._items(obj)
         if kind is set:
-            return {"set": self._items(obj)}
+            return {"set": self._items(sorted(obj, key=repr))}  # so that equal states are equal text
         if kind is collections.deque:
             return {"deque": [obj.maxlen, self._items(obj)]}
         if kind is collections.defaultdict:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import check_every_resume, errors, read_file, records, write
+from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
 from connectors import FileSource
-from connectors.formats import number
+from connectors.cells import number
 
 CSV = b'id,name,price\n1,Ann,2.5\n2,"Smith, ""Bob""",\n3,"two\nlines",-1e3\n'
 CSV_RECORDS = [
@@ -82,7 +82,11 @@ def test_lines_may_end_as_on_windows_and_a_file_begin_with_a_mark(
     tmp_path: Path, format: str, data: bytes, expected: list[dict[str, Any]]
 ) -> None:
     data = b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n").replace(b"two\r\n", b"two\n")
-    assert records(check_every_resume(write(tmp_path / "data", data), format=format)) == expected
+    path = write(tmp_path / "data", data)
+    events = check_every_resume(path, format=format)
+    assert records(events) == expected
+    with chunks_of(1):
+        assert read_file(path, format=format) == events
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.svm"])

@@ -1,0 +1,1 @@
+"""Benchmarks: one command a claim, ours beside the peer's from the same run."""

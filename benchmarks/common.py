@@ -1,0 +1,53 @@
+"""What the benchmarks share: where data is, and how two things are timed side by side."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def arguments(text: str | None, *, data: bool = False, **options: Any) -> argparse.Namespace:
+    """Return the command line's options; `options` are names with their defaults."""
+    parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
+    if data:
+        parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the files benchmarks/README.md names")
+    for name, default in options.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default: {default}")
+    found = parser.parse_args()
+    if data and not found.data.is_dir():
+        parser.error(f"expected a folder with the data, found none at {found.data}; benchmarks/README.md says how to get it")
+    return found
+
+
+def interleaved(runs: int, *jobs: Callable[[], float]) -> list[list[float]]:
+    """Return what each of `jobs` returned in `runs` rounds; the jobs of a round come one after the other."""
+    return [list(results) for results in zip(*([job() for job in jobs] for _ in range(runs)), strict=True)]
+
+
+def seconds(job: Callable[[], Any]) -> float:
+    """Return how long `job` takes."""
+    began = time.perf_counter()
+    job()
+    return time.perf_counter() - began
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the median of the ratios, pair by pair."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -1,0 +1,84 @@
+"""The columns' names and the cells' values of a table that is text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+INTEGER_DIGITS = 19
+"""More digits than this may not fit 64 bits, and become a float, as they do in JSON."""
+
+_NUMBER_STARTS = frozenset("0123456789+-.iInN \t")
+
+
+def number(text: str) -> int | float | str:
+    """Read a number where there is one, and leave every other text as it is.
+
+    Parameters
+    ----------
+    text
+        The text, which is not empty.
+
+    Returns
+    -------
+    int or float or str
+        An integer, or else a float (``nan`` and ``inf`` are floats), or else the text.
+
+    Examples
+    --------
+    >>> number("12"), number("-3"), number("1e3"), number("nan"), number("1_000"), number("3 km")
+    (12, -3, 1000.0, nan, '1_000', '3 km')
+    """
+    if text[0] not in _NUMBER_STARTS:
+        return text
+    if text.isdecimal() and text.isascii() and len(text) <= INTEGER_DIGITS:
+        return int(text)
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if "_" in text or not text.isascii():
+        return text
+    if value.is_integer():
+        digits = text.strip().lstrip("+-")
+        if digits.isdecimal() and len(digits) <= INTEGER_DIGITS:
+            return int(text)
+    return value
+
+
+def checked_names(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of a table's columns if each has one of its own.
+
+    Parameters
+    ----------
+    names
+        The names in order.
+
+    Returns
+    -------
+    sequence of str
+        The same names.
+
+    Raises
+    ------
+    ValueError
+        If a name is empty or comes twice.
+
+    Examples
+    --------
+    >>> checked_names(["x", "", "y", "x"])
+    Traceback (most recent call last):
+    ValueError: Expected a name of its own for every column, got none for column 2 and "x" for columns 1, 4
+    """
+    columns: dict[str, list[int]] = {}
+    for column, name in enumerate(names, start=1):
+        columns.setdefault(name, []).append(column)
+    faults = [_fault(name, numbers) for name, numbers in columns.items() if not name or len(numbers) > 1]
+    if faults:
+        faults.sort(key=lambda fault: not fault.startswith("none"))
+        raise ValueError(f"Expected a name of its own for every column, got {' and '.join(faults)}")
+    return names
+
+
+def _fault(name: str, columns: Sequence[int]) -> str:
+    where = f"column{'s' if len(columns) > 1 else ''} {', '.join(map(str, columns))}"
+    return f'"{name}" for {where}' if name else f"none for {where}"

@@ -1,0 +1,391 @@
+"""Tables become objects, and a table that cannot says what is wrong with it and where."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import random
+from typing import Any
+
+import pytest
+from river import base, compose, feature_extraction, linear_model, preprocessing, stats
+
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, losses, rules, steps
+from streamkernel.engine.build import (
+    Catalogue,
+    ConfigError,
+    build,
+    build_step,
+    datasets,
+    metrics,
+    models,
+    transformer_on,
+    transformers,
+)
+from streamkernel.engine.fields import OnFields
+
+
+class Sieve:
+    """A stand-in with every kind of annotation."""
+
+    def __init__(
+        self,
+        size: int,
+        share: float = 0.5,
+        on: bool = True,
+        names: set[str] | None = None,
+        pair: tuple[int, int] = (1, 2),
+        strange: "Unheard" = None,  # type: ignore[name-defined]  # noqa: F821, UP037
+        plain=None,  # type: ignore[no-untyped-def]
+        kind: type = int,
+        wide: int | str = 0,
+    ) -> None:
+        if size < 0:
+            raise ValueError(f"Expected size >= 0, got {size}")
+        self.given = {"size": size, "share": share, "on": on, "names": names, "pair": pair, "wide": wide}
+        self.strange, self.plain = strange, plain
+
+
+SIEVES = Catalogue("a sieve", {"Sieve": Sieve})
+
+
+def problems(call: Any) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        call()
+    return str(error.value).split("\n")
+
+
+def test_values_arrive_as_annotated() -> None:
+    table = {"type": "Sieve", "size": 3, "share": 1, "names": ["a", "b"], "pair": [4, 5], "wide": "x"}
+    sieve = build(table, SIEVES, "sieve")
+    assert sieve.given == {"size": 3, "share": 1.0, "on": True, "names": {"a", "b"}, "pair": (4, 5), "wide": "x"}
+    assert type(sieve.given["share"]) is float
+    assert table["type"] == "Sieve"
+
+
+@pytest.mark.parametrize("value", [1, "x", [1, "y"], {"a": 1}, True])
+def test_without_a_usable_annotation_everything_is_accepted(value: Any) -> None:
+    sieve = build({"type": "Sieve", "size": 3, "strange": value, "plain": value}, SIEVES, "sieve")
+    assert (sieve.strange, sieve.plain) == (value, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("size", True, "sieve.size: expected an integer, got true"),
+        ("size", "5", 'sieve.size: expected an integer, got "5"'),
+        ("size", 5.0, "sieve.size: expected an integer, got 5.0"),
+        ("size", [5], "sieve.size: expected an integer, got [5]"),
+        ("size", dt.date(2024, 1, 2), "sieve.size: expected an integer, got 2024-01-02"),
+        ("share", "0.5", 'sieve.share: expected a number, got "0.5"'),
+        ("share", False, "sieve.share: expected a number, got false"),
+        ("on", 1, "sieve.on: expected true or false, got 1"),
+        ("on", "true", 'sieve.on: expected true or false, got "true"'),
+        ("names", "a", 'sieve.names: expected a list, got "a"'),
+        ("names", [1], "sieve.names: expected a list, got [1]"),
+        ("pair", [1, 2, 3], "sieve.pair: expected a list of 2, got [1, 2, 3]"),
+        ("wide", 0.5, "sieve.wide: expected an integer or a string, got 0.5"),
+        ("kind", "int", "sieve.kind: unknown key; expected one of size, share, on, names, pair, strange, plain, wide"),
+        ("sise", 3, 'sieve.sise: unknown key; did you mean "size"?'),
+        ("size", -1, "sieve: expected size >= 0, got -1"),
+    ],
+)
+def test_a_value_that_does_not_fit(key: str, value: Any, message: str) -> None:
+    table = {"type": "Sieve", "size": 1, key: value}
+    assert problems(lambda: build(table, SIEVES, "sieve")) == [message]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("Siev", 'x: expected a sieve (Sieve), got "Siev"; did you mean "Sieve"?'),
+        ("sieve", 'x: expected a sieve (Sieve), got "sieve"; did you mean "Sieve"?'),
+        ("Colander", 'x: expected a sieve (Sieve), got "Colander"'),
+        (5, "x: expected a sieve (Sieve), got 5"),
+        ([{"type": "Sieve"}], 'x: expected a sieve (Sieve), got [{type = "Sieve"}]'),
+        ({"type": 5}, "x.type: expected a sieve (Sieve), got 5"),
+        ({"type": ["Sieve"]}, 'x.type: expected a sieve (Sieve), got ["Sieve"]'),
+        ({"type": "Siev"}, 'x.type: expected a sieve (Sieve), got "Siev"; did you mean "Sieve"?'),
+        ({"size": 5}, "x.type: expected the name of a sieve, got nothing"),
+        ("Sieve", "x.size: Sieve needs it; expected an integer, got nothing"),
+        ({"type": "x" * 99}, f'x.type: expected a sieve (Sieve), got "{"x" * 58}…'),
+    ],
+)
+def test_a_type_that_is_none(spec: Any, message: str) -> None:
+    assert problems(lambda: build(spec, SIEVES, "x")) == [message]
+
+
+def test_all_problems_of_a_table_are_told_at_once() -> None:
+    table = {
+        "type": "KernelClassifier",
+        "max_feature": 5,
+        "seed": True,
+        "l2": "5",
+        "kernel": {"type": "Gausian"},
+        "rule": {"type": "UDSG", "grow": 0},
+        "step": {"type": "PowerDecay", "c": "x"},
+    }
+    assert set(problems(lambda: build(table, models(), "model"))) == {
+        'model.max_feature: unknown key; did you mean "max_features"?',
+        "model.seed: expected an integer, got true",
+        'model.l2: expected a number, got "5"',
+        f'model.kernel.type: expected a kernel ({", ".join(kernels.__all__)}), got "Gausian"; did you mean "Gaussian"?',
+        "model.rule: expected grow >= 1, got 0",
+        "model.step.gamma: PowerDecay needs it; expected a number, got nothing",
+        'model.step.c: expected a number, got "x"',
+    }
+
+
+def test_a_model_with_objects() -> None:
+    table = {
+        "type": "KernelRegressor",
+        "kernel": {"type": "Gaussian", "sigma": 2},
+        "loss": {"type": "Huber", "delta": 0.5},
+        "rule": "DSG",
+        "step": {"type": "PowerDecay", "gamma": 1},
+        "seed": 3,
+    }
+    model = build(table, models(), "model")
+    assert type(model) is KernelRegressor
+    assert (model.kernel, model.loss, model.rule, model.step, model.seed) == (
+        kernels.Gaussian(2.0),
+        losses.Huber(0.5),
+        rules.DSG(),
+        steps.PowerDecay(1.0),
+        3,
+    )
+
+
+def test_a_loss_can_be_a_string_of_the_model_or_a_class() -> None:
+    assert build({"type": "KernelClassifier", "loss": "hinge"}, models(), "model").loss == "hinge"
+    assert build({"type": "KernelClassifier", "loss": "Hinge"}, models(), "model").loss == losses.Hinge()
+    assert build({"type": "KernelClassifier", "kernel": "Gaussian"}, models(), "m").kernel == kernels.Gaussian()
+    (line,) = problems(lambda: build({"type": "KernelClassifier", "loss": "logistc"}, models(), "model"))
+    assert line.startswith("model: expected a loss for classification")
+    (line,) = problems(lambda: build({"type": "KernelClassifier", "kernel": "median"}, models(), "model"))
+    assert line.startswith("model.kernel: expected a kernel (Gaussian")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line"),
+    [
+        ({"sigma": "mediam"}, 'model.kernel.sigma: expected a number or "median", got "mediam"'),
+        ({"sigma": True}, 'model.kernel.sigma: expected a number or "median", got true'),
+        ({"sigma": -1}, 'model.kernel: expected sigma to be a positive number or "median", got -1.0'),
+        ({"sigm": 1}, 'model.kernel.sigm: unknown key; did you mean "sigma"?'),
+    ],
+)
+def test_paths_go_into_nested_tables(kernel: dict[str, Any], line: str) -> None:
+    table = {"type": "KernelClassifier", "kernel": {"type": "Gaussian", **kernel}}
+    assert problems(lambda: build(table, models(), "model")) == [line]
+
+
+def test_a_model_too_large_for_memory_is_a_problem_of_the_table() -> None:
+    table = {"type": "KernelClassifier", "features_per_seed": 10**13, "max_features": 10**13}
+    (line,) = problems(lambda: build(table, models(), "model"))
+    assert line.startswith("model: Unable to allocate")
+
+
+def test_what_only_code_can_give_is_refused() -> None:
+    assert problems(lambda: build_step({"type": "BagOfWords", "on": ["t"], "tokenizer": "str.split"}, "step")) == [
+        "step.tokenizer: cannot be set in a configuration file"
+    ]
+    assert problems(lambda: build({"type": "F1", "cm": 3}, metrics(), "metric")) == [
+        "metric.cm: unknown key; expected one of pos_val"
+    ]
+
+
+def test_the_type_of_the_default_counts_where_there_is_no_annotation() -> None:
+    lines = problems(
+        lambda: build({"type": "RobustScaler", "with_scaling": "no", "q_inf": "low"}, transformers(), "step")
+    )
+    assert lines == [
+        'step.with_scaling: expected true or false, got "no"',
+        'step.q_inf: expected a number, got "low"',
+    ]
+    assert build({"type": "LDA", "n_components": 3}, transformers(), "step").n_components == 3
+    assert type(build({"type": "LDA", "n_components": 3}, transformers(), "step").n_components) is int
+    assert build({"type": "F1", "pos_val": "yes"}, metrics(), "metric").pos_val == "yes"
+
+
+CATALOGUES = [models(), transformers(), metrics()]
+
+
+def test_the_catalogues() -> None:
+    assert dict(models().classes) == {"KernelClassifier": KernelClassifier, "KernelRegressor": KernelRegressor}
+    known = transformers().classes
+    assert known["StandardScaler"] is preprocessing.StandardScaler
+    assert known["RandomFeatures"] is RandomFeatures
+    everything = {
+        name
+        for module in (preprocessing, feature_extraction)
+        for name in module.__all__
+        if issubclass(getattr(module, name), base.Transformer)
+    }
+    left_out = {"Agg", "TargetAgg", "StatImputer", "RandomTreesEmbedding"}
+    assert everything - known.keys() == left_out
+    assert {"Accuracy", "ROCAUC", "MAE", "R2", "LogLoss"} <= metrics().classes.keys()
+    assert not {"ConfusionMatrix", "ClassificationReport", "base"} & metrics().classes.keys()
+    assert "Phishing" in datasets().classes
+    assert "synth.Friedman" in datasets().classes
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "name"),
+    [(catalogue, name) for catalogue in CATALOGUES for name in catalogue.classes],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_everything_in_the_catalogues_can_be_built(catalogue: Catalogue, name: str) -> None:
+    needed: dict[str, Any] = {
+        "RandomFeatures": {"kernel": "Gaussian"},
+        "MultiFBeta": {"betas": {"a": 1.0}, "weights": {"a": 1.0}},
+    }
+    table = needed.get(name, {"beta": 2} if name.endswith("FBeta") else {})
+    assert type(build({"type": name, **table}, catalogue, "x")) is catalogue.classes[name]
+
+
+XS = [{"size": i % 5, "share": i / 7, "colour": "red" if i % 3 else "blue", "new": i % 2 == 0} for i in range(30)]
+
+
+def trained(step: Any) -> Any:
+    for x in XS:
+        step.learn_one(x)
+    return step
+
+
+@pytest.mark.parametrize("on", ["numbers", "all", ["size", "share", "new"], None])
+def test_only_the_named_fields_are_scaled(on: Any) -> None:
+    keep = on == "all"
+    xs = [{k: v for k, v in x.items() if k != "colour"} if keep else x for x in XS]
+    step = transformer_on(preprocessing.StandardScaler(), on)
+    alone = preprocessing.StandardScaler()
+    for x in xs:
+        step.learn_one(x)
+        alone.learn_one({k: v for k, v in x.items() if k != "colour"})
+    x = xs[7]
+    scaled = alone.transform_one({k: v for k, v in x.items() if k != "colour"})
+    rest = {} if keep else {"colour": x["colour"]}
+    assert step.transform_one(x) == {**rest, **scaled}
+
+
+def test_encoders_take_strings_and_leave_numbers() -> None:
+    for encoder in (preprocessing.OneHotEncoder(), preprocessing.OrdinalEncoder()):
+        step = trained(transformer_on(encoder))
+        out = step.transform_one(XS[0])
+        assert {k: out[k] for k in ("size", "share", "new")} == {k: XS[0][k] for k in ("size", "share", "new")}
+        assert out.get("colour") != "blue"
+    hot = trained(transformer_on(preprocessing.OneHotEncoder())).transform_one(XS[0])
+    assert (hot["colour_blue"], hot["colour_red"]) == (1, 0)
+
+
+def test_the_order_of_fields_does_not_matter() -> None:
+    step = build_step("MinMaxScaler", "x") | build_step("OneHotEncoder", "y")
+    trained(step)
+    want = step.transform_one(XS[4])
+    for order in itertools.permutations(XS[4]):
+        assert step.transform_one({name: XS[4][name] for name in order}) == want
+
+
+@pytest.mark.parametrize("name", sorted(transformers().classes))
+def test_a_record_without_a_field_for_it_passes_every_transformer(name: str) -> None:
+    table: dict[str, Any] = {"type": name, "on": ["absent"]}
+    if name == "RandomFeatures":
+        table["kernel"] = "Gaussian"
+    step = build_step(table, "preprocessing[0]")
+    for x in ({"other": 3.0, "word": "a"}, {}):
+        step.learn_one(x)
+        assert step.transform_one(x) == x
+
+
+def test_some_of_the_named_fields_can_be_missing() -> None:
+    step = build_step({"type": "StandardScaler", "on": ["size", "absent"]}, "x")
+    step.learn_one({"size": 1.0, "share": 9})
+    step.learn_one({"size": 3.0})
+    assert step.transform_one({"share": 5, "size": 3.0}) == {"share": 5, "size": 1.0}
+    assert step.transform_one({"share": 5}) == {"share": 5}
+
+
+def test_what_comes_in_is_not_changed() -> None:
+    step = build_step("OneHotEncoder", "x")
+    x = {"a": "b", "n": 1}
+    step.learn_one(x)
+    step.transform_one(x)
+    assert x == {"a": "b", "n": 1}
+
+
+def test_neither_numbers_nor_strings_pass_both_by() -> None:
+    x = {"when": dt.date(2024, 1, 1), "nothing": None, "list": [1]}
+    step = build_step("StandardScaler", "x") | build_step("OneHotEncoder", "y")
+    step.learn_one(x)
+    assert step.transform_one(x) == x
+
+
+def test_steps_work_in_a_pipeline_and_learn_once() -> None:
+    model = compose.Pipeline(
+        ("scale", build_step("StandardScaler", "x")),
+        ("hot", build_step("OneHotEncoder", "y")),
+        ("model", linear_model.LogisticRegression()),
+    )
+    rng = random.Random(1)
+    right = 0
+    for _ in range(400):
+        x = {"size": rng.gauss(5, 2), "colour": rng.choice(["red", "blue"])}
+        y = x["colour"] == "red"
+        right += model.predict_one(x) == y
+        model.learn_one(x, y)
+    assert model["scale"].transformer.counts["size"] == 400
+    assert model["hot"].transformer.values == {"colour": {"red", "blue"}}
+    assert right > 380
+    assert str(model) == "StandardScaler | OneHotEncoder | LogisticRegression"
+
+
+def test_a_transformer_that_learns_from_labels_gets_them() -> None:
+    agg = OnFields(feature_extraction.TargetAgg(by="town", how=stats.Mean()), "strings")
+    model = agg | linear_model.LinearRegression()
+    for y in (1.0, 3.0):
+        model.learn_one({"town": "Ulm", "size": 1.0}, y)
+    assert agg.transform_one({"town": "Ulm", "size": 2.0}) == {"size": 2.0, "y_mean_by_town": 2.0}
+    twin = agg.clone()
+    assert twin.on == "strings"
+    assert twin.transform_one({"town": "Ulm"}) == {"y_mean_by_town": 0.0}
+
+
+def test_on_is_proposed_too() -> None:
+    assert problems(lambda: build_step({"type": "Normalizer", "onn": "all"}, "x")) == [
+        'x.onn: unknown key; did you mean "on"?'
+    ]
+    assert problems(lambda: build_step({"type": "Normalizer", "field": "a"}, "x")) == [
+        "x.field: unknown key; expected one of order, on"
+    ]
+
+
+def test_text_is_read_from_the_field_named() -> None:
+    step = build_step({"type": "BagOfWords", "on": ["text"], "stop_words": ["the"], "ngram_range": [1, 1]}, "x")
+    assert step.transform_one({"text": "The river", "size": 2}) == {"size": 2, "river": 1}
+    for on in ("text", "strings", ["a", "b"], [3], None):
+        table: dict[str, Any] = {"type": "TFIDF", "on": on} if on else {"type": "TFIDF"}
+        (line,) = problems(lambda table=table: build_step(table, "x"))
+        assert line.startswith(
+            'x.on: TFIDF reads the text of one field; expected its name in a list, like ["text"], got'
+        )
+
+
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ("number", 'got "number"; did you mean "numbers"?'),
+        ("size", 'got "size"'),
+        ([], "got []"),
+        ([1], "got [1]"),
+        (True, "got true"),
+        ({"a": 1}, "got {a = 1}"),
+    ],
+)
+def test_on_is_checked_with_the_rest(on: Any, message: str) -> None:
+    lines = problems(lambda: build_step({"type": "StandardScaler", "on": on, "with_sdt": True}, "preprocessing[2]"))
+    assert lines == [
+        'preprocessing[2].on: expected "numbers", "strings", "all" or a list of field names, ' + message,
+        'preprocessing[2].with_sdt: unknown key; did you mean "with_std"?',
+    ]
+    with pytest.raises(ValueError, match='Expected "numbers", "strings" or a list of field names'):
+        OnFields(preprocessing.StandardScaler(), "number")

@@ -1,0 +1,501 @@
+"""The configuration file: what it means, and what is said about one that is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from river import base, compose, metrics
+
+from connectors import DatasetSource, FileSource
+from streamkernel import KernelClassifier, KernelRegressor, kernels
+from streamkernel.engine import build
+from streamkernel.engine import config as config_module
+from streamkernel.engine.config import Config, ConfigError, load_config
+
+WHOLE = """
+label  = "class"
+ignore = ["id"]
+metric = "F1"
+
+[source]
+path = "data/events.csv"
+format = "csv"
+follow = false
+
+[[preprocessing]]
+type = "StandardScaler"
+on = "numbers"
+
+[[preprocessing]]
+type = "OneHotEncoder"
+
+[[preprocessing]]
+type = "StandardScaler"
+on = ["a"]
+with_std = false
+
+[model]
+type = "KernelClassifier"
+max_features = 2048
+kernel = { type = "Gaussian", sigma = "median" }
+
+[sink]
+predictions = "out/predictions.jsonl"
+dead_letters = "out/dead.jsonl"
+
+[state]
+directory = "state"
+checkpoint_seconds = 5
+
+[metrics]
+port = 9464
+host = "0.0.0.0"
+"""
+
+SMALL = """
+label = "class"
+[source]
+path = "events.csv"
+[model]
+type = "KernelClassifier"
+"""
+
+Load = Callable[[str | bytes], Config]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the data that the files above name."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "numbers.9").touch()
+    for name in ("events.csv", "data/events.csv"):
+        (tmp_path / name).write_text("id,a,town,class\n1,2.5,Ulm,x\n2,3.5,Bonn,y\n")
+    return tmp_path
+
+
+@pytest.fixture
+def load(folder: Path) -> Load:
+    def load_text(text: str | bytes) -> Config:
+        path = folder / "stream.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return load_config(path)
+
+    return load_text
+
+
+def problems(call: Callable[[], Any]) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        call()
+    return str(error.value).split("\n")
+
+
+def test_the_whole_file(load: Load, folder: Path) -> None:
+    config = load(WHOLE)
+    config.check()
+    assert (config.label, config.ignore) == ("class", ("id",))
+    assert config.source.path == folder / "data/events.csv"
+    assert config.sink.predictions == folder / "out/predictions.jsonl"
+    assert config.dead_letters_path == folder / "out/dead.jsonl"
+    assert (config.state.directory, config.state.checkpoint_seconds) == (folder / "state", 5.0)
+    assert (config.metrics.port, config.metrics.host) == (9464, "0.0.0.0")
+    assert type(config.build_metric()) is metrics.F1
+    pipeline = config.build_pipeline()
+    assert isinstance(pipeline, compose.Pipeline)
+    assert list(pipeline.steps) == ["StandardScaler", "OneHotEncoder", "StandardScaler1", "KernelClassifier"]
+    assert [step.on for step in list(pipeline.steps.values())[:3]] == ["numbers", "strings", ["a"]]
+    assert pipeline["StandardScaler1"].transformer.with_std is False
+    assert pipeline["KernelClassifier"].max_features == 2048
+    source = config.build_source()
+    assert isinstance(source, FileSource)
+    events = source.poll(1.0)
+    assert events is not None
+    assert events[0].record == {"id": 1, "a": 2.5, "town": "Ulm", "class": "x"}
+    source.close()
+
+
+def test_what_is_left_out(load: Load, folder: Path) -> None:
+    config = load(SMALL)
+    config.check()
+    assert type(config.build_pipeline()) is KernelClassifier
+    assert type(config.build_metric()) is metrics.Accuracy
+    assert (config.ignore, config.sink.predictions, config.state.directory) == ((), None, None)
+    assert (config.state.checkpoint_seconds, config.metrics.port, config.metrics.host) == (30.0, None, "127.0.0.1")
+    assert config.dead_letters_path == folder / "dead_letters.jsonl"
+    assert load(SMALL + '[state]\ndirectory = "kept"').dead_letters_path == folder / "kept" / "dead_letters.jsonl"
+    regressor = load(SMALL.replace("KernelClassifier", "KernelRegressor"))
+    assert type(regressor.build_metric()) is metrics.MAE
+    assert type(regressor.build_pipeline()) is KernelRegressor
+
+
+def test_the_pipeline_learns(load: Load) -> None:
+    model = load(WHOLE).build_pipeline()
+    assert isinstance(model, base.Classifier)
+    for i in range(40):
+        model.learn_one({"a": float(i % 2), "town": "Ulm" if i % 2 else "Bonn"}, "x" if i % 2 else "y")
+    assert model.predict_one({"a": 1.0, "town": "Ulm"}) == "x"
+
+
+def test_every_build_is_a_new_object(load: Load) -> None:
+    config = load(WHOLE)
+    assert config.build_pipeline()[0] is not config.build_pipeline()[0]
+    assert config.build_metric() is not config.build_metric()
+
+
+def test_a_data_set_as_source(load: Load) -> None:
+    text = SMALL.replace('path = "events.csv"', 'dataset = "synth.STAGGER"\nparams = { seed = 7 }\nlimit = 2')
+    config = load(text)
+    config.check()
+    source = config.build_source()
+    assert isinstance(source, DatasetSource)
+    assert [event.record for event in source.poll(1.0) or []] == [
+        {"size": 1, "color": 0, "shape": 1, "class": 0},
+        {"size": 2, "color": 0, "shape": 0, "class": 0},
+    ]
+
+
+def test_streams_and_absolute_paths_stay_as_they_are(load: Load, folder: Path) -> None:
+    text = SMALL.replace('path = "events.csv"', 'path = "-"\nformat = "jsonl"')
+    config = load(text + f'[sink]\npredictions = "-"\ndead_letters = "{folder}/x/../dead.jsonl"')
+    assert (str(config.source.path), str(config.sink.predictions)) == ("-", "-")
+    assert config.dead_letters_path == folder / "x/../dead.jsonl"
+
+
+def test_paths_do_not_depend_on_where_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "stream.toml").write_text(SMALL)
+    monkeypatch.chdir(folder / "data")
+    config = load_config(Path("..") / "stream.toml")
+    monkeypatch.chdir("/")
+    config.check()
+    assert config.dead_letters_path.is_absolute()
+
+
+def test_the_model_and_steps_can_be_names_only(load: Load) -> None:
+    config = load('label="y"\nsource.path="events.csv"\nmodel="KernelRegressor"\npreprocessing=["MinMaxScaler"]')
+    config.check()
+    assert list(config.build_pipeline().steps) == ["MinMaxScaler", "KernelRegressor"]
+    assert config.build_pipeline()["MinMaxScaler"].on == "numbers"
+
+
+def test_a_byte_order_mark_and_windows_lines(load: Load) -> None:
+    assert load(b"\xef\xbb\xbf" + SMALL.replace("\n", "\r\n").encode()).label == "class"
+
+
+def test_it_cannot_be_changed(load: Load) -> None:
+    config = load(SMALL)
+    with pytest.raises(ValidationError):
+        config.label = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        config.source.follow = True  # type: ignore[misc]
+
+
+def test_the_setup_names_what_a_state_depends_on(load: Load) -> None:
+    same = load(WHOLE).setup()
+    assert same == load(WHOLE.replace("checkpoint_seconds = 5", "").replace("9464", "1")).setup()
+    assert load(SMALL).setup() == load('metric = "Accuracy"\n' + SMALL).setup()
+    for old, new in [("2048", "1024"), ('"F1"', '"Accuracy"'), ('"id"', '"it"'), ('on = "numbers"', 'on = "all"')]:
+        assert load(WHOLE.replace(old, new)).setup() != same
+    assert same["model"]["kernel"] == {"type": "Gaussian", "sigma": "median"}
+
+
+def with_source(lines: str) -> str:
+    return SMALL.replace('path = "events.csv"', lines)
+
+
+WRONG: dict[str, tuple[str, list[str]]] = {
+    "an empty file": (
+        "",
+        [
+            "label: it is needed; expected the name of the field to predict, got nothing",
+            "source: it is needed; expected a table with a path or a dataset, got nothing",
+            'model: it is needed; expected a table with the "type" of the model, got nothing',
+        ],
+    ),
+    "tables that are none": (
+        'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nmetrics = true',
+        [
+            "source: expected a table with a path or a dataset, got 3",
+            "preprocessing: expected one table [[preprocessing]] per step, got 5",
+            "model: expected a model (KernelClassifier, KernelRegressor), got 4",
+            "sink: expected a table, got []",
+            "state: expected a table, got 1",
+            "metrics: expected a table, got true",
+        ],
+    ),
+    "unknown keys": (
+        'labl = "x"\n' + SMALL + "[metric]\n[stat]\n[state]\ncheckpoint = 3\n",
+        [
+            "metric.type: expected the name of a River metric, got nothing",
+            'state.checkpoint: unknown key; did you mean "checkpoint_seconds"?',
+            'labl: unknown key; did you mean "label"?',
+            'stat: unknown key; did you mean "state"?',
+        ],
+    ),
+    "a key without a neighbour": (
+        SMALL + "[sink]\nx = 1",
+        ["sink.x: unknown key; expected one of predictions, dead_letters"],
+    ),
+    "a key under the wrong table": (
+        SMALL.replace('label = "class"', "") + '[state]\nlabel = "class"',
+        [
+            "label: it is needed; expected the name of the field to predict, got nothing",
+            'state.label: unknown key; "label" belongs above the first [table]',
+        ],
+    ),
+    "a key in the source table": (
+        with_source('path = "events.csv"\nignore = ["id"]'),
+        ['source.ignore: unknown key; "ignore" belongs above the first [table]'],
+    ),
+    "a label that is no name": (
+        SMALL.replace('"class"', "2020-01-01"),
+        ["label: expected the name of the field to predict, got 2020-01-01"],
+    ),
+    "an empty label": (
+        SMALL.replace('"class"', '""'),
+        ['label: expected the name of the field to predict, got ""'],
+    ),
+    "ignore as a string": ('ignore = "id"\n' + SMALL, ['ignore: expected a list of field names, got "id"']),
+    "ignore with a number": (
+        'ignore = ["id", 3, ""]\n' + SMALL,
+        ['ignore: expected a list of field names, got ["id", 3, ""]'],
+    ),
+    "the label ignored": (
+        'ignore = ["class"]\n' + SMALL,
+        ['ignore: expected fields other than the label, got "class"'],
+    ),
+    "two sources": (
+        with_source('path = "events.csv"\ndataset = "Phishing"'),
+        ["source: expected either a path or a dataset, got both"],
+    ),
+    "no source": (with_source("follow = true"), ["source: expected either a path or a dataset, got neither"]),
+    "keys of the other source": (
+        with_source('path = "events.csv"\nlimit = 3\nparams = {}'),
+        ["source.params: only goes with a dataset", "source.limit: only goes with a dataset"],
+    ),
+    "follow a data set": (
+        with_source('dataset = "Phishing"\nfollow = false\nformat = "csv"'),
+        ["source.format: only goes with a path", "source.follow: only goes with a path"],
+    ),
+    "wrong values in the source": (
+        with_source('path = 3\nformat = "cvs"\nfollow = "no"\nlimit = 0\nparams = 1'),
+        [
+            'source.path: expected the path of a file, or "-" for standard input, got 3',
+            'source.format: expected "csv", "jsonl", "parquet" or "svmlight", got "cvs"',
+            'source.follow: expected true or false, got "no"',
+            "source.params: expected a table of what to make the data set with, got 1",
+            "source.limit: expected an integer of at least 1, got 0",
+        ],
+    ),
+    "an empty path": (
+        with_source('path = ""'),
+        ['source.path: expected the path of a file, or "-" for standard input, got ""'],
+    ),
+    "standard input without a format": (
+        with_source('path = "-"'),
+        ['source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing'],
+    ),
+    "numbers out of range": (
+        SMALL + "[state]\ncheckpoint_seconds = 0\n[metrics]\nport = 65536\nhost = 1",
+        [
+            "state.checkpoint_seconds: expected a number of seconds above 0, got 0",
+            "metrics.port: expected a port from 0 to 65535, got 65536",
+            "metrics.host: expected the name or address of a host, got 1",
+        ],
+    ),
+    "numbers that are none": (
+        SMALL + '[state]\ncheckpoint_seconds = inf\ndirectory = false\n[metrics]\nport = "9464"',
+        [
+            "state.directory: expected the path of a directory, got false",
+            "state.checkpoint_seconds: expected a number of seconds above 0, got inf",
+            'metrics.port: expected a port from 0 to 65535, got "9464"',
+        ],
+    ),
+    "true as a number": (
+        SMALL + "[state]\ncheckpoint_seconds = true\n[metrics]\nport = 9464.0",
+        [
+            "state.checkpoint_seconds: expected a number of seconds above 0, got true",
+            "metrics.port: expected a port from 0 to 65535, got 9464.0",
+        ],
+    ),
+    "the source overwritten": (
+        SMALL + '[sink]\npredictions = "events.csv"\ndead_letters = "events.csv"',
+        [
+            "sink.predictions: expected a file of its own, got that of source.path",
+            "sink.dead_letters: expected a file of its own, got that of sink.predictions",
+        ],
+    ),
+    "the dead letters among the predictions": (
+        SMALL + '[sink]\npredictions = "dead_letters.jsonl"',
+        ["sink.dead_letters: expected a file of its own, got that of sink.predictions"],
+    ),
+    "one preprocessing table": (
+        SMALL + '[preprocessing]\ntype = "StandardScaler"',
+        ['preprocessing: expected one table [[preprocessing]] per step, got {type = "StandardScaler"}'],
+    ),
+    "wrong steps": (
+        SMALL
+        + '[[preprocessing]]\ntype = "StandardScaler"\n'
+        + '[[preprocessing]]\ntype = "StandardScalr"\n'
+        + "[[preprocessing]]\nwith_std = false\n"
+        + '[[preprocessing]]\ntype = "MinMaxScaler"\non = "number"\nwindow_size = "5"\n',
+        [
+            'preprocessing[1].type: expected a River transformer, got "StandardScalr"; did you mean "StandardScaler"?',
+            "preprocessing[2].type: expected the name of a River transformer, got nothing",
+            'preprocessing[3].on: expected "numbers", "strings", "all" or a list of field names, got "number"; '
+            'did you mean "numbers"?',
+            'preprocessing[3].window_size: expected an integer, got "5"',
+        ],
+    ),
+    "a wrong model and more": (
+        'metric = "Accurcy"\n'
+        + SMALL
+        + 'max_feature = 3\nseed = 07:32:00\n[model.kernel]\ntype = "Gaussian"\nsigm = 3',
+        [
+            'metric: expected a River metric, got "Accurcy"; did you mean "Accuracy"?',
+            'model.max_feature: unknown key; did you mean "max_features"?',
+            'model.kernel.sigm: unknown key; did you mean "sigma"?',
+            "model.seed: expected an integer, got 07:32:00",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), WRONG.values(), ids=WRONG.keys())
+def test_all_problems_are_told_in_our_words(load: Load, text: str, lines: list[str]) -> None:
+    assert sorted(problems(lambda: load(text))) == sorted(lines)
+
+
+def test_no_word_of_pydantic_reaches_the_user(load: Load) -> None:
+    """Every leaf of the file is replaced by every kind of value; all that comes back are our sentences."""
+    values = ["3", "-1", "0.5", "true", '"x"', '""', "[]", "[1]", "{}", "{ a = 1 }", "nan", "1979-05-27", "07:32:00"]
+    ours = re.compile(r"[a-z_.\[\]0-9]+: .*(expected|unknown key|only goes with|need).*")
+    jargon = re.compile(
+        r"pydantic|Input should|Extra inputs|Value error|type=|https?://|valid (string|integer)|NoneType"
+    )
+    told = []
+    for line in WHOLE.splitlines():
+        key, equals, _ = line.partition("=")
+        for value in values if equals else []:
+            try:
+                load(WHOLE.replace(line, f"{key}= {value}"))
+            except ConfigError as error:
+                told.append(str(error))
+    assert len(told) > 150
+    assert [text for text in told if jargon.search(text)] == []
+    assert [line for text in told for line in text.split("\n") if not ours.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label = ", "line 1, column 9: invalid value"),
+        ("label = 'x'\n[source", "line 2, column 8: expected ']' at the end of a table declaration"),
+        ('label = """x\ny', "line 2, column 2: unterminated string"),
+        ("a = 1\na = 2", "line 2, column 6: cannot overwrite a value"),
+        ("label = 'é'\n = 3", "line 2, column 2: invalid statement"),
+        (b"label = 'x'\nignore = ['\xff']", "line 2: expected UTF-8 text, got 0xff"),
+    ],
+)
+def test_what_is_no_toml(load: Load, folder: Path, text: str | bytes, message: str) -> None:
+    assert problems(lambda: load(text)) == [f"{folder / 'stream.toml'}, {message}"]
+
+
+def test_files_that_cannot_be_read(folder: Path) -> None:
+    assert problems(lambda: load_config(folder / "no.toml")) == [f"{folder / 'no.toml'}: no such file or directory"]
+    assert problems(lambda: load_config(str(folder))) == [f"{folder}: is a directory"]
+
+
+CHECKED: dict[str, tuple[str, list[str]]] = {
+    "a metric for numbers": (
+        'metric = "R2"\n' + SMALL,
+        ['metric: expected a metric for a classifier, which KernelClassifier is, got "R2"'],
+    ),
+    "a metric for classes": (
+        'metric = { type = "ROCAUC" }\n' + SMALL.replace("KernelClassifier", "KernelRegressor"),
+        ['metric: expected a metric for a regressor, which KernelRegressor is, got "ROCAUC"'],
+    ),
+    "no file": (with_source('path = "event.csv"'), ["source.path: no such file or directory: {folder}/event.csv"]),
+    "a folder": (with_source('path = "data"'), ["source.path: is a directory: {folder}/data"]),
+    "a suffix": (
+        with_source('path = "numbers.9"'),
+        [
+            "source.path: expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,"
+            ' got ".9"'
+        ],
+    ),
+    "no data set": (
+        with_source('dataset = "Phishng"'),
+        ['source.dataset: expected one of River\'s data sets, got "Phishng"; did you mean "Phishing"?'],
+    ),
+    "parameters of a data set": (
+        with_source('dataset = "synth.Friedman"\nparams = { sed = 1, seed = "1" }'),
+        [
+            'source.params.sed: unknown key; did you mean "seed"?',
+            'source.params.seed: expected an integer, got "1"',
+        ],
+    ),
+    "several": (
+        'metric = "MAE"\n' + with_source('dataset = "Bananass"'),
+        [
+            'metric: expected a metric for a classifier, which KernelClassifier is, got "MAE"',
+            'source.dataset: expected one of River\'s data sets, got "Bananass"; did you mean "Bananas"?',
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), CHECKED.values(), ids=CHECKED.keys())
+def test_check_finds_what_the_file_alone_does_not_tell(load: Load, folder: Path, text: str, lines: list[str]) -> None:
+    config = load(text)
+    assert problems(config.check) == [line.replace("{folder}", str(folder)) for line in lines]
+
+
+def test_check_leaves_nothing_open_or_written(load: Load, folder: Path) -> None:
+    config = load(WHOLE)
+
+    def found() -> tuple[int, list[Path]]:
+        return len(list(Path("/proc/self/fd").iterdir())), sorted(folder.rglob("*"))
+
+    before = found()
+    config.check()
+    assert found() == before
+
+
+class Opaque(base.Transformer):
+    """A step that holds what cannot be stored."""
+
+    def __init__(self) -> None:
+        self.call = print
+
+    def transform_one(self, x: dict[Any, Any]) -> dict[Any, Any]:
+        return x
+
+
+def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(build.transformers().classes, "Opaque", Opaque)  # type: ignore[arg-type]
+    steps = """
+        preprocessing = ["StandardScaler", {type = "Opaque", on = "all"}, "Opaque"]
+        metric = "R2"
+    """
+    why = "Opaque cannot be kept in a checkpoint: at {}: cannot store a test_config.Opaque"
+    assert problems(load(steps + SMALL).check) == [
+        'metric: expected a metric for a classifier, which KernelClassifier is, got "R2"',
+        "preprocessing[1]: " + why.format("the top"),
+        "preprocessing[2]: " + why.format("transformer"),
+    ]
+
+
+def test_every_transformer_and_metric_can_be_checked() -> None:
+    """What the catalogues offer, a checkpoint can hold."""
+    for name, kind in build.transformers().classes.items():
+        step = kind(kernels.Gaussian()) if name == "RandomFeatures" else kind()
+        config_module._check_storable(name, build.transformer_on(step))
+    for name in build.metrics().classes:
+        table = {"type": name, **({"beta": 2} if name.endswith("FBeta") and name != "MultiFBeta" else {})}
+        if name == "MultiFBeta":
+            table |= {"betas": {"a": 1.0}, "weights": {"a": 1.0}}
+        config_module._check_storable(name, build.build(table, build.metrics(), "metric"))

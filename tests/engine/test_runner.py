@@ -1,0 +1,243 @@
+"""The engine loop: what is learnt, what is refused, and that a restart goes on with the same bits."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from river import compose, linear_model, metrics, preprocessing
+
+from connectors import DatasetSource, DeadLetters, FileSink, FileSource
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, model_file
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.errors import ModelFileError
+
+
+def write_events(path: Path, n: int = 700, seed: int = 3) -> None:
+    """Write `n` labelled records, some of them broken."""
+    rng = random.Random(seed)
+    lines = []
+    for i in range(n):
+        record: dict[str, Any] = {"id": i, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1), "town": rng.choice("xyz")}
+        record["y"] = rng.choice(["red", "blue"]) if i % 7 else ("red" if record["a"] * record["b"] > 0 else "blue")
+        if i % 50 == 17:
+            record["a"] = "broken"
+        lines.append(json.dumps(record) if i % 60 != 31 else '{"id": 3, "a"')
+    path.write_text("\n".join(lines) + "\n")
+
+
+def pipeline(model: Any) -> Any:
+    numbers = compose.SelectType(float, int) | preprocessing.StandardScaler()
+    towns = compose.SelectType(str) | preprocessing.OneHotEncoder()
+    return (numbers + towns) | model
+
+
+def engine(folder: Path, model: Any, **options: Any) -> Engine:
+    return Engine(
+        model,
+        FileSource(folder.parent / "events.jsonl"),
+        label="y",
+        ignore=["id"],
+        metric=metrics.Accuracy(),
+        sink=FileSink(folder / "predictions.jsonl"),
+        dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
+        state=StateDirectory(folder / "state"),
+        **options,
+    )
+
+
+def after(events: int) -> Callable[[], bool]:
+    """Return a request to stop after so many events."""
+    asked = iter(range(10**9))
+    return lambda: next(asked) >= events
+
+
+MODELS = {
+    "median": lambda: pipeline(KernelClassifier()),
+    "batches, averaged": lambda: pipeline(
+        KernelClassifier(kernels.Gaussian(1.0), loss="hinge", batch_size=8, average=True, l2=1e-4)
+    ),
+    "linear on features": lambda: pipeline(
+        compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), 64), linear_model.LogisticRegression())
+    ),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("stops", [[1], [100], [255, 3], [40, 41, 300], [699]])
+def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable[[], Any], stops: list[int]) -> None:
+    write_events(tmp_path / "events.jsonl")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    engine(tmp_path / "whole", make()).run()
+    for stop in stops:
+        engine(tmp_path / "parts", make()).run(stopping=after(stop))
+    engine(tmp_path / "parts", make()).run()
+    for file in ("predictions.jsonl", "dead_letters.jsonl"):
+        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert newest_content(tmp_path / "parts") == newest_content(tmp_path / "whole")
+
+
+def newest_content(folder: Path) -> tuple[Any, dict[str, bytes]]:
+    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
+
+
+def test_a_crash_between_checkpoints_repeats_the_same_lines(tmp_path: Path) -> None:
+    write_events(tmp_path / "events.jsonl")
+    for name in ("whole", "crashed"):
+        (tmp_path / name).mkdir()
+    engine(tmp_path / "whole", MODELS["median"]()).run()
+
+    class Crash(Exception):
+        pass
+
+    def crash(at: int) -> Callable[[Engine], None]:
+        def watch(running: Engine) -> None:
+            if running.outcomes["learned"] >= at:
+                running.commit() if at == 300 else None
+                raise Crash
+
+        return watch
+
+    for at in (100, 300, 500):
+        with pytest.raises(Crash):
+            engine(tmp_path / "crashed", MODELS["median"]()).run(watch=crash(at))
+    engine(tmp_path / "crashed", MODELS["median"]()).run()
+    for file in ("predictions.jsonl", "dead_letters.jsonl"):
+        assert (tmp_path / "crashed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert newest_content(tmp_path / "crashed") == newest_content(tmp_path / "whole")
+
+
+def test_a_broken_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    write_events(tmp_path / "events.jsonl")
+    for name in ("whole", "torn"):
+        (tmp_path / name).mkdir()
+    engine(tmp_path / "whole", MODELS["median"]()).run()
+    engine(tmp_path / "torn", MODELS["median"]()).run(stopping=after(200))
+    engine(tmp_path / "torn", MODELS["median"]()).run(stopping=after(200))
+    newest = checkpoints(tmp_path / "torn" / "state")[-1]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    engine(tmp_path / "torn", MODELS["median"]()).run()
+    assert newest_content(tmp_path / "torn") == newest_content(tmp_path / "whole")
+    for file in checkpoints(tmp_path / "torn" / "state"):
+        file.write_bytes(b"no checkpoint")
+    with pytest.raises(ModelFileError, match="Expected a whole checkpoint, got none"):
+        engine(tmp_path / "torn", MODELS["median"]()).run()
+
+
+def test_every_record_is_learnt_or_a_dead_letter_that_says_why(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    good = {"a": 1.5, "b": 2, "y": "red"}
+    bad: dict[str, Any] = {
+        '{"a": 1e999, "b": 2, "y": "red"}': "Expected valid JSON, got number is infinity",
+        '{"a": "x", "b": 2, "y": "red"}': "Expected a number as before, got the string 'x' - at field \"a\"",
+        '{"a": [1], "b": 2, "y": "red"}': 'Expected a number or a string, got list [1] - at field "a"',
+        '{"a": 1.5, "b": 2}': 'Expected a label, got no such field - at field "y"',
+        '{"a": 1.5, "b": 2, "y": null}': 'Expected a label, got null - at field "y"',
+        '{"y": "red"}': "Expected at least one feature besides the label, got none",
+        '{"a": 1e39, "y": "red"}': "Expected a finite number of usable size, got 1e+39 - at x['a']",
+        '{"new": "text", "y": "red"}': "Expected a number, got str 'text' - at x['new']",
+        "not json": "Expected valid JSON, got invalid literal",
+    }
+    lines = [json.dumps(good)] * 5 + list(bad) + [json.dumps(good)] * 5
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
+    running = engine(tmp_path / "run", KernelClassifier())
+    running.run()
+    assert running.outcomes == {"learned": 10, "predicted": 10, "dead_letter": len(bad), "pending": 0}
+    letters = [orjson.loads(line) for line in (tmp_path / "run" / "dead_letters.jsonl").read_bytes().splitlines()]
+    for letter, (raw, reason) in zip(letters, bad.items(), strict=True):
+        assert letter["reason"].startswith(reason)
+        assert letter["raw"] == raw
+
+
+def test_csv_spells_values_that_json_cannot(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("a,b,y\n1,2,red\nnan,2,red\n1,-inf,red\n1,x,red\n,2,blue\n")
+    letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
+    source = FileSource(tmp_path / "events.csv")
+    Engine(KernelClassifier(), source, label="y", metric=metrics.Accuracy(), dead_letters=letters).run()
+    reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "dead_letters.jsonl").read_bytes().splitlines()]
+    assert reasons == [
+        'Expected a finite number, got nan - at field "a"',
+        'Expected a finite number, got -inf - at field "b"',
+        "Expected a number as before, got the string 'x' - at field \"b\"",
+    ]
+
+
+def test_what_is_refused_leaves_no_trace(tmp_path: Path) -> None:
+    """A scaler in front of the model must not see half of an event that is refused."""
+    good = [json.dumps({"a": i / 7, "b": i % 5, "y": i % 2}) for i in range(300)]
+    bad = ['{"a": NaN, "b": 1, "y": 0}', '{"a": "s", "b": 1, "y": 0}', '{"a": 1, "b": null, "y": null}', '{"b": 1e999}']
+    for name, lines in (("clean", good), ("mixed", [line for i, one in enumerate(good) for line in (one, bad[i % 4])])):
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "events.jsonl").write_text("\n".join(lines) + "\n")
+        engine(tmp_path / name / "run", preprocessing.StandardScaler() | KernelClassifier()).run()
+    clean, mixed = (read_newest(tmp_path / name / "run" / "state") for name in ("clean", "mixed"))
+    assert clean is not None
+    assert mixed is not None
+    x = {"a": 0.5, "b": 3}
+    assert clean["model"].predict_proba_one(x) == mixed["model"].predict_proba_one(x)
+    assert clean["metric"].get() == mixed["metric"].get()
+    assert mixed["outcomes"]["dead_letter"] == 300
+
+
+def test_a_regressor_wants_numbers_as_labels(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text('{"a": 1, "y": 2}\n{"a": 1, "y": "much"}\n{"a": 2, "y": 3}\n')
+    running = Engine(KernelRegressor(), FileSource(tmp_path / "events.jsonl"), label="y", metric=metrics.MAE())
+    running.run()
+    assert (running.outcomes["learned"], running.outcomes["dead_letter"]) == (2, 1)
+
+
+def test_predictions_are_made_before_learning(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "events.jsonl").write_text('{"a": 1, "y": "red"}\n{"a": 1, "y": "blue"}\n')
+    engine(tmp_path / "run", KernelClassifier()).run()
+    lines = [orjson.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_bytes().splitlines()]
+    assert [line["prediction"] for line in lines] == [None, "red"]
+    assert [line["label"] for line in lines] == ["red", "blue"]
+
+
+def test_probabilities_where_the_metric_asks_for_them(tmp_path: Path) -> None:
+    running = Engine(KernelClassifier(), DatasetSource("Phishing"), label="y", metric=metrics.ROCAUC())
+    running.run()
+    assert running.metric.get() > 0.9
+
+
+def test_one_process_a_state_directory(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path), pytest.raises(StateDirectoryError, match="in use by a process"):
+        StateDirectory(tmp_path)
+    StateDirectory(tmp_path).close()
+
+
+def test_another_setup_is_refused(tmp_path: Path) -> None:
+    write_events(tmp_path / "events.jsonl", 20)
+    (tmp_path / "run").mkdir()
+    engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 0}}).run()
+    with pytest.raises(StateDirectoryError, match="take another state.directory"):
+        engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 1}}).run()
+
+
+def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
+    write_events(tmp_path / "events.jsonl", 300)
+    (tmp_path / "run").mkdir()
+    engine(tmp_path / "run", KernelClassifier(), checkpoint_seconds=0.0).run()
+    numbers = [int(path.stem.split("-")[1]) for path in checkpoints(tmp_path / "run" / "state")]
+    assert len(numbers) == 3
+    assert numbers[-1] > 100
+
+
+def test_the_baseline_learns_the_same_events() -> None:
+    baseline = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    running = Engine(
+        KernelClassifier(), DatasetSource("Bananas"), label="y", metric=metrics.Accuracy(), baseline=baseline
+    )
+    running.run()
+    ours, theirs = running.quality().values()
+    assert ours > 0.89
+    assert 0.5 < theirs < 0.6

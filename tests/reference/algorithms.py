@@ -1,0 +1,283 @@
+"""DSG, UDSG and CDSG as the papers print them, in plain NumPy and float64.
+
+Nothing is clever here: a list of blocks, all coefficients shrunk at every step, every iterate kept for the average.
+Only the random directions and the draws of old blocks come from the library, so that both learn the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from streamkernel.features import counter_bits, domain_key, draw_normals, hash64
+
+HORIZON = 1000
+
+
+def signs(y, columns):
+    """Return ±1: the label in its one column, or each class against the rest."""
+    return np.array([1.0 if y > 0 else -1.0]) if columns == 1 else np.where(np.arange(columns) == int(y), 1.0, -1.0)
+
+
+class Logistic:
+    def value(self, f, y):
+        return np.log(1.0 + np.exp(-signs(y, 1) * f))[0]
+
+    def gradient(self, f, y):
+        t = signs(y, 1)
+        return -t / (1.0 + np.exp(t * f))
+
+    def bound(self, columns):
+        return 1.0
+
+
+class Softmax:
+    def value(self, f, y):
+        return np.log(np.exp(f).sum()) - f[int(y)]
+
+    def gradient(self, f, y):
+        return np.exp(f) / np.exp(f).sum() - (np.arange(len(f)) == int(y))
+
+    def bound(self, columns):
+        return 2.0**0.5
+
+
+class Hinge:
+    def value(self, f, y):
+        return np.maximum(0.0, 1.0 - signs(y, len(f)) * f).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return np.where(t * f < 1.0, -t, 0.0)
+
+    def bound(self, columns):
+        return columns**0.5
+
+
+class SquaredHinge:
+    def value(self, f, y):
+        return (np.maximum(0.0, 1.0 - signs(y, len(f)) * f) ** 2).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return -2.0 * t * np.maximum(0.0, 1.0 - t * f)
+
+    def bound(self, columns):
+        return None
+
+
+class Square:
+    def value(self, f, y):
+        return 0.5 * ((f - y) ** 2).sum()
+
+    def gradient(self, f, y):
+        return f - y
+
+    def bound(self, columns):
+        return None
+
+
+class Huber:
+    def __init__(self, delta):
+        self.delta = delta
+
+    def value(self, f, y):
+        r = np.abs(f - y)[0]
+        return 0.5 * r * r if r <= self.delta else self.delta * (r - 0.5 * self.delta)
+
+    def gradient(self, f, y):
+        return np.clip(f - y, -self.delta, self.delta)
+
+    def bound(self, columns):
+        return self.delta
+
+
+def dsg(model, gradient, gamma, noise, room):
+    """Always a new block."""
+    return (model.n_blocks, gamma) if room else (model.drawn_block(), gamma)
+
+
+def udsg(grow, reuse):
+    """New blocks for `grow` steps, then `reuse` steps on old ones drawn uniformly."""
+
+    def rule(model, gradient, gamma, noise, room):
+        grows = model.t % (grow + reuse) < grow
+        return (model.n_blocks, gamma) if room and grows else (model.drawn_block(), gamma)
+
+    return rule
+
+
+def cdsg(longest):
+    """The old block of the longest checked step, if that is longer than γ; else a new one."""
+
+    def rule(model, gradient, gamma, noise, room):
+        steps = [checked_step(beta, gradient, gamma, noise) for beta in model.beta]
+        best = int(np.argmax([*steps, 0.0]))
+        eta = max(steps, default=0.0)
+        model.margins.append(_margin(model.beta, steps, gamma, room))
+        if eta > gamma:
+            return best, min(eta, longest * gamma)
+        if room:
+            return model.n_blocks, gamma
+        return (best, eta) if eta > 0.0 else (model.drawn_block(), gamma)
+
+    return rule
+
+
+def checked_step(beta, g, gamma, noise):
+    """Return the largest η with 2‖β - ηg‖² + 2η²·noise ≤ ‖β‖² + γ²‖g‖², 0 if there is none."""
+    a = 2.0 * (g @ g) + 2.0 * noise
+    b = -4.0 * (beta @ g)
+    c = beta @ beta - gamma**2 * (g @ g)
+    if a == 0.0 or b * b < 4.0 * a * c:
+        return 0.0
+    return max(0.0, (-b + np.sqrt(b * b - 4.0 * a * c)) / (2.0 * a))
+
+
+def _margin(beta, steps, gamma, room):
+    """Return how far the choice is from a tie, relative to γ; blocks of β = 0 are alike, and the first is taken."""
+    alike = [step for b, step in zip(beta, steps, strict=True) if not b.any()]
+    others = [step for b, step in zip(beta, steps, strict=True) if b.any()]
+    first, second, *_ = [*sorted(others + alike[:1], reverse=True), 0.0, 0.0]
+    takes_first = first > gamma or (not room and first > 0.0)
+    return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
+
+
+class Reference:
+    """f(x) = Σ_b φ_b(x)ᵀ α_b for the Gaussian kernel, learnt from a stream.
+
+    Parameters
+    ----------
+    names
+        Of the input features, in the order of the columns of every X.
+    sigma, loss, rule
+        The bandwidth, one of the losses and one of the rules above.
+    step
+        γ_t for t = 1, 2, ...
+    per_block, most_blocks
+        Features F of a block, and the cap on the blocks.
+    l2, columns, seed
+        λ, the outputs of f, and the model's seed.
+    intercept
+        Whether the running mean of the targets is taken off them, and added to f.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[Hashable],
+        sigma: float,
+        loss,
+        rule,
+        step: Callable[[int], float],
+        *,
+        per_block: int,
+        most_blocks: float = np.inf,
+        l2: float = 0.0,
+        columns: int = 1,
+        intercept: bool = False,
+        seed: int = 0,
+    ):
+        self.names, self.sigma, self.loss, self.rule, self.step = names, sigma, loss, rule, step
+        self.per_block, self.most_blocks, self.l2, self.columns = per_block, most_blocks, l2, columns
+        self.intercept, self.seed = intercept, seed
+        d, P = len(names), 2 * per_block
+        self.omega = np.zeros((0, d, per_block))  # one entry a block, as of α and β
+        self.alpha, self.beta = np.zeros((0, P, columns)), np.zeros((0, columns))
+        self.iterates = []  # α after each step
+        self.centres, self.weights = np.zeros((0, d)), np.zeros((0, columns))  # f estimates Σ_i k(x_i, ·) c_i
+        self.margins = []  # how far the rule's choices were from a tie
+        self.t, self.examples, self.mean, self.running_loss, self.norm2 = 0, 0, 0.0, 0.0, 0.0
+        self.eta, self.largest = 0.0, 0.0
+
+    @property
+    def n_blocks(self):
+        return len(self.alpha)
+
+    @property
+    def objective(self):
+        return self.running_loss + 0.5 * self.l2 * self.norm2
+
+    def features(self, X):
+        """Return φ_b(x) for each block and row: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω)."""
+        phases = X @ self.omega / self.sigma
+        return np.concatenate([np.cos(phases), np.sin(phases)], axis=2) / np.sqrt(self.per_block)
+
+    def function(self, X):
+        """Return Σ_b φ_b(x)ᵀ α_b for each row."""
+        return (self.features(X) @ self.alpha).sum(axis=0)
+
+    def scores(self, X, averaged=False):
+        """Return the prediction of the last iterate, or of the average of all."""
+        if not (averaged and self.iterates):
+            return self.function(X) + self.mean
+        phi = self.features(X)
+        return np.mean([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0) + self.mean
+
+    def learn(self, X, y):
+        """Take one step on one batch."""
+        batch = len(X)
+        f = self.function(X)
+        g = np.zeros_like(f)
+        losses = []
+        bound = self.loss.bound(self.columns)
+        for i in range(batch):
+            self.examples += 1
+            if self.intercept:
+                self.mean += (y[i] - self.mean) / self.examples
+            losses.append(self.loss.value(f[i], y[i] - self.mean))
+            g[i] = self.loss.gradient(f[i], y[i] - self.mean)
+            if bound is None:
+                g[i] = self._clipped(g[i])
+        gradient = g.mean(axis=0)
+
+        M = self.largest if bound is None else bound
+        variance = 0.5 / self.per_block  # of a cosine of random phase, over F features
+        room = self.n_blocks < self.most_blocks
+        k, eta = self.rule(self, gradient, self.step(self.t + 1), variance * (M / batch) ** 2, room)
+        if k == self.n_blocks:
+            self._add_block()
+
+        shrink = 1.0 - eta * self.l2
+        change = self.features(X)[k].T @ g / batch
+        self.alpha, self.beta, self.weights = shrink * self.alpha, shrink * self.beta, shrink * self.weights
+        self.alpha[k] -= eta * change
+        self.beta[k] -= eta * gradient
+        self.weights = np.concatenate([self.weights, -eta * g / batch])
+        self.centres = np.concatenate([self.centres, X])
+        self.iterates.append(self.alpha)
+
+        # ‖(1 - ηλ)f - ηu‖² with ⟨f, k(x_i, ·)⟩ = f(x_i)
+        inner = (g * f).sum() / batch
+        self.norm2 = max(0.0, shrink**2 * self.norm2 - 2.0 * eta * shrink * inner + eta**2 * (change**2).sum())
+        self.running_loss += min(1.0, batch / min(self.examples, HORIZON)) * (np.mean(losses) - self.running_loss)
+        self.eta = eta
+        self.t += 1
+
+    def kernel_norm2(self):
+        """Return ‖Σ_i k(x_i, ·) c_i‖², from the kernel itself."""
+        squares = ((self.centres[:, None] - self.centres) ** 2).sum(axis=2)
+        return float((self.weights * (np.exp(-0.5 * squares / self.sigma**2) @ self.weights)).sum())
+
+    def drawn_block(self):
+        """Return the old block that is drawn uniformly for this step."""
+        bits = int(counter_bits(domain_key(self.seed, "rule"), np.uint64(self.t)))
+        return (bits >> 11) * self.n_blocks >> 53
+
+    def _add_block(self):
+        omega = np.empty((1, len(self.names), self.per_block), np.float32)
+        for name, row in zip(self.names, omega[0], strict=True):
+            draw_normals(domain_key(self.seed, "features"), self.n_blocks, np.uint64(hash64(name)), row)
+        self.omega = np.concatenate([self.omega, omega])
+        self.alpha = np.concatenate([self.alpha, np.zeros((1, *self.alpha.shape[1:]))])
+        self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
+
+    def _clipped(self, g):
+        """Return g with its norm at most M, the largest seen so far; M at most doubles."""
+        norm, most = np.linalg.norm(g), self.largest
+        if most == 0.0:
+            self.largest = norm
+        elif norm > most:
+            self.largest = min(2.0 * most, norm)
+            return g * (most / norm)
+        return g

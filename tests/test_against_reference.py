@@ -1,0 +1,136 @@
+"""The compiled algorithms, step by step against the plain NumPy ones."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from reference import algorithms as plain
+
+from streamkernel import losses, rules, steps
+from streamkernel.expansion import Expansion
+from streamkernel.kernels import Gaussian
+
+NAMES = ["height", "width", ("a", 1)]
+SIGMA, PER_BLOCK, STEPS, CAP = 0.8, 8, 130, 9
+
+LOSSES = {
+    "logistic": (losses.Logistic(), plain.Logistic(), 1),
+    "logistic of 3": (losses.Logistic(), plain.Softmax(), 3),
+    "softmax of 2": (losses.Softmax(), plain.Softmax(), 2),
+    "hinge": (losses.Hinge(), plain.Hinge(), 1),
+    "hinge of 3": (losses.Hinge(), plain.Hinge(), 3),
+    "squared hinge": (losses.SquaredHinge(), plain.SquaredHinge(), 1),
+    "squared hinge of 3": (losses.SquaredHinge(), plain.SquaredHinge(), 3),
+    "square": (losses.Square(), plain.Square(), 1),
+    "huber": (losses.Huber(0.4), plain.Huber(0.4), 1),
+}
+RULES = {
+    "DSG": (rules.DSG(), plain.dsg),
+    "UDSG": (rules.UDSG(grow=2, reuse=3), plain.udsg(2, 3)),
+    "CDSG": (rules.CDSG(), plain.cdsg(np.inf)),
+    "CDSG of 1.5 γ": (rules.CDSG(longest=1.5), plain.cdsg(1.5)),
+}
+DECAY = steps.PowerDecay(0.6, c=0.03, power=0.7), lambda t: 0.6 / (1.0 + 0.03 * t) ** 0.7
+INVERSE = steps.InverseTime(4.0), lambda t: 4.0 / t
+SETTINGS = {  # l2, average, step, cap on the blocks
+    "free": (0.0, False, DECAY, None),
+    "capped": (0.05, False, DECAY, CAP),
+    "averaged": (0.02, True, DECAY, CAP),
+    "shrunk to 0 at t = 1": (0.25, True, INVERSE, CAP),
+    "shrunk to 0 at t = 3": (0.75, True, INVERSE, CAP),
+}
+
+
+def pair(loss, rule, batch, setting, seed=5):
+    compiled_loss, plain_loss, columns = LOSSES[loss]
+    compiled_rule, plain_rule = RULES[rule]
+    l2, average, (compiled_step, plain_step), cap = SETTINGS[setting]
+    f = Expansion(
+        Gaussian(SIGMA),
+        compiled_loss,
+        compiled_rule,
+        compiled_step,
+        per_block=PER_BLOCK,
+        max_features=cap and cap * PER_BLOCK + 3,
+        batch=batch,
+        l2=l2,
+        columns=columns,
+        average=average,
+        intercept=not compiled_loss.for_classes,
+        seed=seed,
+    )
+    reference = plain.Reference(
+        NAMES,
+        SIGMA,
+        plain_loss,
+        plain_rule,
+        plain_step,
+        per_block=PER_BLOCK,
+        most_blocks=cap or np.inf,
+        l2=l2,
+        columns=columns,
+        intercept=not compiled_loss.for_classes,
+        seed=seed,
+    )
+    return f, reference
+
+
+def examples(n, loss, seed=3):
+    """Return inputs, and targets of one smooth function of them with some noise."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, len(NAMES)))
+    X[generator.random(X.shape) < 0.1] = 0.0
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * generator.normal(size=n)
+    if not LOSSES[loss][0].for_classes:
+        f[7] = 30.0  # an outlier
+        return X, f
+    return X, np.digitize(f, [0.0] if LOSSES[loss][2] < 3 else [-0.5, 0.7]).astype(float)
+
+
+def coefficients(f):
+    """Return α of the compiled function as the reference has it: one entry a block, cosines above sines."""
+    panels, _, _, width = f.coef.shape
+    per_panel = width // PER_BLOCK
+    alpha = f.coef[:, : f.columns].reshape(panels, f.columns, 2, per_panel, PER_BLOCK)
+    alpha = alpha.transpose(0, 3, 2, 4, 1).reshape(panels * per_panel, 2 * PER_BLOCK, f.columns)
+    return alpha[: f.n_blocks] * f.reals[0]
+
+
+def close(a, b):
+    return np.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def cases():
+    """Yield what goes together.
+
+    CDSG's line search without a limit and θ/t with θλ ≥ 1 do not: steps beyond 2/λ make f grow without bound.
+    With θλ = 1 every |β_k| is the same where |ḡ| is, so any of the old blocks has the longest step.
+    """
+    for rule, loss, batch, setting in itertools.product(RULES, LOSSES, [1, 3, 8], SETTINGS):
+        if setting == "shrunk to 0 at t = 1" and rule.startswith("CDSG"):
+            continue
+        if setting == "shrunk to 0 at t = 3" and rule != "CDSG of 1.5 γ":
+            continue
+        yield rule, loss, batch, setting
+
+
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), cases())
+def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
+    f, reference = pair(loss, rule, batch, setting)
+    X, y = examples(STEPS * batch, loss)
+    for t in range(STEPS):
+        part = slice(t * batch, (t + 1) * batch)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+        assert f.n_blocks == reference.n_blocks, t
+        assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta), t
+    assert close(coefficients(f), reference.alpha)
+    assert close(f.reals[3], reference.norm2)
+    assert close(f.objective, reference.objective)
+    assert close(f.reals[5], reference.eta)
+    new = examples(20, loss, seed=4)[0]
+    rows = f.directions.rows(NAMES, new)
+    assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
+    assert min(reference.margins, default=1.0) > 0.0

@@ -1,0 +1,237 @@
+"""The command line as a user meets it: real processes, real signals, real scrapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streamkernel import load, model_file
+from streamkernel.engine.checkpoint import checkpoints
+
+CONFIG = """
+label = "y"
+ignore = ["id"]
+
+[source]
+path = "events.jsonl"
+follow = true
+
+[[preprocessing]]
+type = "StandardScaler"
+
+[model]
+type = "KernelClassifier"
+max_features = 512
+
+[sink]
+predictions = "predictions.jsonl"
+
+[state]
+directory = "state"
+checkpoint_seconds = 0.2
+"""
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-c", "from streamkernel.cli import main; main()", *map(str, words)]
+
+
+def call(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=180, check=False, **options)
+
+
+def events(n: int, seed: int = 5) -> str:
+    rng = random.Random(seed)
+    records = ({"id": i, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for i in range(n))
+    return "".join(json.dumps(record | {"y": record["a"] * record["b"] > 0}) + "\n" for record in records)
+
+
+def prepared(folder: Path, text: str, extra: str = "") -> Path:
+    folder.mkdir()
+    (folder / "events.jsonl").write_text(text)
+    (folder / "config.toml").write_text(CONFIG + extra)
+    return folder / "config.toml"
+
+
+def wait_for_lines(path: Path, lines: int) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists() or path.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline, f"{path.name} has not reached {lines} lines"
+        time.sleep(0.02)
+
+
+def stop(process: subprocess.Popen[str], number: signal.Signals) -> int:
+    process.send_signal(number)
+    return process.wait(timeout=60)
+
+
+def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
+    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description["state"] = json.loads(json.dumps(description["state"]).replace(str(folder), "FOLDER"))
+    return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
+
+
+def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
+    n = 20_000
+    text = events(n)
+    whole = prepared(tmp_path / "whole", text)
+    assert call("run", once(whole)).returncode == 0
+    parts = prepared(tmp_path / "parts", text)
+    for at, number, code in ((300, signal.SIGKILL, -9), (2000, signal.SIGTERM, 0), (6000, signal.SIGINT, 0)):
+        process = subprocess.Popen(command("run", parts), stderr=subprocess.DEVNULL, text=True)
+        wait_for_lines(parts.parent / "predictions.jsonl", at)
+        assert stop(process, number) == code
+    assert call("run", once(parts)).returncode == 0
+    ours, theirs = (folder / "predictions.jsonl" for folder in (parts.parent, whole.parent))
+    assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
+    assert ours.read_bytes().count(b"\n") == n
+    assert newest(parts.parent) == newest(whole.parent)
+
+
+def once(config: Path) -> Path:
+    """Return a copy of a configuration that ends at the end of the file."""
+    copy = config.with_name("once.toml")
+    copy.write_text(config.read_text().replace("follow = true", "follow = false"))
+    return copy
+
+
+def test_a_growing_file_is_followed_and_scraped(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(500), "[metrics]\nport = 0\n")
+    process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        address = next(found for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+/metrics", line)))
+        with (tmp_path / "run" / "events.jsonl").open("a") as file:
+            file.write(events(300, seed=6) + "half a li")
+            file.flush()
+            wait_for(lambda: samples(address[0]).get("streamkernel_events_total{learned}") == 800.0)
+            file.write("ne\n")
+            file.flush()
+            wait_for(lambda: samples(address[0]).get("streamkernel_events_total{dead_letter}") == 1.0)
+        found = samples(address[0])
+        assert found["streamkernel_features"] == 512.0
+        assert found["streamkernel_seeds"] == 4.0
+        assert found["streamkernel_reused_total"] == 796.0
+        assert 0.0 < found["streamkernel_objective"] < 1.0
+        assert 0.5 < found["streamkernel_metric{Accuracy}"] <= 1.0
+        assert found["streamkernel_event_seconds_count"] == 801.0
+        assert found["streamkernel_consumer_lag{0," + str(tmp_path / "run" / "events.jsonl") + "}"] == 0.0
+        assert 0.0 <= found["streamkernel_checkpoint_age_seconds"] < 5.0
+    finally:
+        assert stop(process, signal.SIGTERM) == 0
+        process.stderr.close()  # type: ignore[union-attr]
+
+
+def samples(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        text = answer.read().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(sample.labels.values())
+            found[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('label = "y"\n[source]\npath = "-"\nformat = "jsonl"\n[model]\ntype = "KernelClassifier"\n')
+    answer = call("run", tmp_path / "config.toml", input=events(200) + "{broken\n", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "events learnt │ 200" in re.sub(r" +", " ", answer.stderr)
+    assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
+
+
+def test_inspect_says_what_the_model_is(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(400))
+    assert call("run", once(config)).returncode == 0
+    answer = call("inspect", tmp_path / "run" / "state")
+    assert answer.returncode == 0
+    for text in ("KernelClassifier", "512 in 4 seeds", "max_features = 512", "events learned", "400"):
+        assert text in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["inspect", "nowhere"], "Expected a state directory, found none - at nowhere"),
+        (["inspect", "."], "Expected a checkpoint, found none - in ."),
+        (["run", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, words: list[str], text: str) -> None:
+    answer = call(*words, cwd=tmp_path)
+    assert answer.returncode == 2
+    assert text in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_check_names_every_mistake_and_runs_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        'label = "y"\n[source]\npath = "events.jsonl"\nfolow = true\n[model]\ntype = "KernelClasifier"\n[state]\n'
+        'directory = "state"\ncheckpoint_seconds = "often"\n'
+    )
+    answer = call("run", "--check", config)
+    assert answer.returncode == 2
+    for text in ("source.folow", "follow", "model.type", "KernelClassifier", "state.checkpoint_seconds", 'got "often"'):
+        assert text in answer.stderr
+    assert not (tmp_path / "state").exists()
+    config.write_text(CONFIG)
+    (tmp_path / "events.jsonl").write_text("")
+    answer = call("run", "--check", config)
+    assert (answer.returncode, answer.stdout.strip()) == (0, f"{config} is valid")
+    assert not (tmp_path / "state").exists()
+
+
+def test_another_model_in_an_old_state_directory_is_refused(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(50))
+    assert call("run", once(config)).returncode == 0
+    config.write_text(CONFIG.replace("512", "256"))
+    answer = call("run", once(config))
+    assert answer.returncode == 2
+    assert "512" in answer.stderr
+    assert "256" in answer.stderr
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(10), "[metrics]\nport = 0\n")
+    process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)/metrics", line)))
+        other = prepared(tmp_path / "other", events(10), f"[metrics]\nport = {port}\n")
+        answer = call("run", other)
+        assert answer.returncode == 2
+        assert f"127.0.0.1:{port}" in answer.stderr
+    finally:
+        stop(process, signal.SIGTERM)
+        process.stderr.close()  # type: ignore[union-attr]
+
+
+def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path) -> None:
+    answer = call("demo", "--events", 1500, "--directory", tmp_path / "demo", env=os.environ | {"COLUMNS": "100"})
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    model = load(tmp_path / "demo" / "model-1.safetensors")
+    assert model.n_features == 1024
+    assert len((tmp_path / "demo" / "predictions-2.jsonl").read_bytes().splitlines()) == 1500
+    assert "Accuracy (baseline)" in answer.stderr
