@@ -122,18 +122,18 @@ class TextReader:
                 line = number + raw.newlines
                 offset = min(offset + raw.size + 1, self._read)
                 events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
-                continue
-            line = number + raw.count(b"\n")
-            offset = min(offset + len(raw) + 1, self._read)  # The last line may have no newline to count.
-            if not raw or raw.isspace():
-                continue
-            try:
-                record = parse(raw)
-            except ValueError as error:
-                events.append(self._unreadable(raw, _reason(error), number, [offset, line]))
             else:
-                if record is not None:
-                    events.append(Event(name, [offset, line], raw, record))
+                line = number + raw.count(b"\n")
+                offset = min(offset + len(raw) + 1, self._read)  # The last line may have no newline to count.
+                if not raw or raw.isspace():
+                    continue
+                try:
+                    record = parse(raw)
+                except ValueError as error:
+                    events.append(self._unreadable(raw, _reason(error), number, [offset, line]))
+                else:
+                    if record is not None:
+                        events.append(Event(name, [offset, line], raw, record))
             if len(events) >= BATCH_EVENTS:
                 break
         self._offset, self._line = offset, line

@@ -42,9 +42,10 @@ def run(
         return
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.metrics import serve
-    from streamkernel.engine.view import ProgressLog, showing
+    from streamkernel.engine.view import ProgressLog, compile_all, showing
 
     stop = StopSignal()
+    compile_all(Console(stderr=True))
     try:
         engine = engine_of(found)
         if found.metrics.port is not None:
@@ -81,7 +82,7 @@ def inspect(
 @app.command()
 def demo(
     directory: Annotated[
-        Path, typer.Option(help="Where plot, model and predictions go; it is emptied first.")
+        Path, typer.Option(help="Where plot, model and predictions go; an earlier demo's are replaced.")
     ] = Path("streamkernel-demo"),
     events: Annotated[int, typer.Option(help="Events of the drifting stream.", min=1000)] = 50_000,
     port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 takes a free one.", min=0)] = 0,

@@ -15,7 +15,7 @@ from streamkernel.classification import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.metrics import serve
-from streamkernel.engine.view import showing
+from streamkernel.engine.view import compile_all, showing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,19 +64,22 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
         ("Bananas: what a line cannot separate", DatasetSource("Bananas")),
         ("RandomRBFDrift: classes that move", DatasetSource("synth.RandomRBFDrift", params=drift, limit=events)),
     ]
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    compile_all(console)
+    directory.mkdir(parents=True, exist_ok=True)
     histories = []
     for i, (title, source) in enumerate(streams, start=1):
         model = preprocessing.StandardScaler() | KernelClassifier()
+        predictions, state = directory / f"predictions-{i}.jsonl", directory / f"state-{i}"
+        predictions.unlink(missing_ok=True)
+        shutil.rmtree(state, ignore_errors=True)
         engine = Engine(
             model,
             source,
             label="y",
             metric=metrics.Accuracy(),
             baseline=preprocessing.StandardScaler() | linear_model.LogisticRegression(),
-            sink=FileSink(directory / f"predictions-{i}.jsonl"),
-            state=StateDirectory(directory / f"state-{i}"),
+            sink=FileSink(predictions),
+            state=StateDirectory(state),
         )
         address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/metrics"
         history = History(title)

@@ -134,3 +134,48 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
     assert min(reference.margins, default=1.0) > 0.0
+
+
+def test_the_tracked_norm_is_that_of_the_kernel():
+    """With many features a block, ‖f‖² as it is tracked is ‖Σ_i c_i k(x_i, ·)‖², up to the features' noise."""
+    reference = plain.Reference(
+        NAMES, SIGMA, plain.Logistic(), plain.dsg, lambda t: 2.0, per_block=4096, most_blocks=6, l2=0.01
+    )
+    X, y = examples(80, "logistic")
+    for t in range(20):
+        reference.learn(X[4 * t : 4 * t + 4], y[4 * t : 4 * t + 4])
+    assert reference.norm2 > 1.0
+    assert reference.norm2 == pytest.approx(reference.kernel_norm2(), rel=0.05)
+
+
+def test_one_direction_is_one_panel_or_many():
+    """Blocks that share a panel, fill one, and are larger than one learn what the reference learns."""
+    for per_block in (1, 7, 200, 512, 700):
+        f = Expansion(
+            Gaussian(SIGMA),
+            losses.Square(),
+            rules.UDSG(2, 2),
+            steps.Constant(0.5),
+            per_block=per_block,
+            max_features=5 * per_block,
+            seed=2,
+        )
+        reference = plain.Reference(
+            NAMES, SIGMA, plain.Square(), plain.udsg(2, 2), lambda t: 0.5, per_block=per_block, most_blocks=5, seed=2
+        )
+        X, y = examples(40, "square")
+        f.learn(f.directions.rows(NAMES, X), y)
+        for t in range(40):
+            reference.learn(X[t : t + 1], y[t : t + 1])
+        assert close(f.scores(f.directions.rows(NAMES, X)), reference.scores(X))
+
+
+def test_the_running_loss_forgets_after_a_thousand_examples():
+    f, reference = pair("huber", "UDSG", 8, "capped")
+    X, y = examples(2400, "huber")
+    y[:800] += 5.0
+    for t in range(300):
+        part = slice(8 * t, 8 * t + 8)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+    assert f.objective == pytest.approx(reference.objective, rel=1e-4)

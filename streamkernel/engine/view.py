@@ -13,6 +13,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from streamkernel.classification import KernelClassifier
+
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine
 
@@ -83,6 +85,14 @@ def showing(engine: Engine, title: str) -> Iterator[View]:
     else:
         yield view
         console.print(view)
+
+
+def compile_all(console: Console) -> None:
+    """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
+    with console.status("compiling the numerical code, once on this machine"):
+        model = KernelClassifier(max_features=4)
+        model.learn_one({"x": 1.0}, True)
+        model.predict_one({"x": 1.0})
 
 
 class ProgressLog:

@@ -112,6 +112,17 @@ def test_positions_lie_also_within_a_batch_and_a_chunk(tmp_path: Path, name: str
             assert read_file(path, events[number - 1].resume) == events[number:]
 
 
+@pytest.mark.parametrize("line", [b'{"x": 1}\n', b"[1]\n", b'{"x": 1234567}\n'])
+def test_batches_are_bounded_whatever_is_in_them(tmp_path: Path, line: bytes) -> None:
+    source = FileSource(write(tmp_path / "a.jsonl", line * 2000), max_record_bytes=10)
+    sizes = []
+    while (batch := source.poll(timeout=5)) is not None:
+        sizes.append(len(batch))
+    source.close()
+    assert sum(sizes) == 2000
+    assert max(sizes) < 1000
+
+
 def test_no_positions_mean_the_start(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", b'{"x": 1}\n')
     source = FileSource(path)
