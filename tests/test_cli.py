@@ -112,7 +112,9 @@ def test_a_growing_file_is_followed_and_scraped(tmp_path: Path) -> None:
     process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        address = next(found for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+/metrics", line)))
+        address = next(
+            found for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+/metrics", line))
+        )
         with (tmp_path / "run" / "events.jsonl").open("a") as file:
             file.write(events(300, seed=6) + "half a li")
             file.flush()
@@ -153,7 +155,9 @@ def wait_for(condition: Any) -> None:
 
 
 def test_standard_input(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('label = "y"\n[source]\npath = "-"\nformat = "jsonl"\n[model]\ntype = "KernelClassifier"\n')
+    (tmp_path / "config.toml").write_text(
+        'label = "y"\n[source]\npath = "-"\nformat = "jsonl"\n[model]\ntype = "KernelClassifier"\n'
+    )
     answer = call("run", tmp_path / "config.toml", input=events(200) + "{broken\n", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert "events learnt │ 200" in re.sub(r" +", " ", answer.stderr)

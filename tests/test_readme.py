@@ -1,0 +1,52 @@
+"""The README's promises: its Python runs, its TOML is valid, and its first command works in a fresh clone."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamkernel.engine.config import load_config
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text().replace("/tmp/", f"{tmp_path}/")
+    examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, "README.md", "README.md", 0)
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
+    assert results.attempted >= 7
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name)
+def test_the_toml_of_the_pages_is_valid(page: Path, tmp_path: Path) -> None:
+    for i, text in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)):
+        (tmp_path / f"{i}.toml").write_text(text)
+        for name in re.findall(r'^path = "(\S+)"', text, re.MULTILINE):
+            (tmp_path / name).touch()
+        load_config(tmp_path / f"{i}.toml").check()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_make_demo_in_a_fresh_clone(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    answer = subprocess.run(
+        ["make", "demo"], cwd=clone, env=environment, capture_output=True, text=True, timeout=540, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert (clone / "streamkernel-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "Accuracy (baseline)" in answer.stderr
