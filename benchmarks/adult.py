@@ -53,7 +53,15 @@ def main() -> None:
     for (name, model), took in zip(models.items(), times, strict=True):
         error = float(np.mean(model.predict_many(X_test).to_numpy() != y_test.to_numpy()))
         objective = training_objective(model, X, y)
-        rows.append([name, f"{100 * error:.2f} %", f"{objective:.4f}", f"{model.n_features:,}", f"{statistics.median(took):.2f} s"])
+        rows.append(
+            [
+                name,
+                f"{100 * error:.2f} %",
+                f"{objective:.4f}",
+                f"{model.n_features:,}",
+                f"{statistics.median(took):.2f} s",
+            ]
+        )
     features = models["DSG"].n_features / models["CDSG"].n_features
     rows.append(["DSG / CDSG", "", "", f"{features:.1f}", f"{ratio(times[1], times[0]):.1f}"])
     show("a9a, one pass", ["rule", "test error", "training objective", "features", "time to learn"], rows)

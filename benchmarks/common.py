@@ -17,12 +17,16 @@ def arguments(text: str | None, *, data: bool = False, **options: Any) -> argpar
     """Return the command line's options; `options` are names with their defaults."""
     parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
     if data:
-        parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the files benchmarks/README.md names")
+        parser.add_argument(
+            "--data", type=Path, default=Path("data"), help="folder of the files benchmarks/README.md names"
+        )
     for name, default in options.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default: {default}")
     found = parser.parse_args()
     if data and not found.data.is_dir():
-        parser.error(f"expected a folder with the data, found none at {found.data}; benchmarks/README.md says how to get it")
+        parser.error(
+            f"expected a folder with the data, found none at {found.data}; benchmarks/README.md says how to get it"
+        )
     return found
 
 

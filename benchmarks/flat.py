@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from river.datasets import synth
 from rich.progress import track
+from river.datasets import synth
 
 from benchmarks.common import arguments, show
 from streamkernel import KernelClassifier

@@ -77,7 +77,7 @@ def pair(loss, rule, batch, setting, seed=5):
     return f, reference
 
 
-def examples(n, loss, seed=3):
+def examples(n, loss, seed=15):
     """Return inputs, and targets of one smooth function of them with some noise."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, len(NAMES)))
@@ -105,7 +105,7 @@ def close(a, b):
 def cases():
     """Yield what goes together.
 
-    CDSG's line search without a limit and θ/t with θλ ≥ 1 do not: steps beyond 2/λ make f grow without bound.
+    CDSG's line search without a limit does not go with steps of nearly 1/λ: ever longer ones make f grow for ever.
     With θλ = 1 every |β_k| is the same where |ḡ| is, so any of the old blocks has the longest step.
     """
     for rule, loss, batch, setting in itertools.product(RULES, LOSSES, [1, 3, 8], SETTINGS):
@@ -116,7 +116,7 @@ def cases():
         yield rule, loss, batch, setting
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), cases())
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), list(cases()))
 def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     f, reference = pair(loss, rule, batch, setting)
     X, y = examples(STEPS * batch, loss)
@@ -133,7 +133,7 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     new = examples(20, loss, seed=4)[0]
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
-    assert min(reference.margins, default=1.0) > 0.0
+    assert min(reference.margins, default=1.0) > 1e-6, "a choice too near a tie to compare: take another seed"
 
 
 def test_the_tracked_norm_is_that_of_the_kernel():
@@ -148,7 +148,7 @@ def test_the_tracked_norm_is_that_of_the_kernel():
     assert reference.norm2 == pytest.approx(reference.kernel_norm2(), rel=0.05)
 
 
-def test_one_direction_is_one_panel_or_many():
+def test_blocks_of_any_size_learn_the_same_way():
     """Blocks that share a panel, fill one, and are larger than one learn what the reference learns."""
     for per_block in (1, 7, 200, 512, 700):
         f = Expansion(

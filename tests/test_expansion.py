@@ -45,6 +45,10 @@ def learnt(f, n=40, **options):
     return f
 
 
+def score(f, x):
+    return f.score_one(f.row(x)).copy()
+
+
 def same_bits(a, b):
     """Say whether everything that two functions have learnt is equal, bit for bit."""
     return all(np.array_equal(tensor, b.tensors()[name]) for name, tensor in a.tensors().items())
@@ -55,7 +59,7 @@ def test_the_order_of_keys_changes_nothing(x, random):
     f = learnt(function())
     shuffled = list(x.items())
     random.shuffle(shuffled)
-    assert np.array_equal(f.score_one(f.row(x)), f.score_one(f.row(dict(shuffled))))
+    assert np.array_equal(score(f, x), score(f, dict(shuffled)))
     twin = learnt(function())
     f.learn_one(f.row(x), 1.0)
     twin.learn_one(twin.row(dict(shuffled)), 1.0)
@@ -67,7 +71,7 @@ def test_a_name_that_is_zero_is_a_name_that_is_missing(x, name, zero):
     f = learnt(function())
     with_zero = {name: zero} | {other: value for other, value in x.items() if other != name}
     without = {other: value for other, value in with_zero.items() if other != name} or {"none": 0.0}
-    assert np.array_equal(f.score_one(f.row(with_zero)), f.score_one(f.row(without)))
+    assert np.array_equal(score(f, with_zero), score(f, without))
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 5_000, 1 << 22])
@@ -77,7 +81,7 @@ def test_a_name_that_emerges_disturbs_no_other(cache_bytes):
         f.score_one(f.row({f"late {i}": 1.0}))  # takes places in the cache, or finds none
     assert same_bits(learnt(f, seed=2), learnt(twin, seed=2))
     x = {"x1": 0.3, "x4": -0.7}
-    assert np.array_equal(f.score_one(f.row(x)), twin.score_one(twin.row(x)))
+    assert np.array_equal(score(f, x), score(twin, x))
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -87,13 +91,23 @@ def test_cached_and_regenerated_directions_learn_the_same_bits(rule, per_block, 
     """With no cache, with room for some names of some panels, and with room for all."""
     options = {"rule": rule, "per_block": per_block, "max_features": 9 * per_block, "batch": batch, "average": True}
     full = learnt(function(cache_bytes=1 << 24, **options), 300, width=11)
-    assert full.directions.cached_bytes > 0
     for cache_bytes in (0, 15_000, 60_000):
         f = learnt(function(cache_bytes=cache_bytes, **options), 300, width=11)
         assert f.directions.cached_bytes <= cache_bytes
         assert same_bits(f, full)
         for x, _ in stream(5, seed=9, width=11):
-            assert np.array_equal(f.score_one(f.row(x)), full.score_one(full.row(x)))
+            assert np.array_equal(score(f, x), score(full, x))
+
+
+@pytest.mark.parametrize("per_block", [5, 32, 256, 512])
+def test_a_model_within_its_budget_caches_every_direction(per_block):
+    f = learnt(function(rules.CDSG(), per_block, max_features=9 * per_block, cache_bytes=1 << 24))
+    panels = -(-f.n_blocks * per_block // f.directions.width)
+    assert f.directions.cached_bytes >= 4 * panels * f.directions.width * 6
+    twin = function(rules.CDSG(), per_block, max_features=9 * per_block, cache_bytes=1 << 24)
+    twin.restore(f.tensors())
+    score(twin, {f"x{i}": 1.0 for i in range(6)})
+    assert twin.directions.cached_bytes >= 4 * panels * f.directions.width * 6
 
 
 @given(st.lists(inputs, min_size=1, max_size=6), st.integers(0, 60_000), st.integers(1, 600), st.integers(0, 40))
@@ -110,7 +124,7 @@ def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, per_block, blocks
 def test_many_rows_score_as_one_by_one(rows):
     f = learnt(function(average=True))
     stacked = type(f.row({"a": 1.0})).stack([f.row(x) for x in rows])
-    assert np.array_equal(f.scores(stacked), [f.score_one(f.row(x)) for x in rows])
+    assert np.array_equal(f.scores(stacked), [score(f, x) for x in rows])
 
 
 @pytest.mark.parametrize("per_block", [3, 100, 512, 513])
@@ -122,7 +136,7 @@ def test_functions_of_one_seed_are_added_by_adding_their_coefficients(per_block)
     total.coef = a.coef + b.coef
     other = learnt(function(per_block=per_block, seed=5, step=0.1), 12, seed=2)
     for x, _ in stream(20, seed=6):
-        f, g, h, o = (e.score_one(e.row(x))[0] for e in (a, b, total, other))
+        f, g, h, o = (score(e, x)[0] for e in (a, b, total, other))
         assert h == pytest.approx(f + g, abs=1e-12)
         assert g != pytest.approx(o, abs=1e-6)
 
@@ -155,14 +169,14 @@ def test_a_third_class_leaves_the_binary_function_where_it_was():
             f = function(loss=loss, average=average, l2=0.01)
             for x, y in stream(30):
                 f.learn_one(f.row(x), float(y > 0.0))
-            rows = [f.row(x) for x, _ in stream(10, seed=2)]
-            before = np.array([f.score_one(row)[0] for row in rows])
+            xs = [x for x, _ in stream(10, seed=2)]
+            before = np.array([score(f, x)[0] for x in xs])
             f.add_column()
-            after = np.array([f.score_one(row) for row in rows])
+            after = np.array([score(f, x) for x in xs])
             assert np.allclose(after, np.outer(before, [-part, part, 0.0]), rtol=1e-12, atol=1e-14)
             assert f.beta.shape[1] == 3
             f.add_column()
-            assert np.allclose([f.score_one(row) for row in rows], np.c_[after, np.zeros(10)], rtol=1e-12, atol=1e-14)
+            assert np.allclose([score(f, x) for x in xs], np.c_[after, np.zeros(10)], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
@@ -184,4 +198,4 @@ def test_regularisation_without_gradients_shrinks_to_zero_in_finite_numbers(rule
     f = learnt(function(rule, 32, **options), 400)
     assert all(np.isfinite(tensor).all() for tensor in f.tensors().values())
     assert abs(f.reals[0]) >= 1e-12
-    assert np.isfinite([f.score_one(f.row(x)) for x, _ in stream(5)]).all()
+    assert np.isfinite([score(f, x) for x, _ in stream(5)]).all()

@@ -57,6 +57,8 @@ class Engine:
     ----------
     outcomes : dict
         Events by what became of them: learned, predicted, dead_letter, pending.
+    last_reason : str
+        Why the last dead letter of this process is one.
 
     Examples
     --------
@@ -85,13 +87,14 @@ class Engine:
         checkpoint_seconds: float = 30.0,
         setup: Mapping[str, Any] | None = None,
     ) -> None:
-        self.model = model
+        self.model: Any = model
         self.source = source
         self.metric = metric
-        self.baseline = baseline
+        self.baseline: Any = baseline
         self.baseline_metric = metric.clone() if baseline is not None else None
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         self.durations = Durations()
+        self.last_reason = ""
         self._sink = sink
         self._dead_letters = dead_letters
         self._state = state
@@ -118,8 +121,9 @@ class Engine:
     def quality(self) -> dict[str, float]:
         """Return the prequential metric of the model, and that of the baseline, by name."""
         found = {type(self.metric).__name__: float(self.metric.get())}
-        if self.baseline_metric is not None:
-            found[f"{type(self.metric).__name__} (baseline)"] = float(self.baseline_metric.get())
+        baseline = self.baseline_metric
+        if baseline is not None:
+            found[f"{type(baseline).__name__} (baseline)"] = float(baseline.get())
         return found
 
     def run(
@@ -244,9 +248,17 @@ class Engine:
                 line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
                 self._sink.write(line if probabilities is None else line | {"probabilities": probabilities})
             if self.baseline is not None:
-                self._judge(self.baseline_metric, y, *self._predict(self.baseline, x))
-                self.baseline.learn_one(x, y)
+                self._compare(x, y)
         self._positions[event.stream] = event.resume
+
+    def _compare(self, x: dict[str, Any], y: Any) -> None:
+        """Let the baseline predict and learn; one that cannot is dropped, and the stream goes on."""
+        try:
+            self._judge(self.baseline_metric, y, *self._predict(self.baseline, x))
+            self.baseline.learn_one(x, y)
+        except Exception as error:
+            log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
+            self.baseline = self.baseline_metric = None
 
     def _predict(self, model: Any, x: dict[str, Any]) -> tuple[Any, dict[Any, float] | None]:
         """Return the prediction, and the probabilities of the labels where somebody asks for them."""
@@ -263,6 +275,7 @@ class Engine:
     def _refuse(self, event: Event, error: Exception) -> None:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         self.outcomes["dead_letter"] += 1
+        self.last_reason = reason
         if self._dead_letters is not None:
             self._dead_letters.write(event, reason)
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from streamkernel.classification import KernelClassifier
@@ -62,6 +63,8 @@ class View:
                 ("seeds", f"{model.n_seeds:,}"),
                 ("reused steps", f"{model.n_reused:,}"),
             ]
+        if engine.last_reason:
+            rows.append(("last dead letter", escape(engine.last_reason)))
         return rows
 
     def __rich__(self) -> Group:

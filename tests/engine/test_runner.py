@@ -95,19 +95,19 @@ def test_a_crash_between_checkpoints_repeats_the_same_lines(tmp_path: Path) -> N
         (tmp_path / name).mkdir()
     engine(tmp_path / "whole", MODELS["median"]()).run()
 
-    class Crash(Exception):
+    class CrashError(Exception):
         pass
 
     def crash(at: int) -> Callable[[Engine], None]:
         def watch(running: Engine) -> None:
             if running.outcomes["learned"] >= at:
                 running.commit() if at == 300 else None
-                raise Crash
+                raise CrashError
 
         return watch
 
     for at in (100, 300, 500):
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             engine(tmp_path / "crashed", MODELS["median"]()).run(watch=crash(at))
     engine(tmp_path / "crashed", MODELS["median"]()).run()
     for file in ("predictions.jsonl", "dead_letters.jsonl"):
@@ -219,7 +219,7 @@ def test_another_setup_is_refused(tmp_path: Path) -> None:
     write_events(tmp_path / "events.jsonl", 20)
     (tmp_path / "run").mkdir()
     engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 0}}).run()
-    with pytest.raises(StateDirectoryError, match="take another state.directory"):
+    with pytest.raises(StateDirectoryError, match=r"take another state\.directory"):
         engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 1}}).run()
 
 
