@@ -1,7 +1,8 @@
 """Kernel ridge regression on the 2-D synthetic data of Dai et al. 2014 (section 7.1): the error falls like 1/t.
 
 y = cos(½π‖x‖) exp(-0.1π‖x‖) + 0.1 e with x uniform on [-5, 5]² and e normal; DSG with a Gaussian kernel of 0.1 times
-the median distance, λ = 10⁻⁶, and a step that falls like θ/t. The error is measured on 1,000 points without noise.
+the median distance, λ = 10⁻⁶, and steps θ/(t + 30) with θ = 100. The error is measured on 1,000 points without noise,
+where the exact ridge solution differs from the function by 10⁻⁷. The whole run takes about ten minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from benchmarks.common import arguments, show
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.expansion import Expansion
 
-THETA, LATER = 100.0, 10.0
+THETA, LATER = 100.0, 30.0
 
 
 def target(X: np.ndarray) -> np.ndarray:

@@ -19,7 +19,8 @@ from streamkernel.kernels import Gaussian
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
-Label = bool | int | float | str
+Label = bool | str | int
+"""What River takes for a label; a float is a label too."""
 
 
 class KernelClassifier(KernelModel, base.MiniBatchClassifier):
@@ -32,7 +33,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     Parameters
     ----------
     kernel
-        The kernel; by default a Gaussian whose bandwidth is 0.4 times the median distance between the first 256 examples.
+        The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 examples.
         Until then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``
@@ -139,7 +140,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number, or `y` is no label; names the field.
             The model is as it was before.
         """
-        number = self.labels.get(y) if isinstance(y, Hashable) else None
+        try:
+            number = self.labels.get(y)
+        except TypeError:  # it has no hash
+            number = None
         if number is None:
             label = _checked(y)
             self._expansion.row(x)
@@ -203,7 +207,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             numbers[i] = self.labels[label]
         self._learn(rows.part(start, len(labels)), numbers[start:])
 
-    def predict_proba_many(self, X: IntoDataFrame) -> IntoDataFrame:
+    def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
 
         Raises
@@ -215,7 +219,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         columns = {label: probabilities[:, i] for label, i in self.labels.items()}
         return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
 
-    def predict_many(self, X: IntoDataFrame) -> IntoSeries:
+    def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame.
 
         Raises
@@ -239,7 +243,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(odds / odds.sum(axis=1, keepdims=True))
         if scores.shape[1] == 1:
-            up = np.array([[_sigmoid(score)] for score in scores[:, 0].tolist()])
+            up = np.array([_sigmoid(score) for score in scores[:, 0].tolist()]).reshape(-1, 1)
             return np.concatenate([1.0 - up, up], axis=1)
         sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
         return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
@@ -256,15 +260,20 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return super()._description() | {"labels": list(self.labels)}
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self.labels = {label: i for i, label in enumerate(description["labels"])}
+        self.labels = {_checked(label): i for i, label in enumerate(description["labels"])}
         super()._restore(description, tensors)
+
+    def _columns(self) -> int:
+        if isinstance(self._loss, losses.Softmax):
+            return max(1, len(self.labels))
+        return 1 if len(self.labels) <= 2 else len(self.labels)
 
 
 def _sigmoid(score: float) -> float:
     return 0.5 * (1.0 + math.tanh(0.5 * score))
 
 
-def _checked(y: Any) -> Label:
+def _checked(y: Any) -> Any:
     label = y.item() if isinstance(y, np.generic) else y
     if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
         raise InputError(

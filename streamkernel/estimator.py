@@ -44,13 +44,16 @@ class KernelModel(model_file.Portable):
     ) -> None:
         _at_least(1, batch_size=batch_size, **{} if max_features is None else {"max_features": max_features})
         _at_least(0, cache_bytes=cache_bytes)
+        for name, value, kind in (("seed", seed, "an integer"), ("average", average, "a Boolean")):
+            if not isinstance(value, (int, np.integer, np.bool_)):
+                raise ValueError(f"Expected {name} to be {kind}, got {value!r}")
         self._per_block = max(1, (max_features or 1024) // 4) if features_per_seed is None else features_per_seed
         _at_least(1, features_per_seed=self._per_block)
         if max_features is not None and max_features < self._per_block:
             raise ValueError(
-                f"Expected max_features to hold one block of features_per_seed={features_per_seed}, got {max_features!r}"
+                f"Expected max_features to hold one block of features_per_seed={self._per_block}, got {max_features}"
             )
-        if not 0.0 <= l2 < math.inf:
+        if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         self.kernel = kernel
         self.loss = loss
@@ -157,18 +160,17 @@ class KernelModel(model_file.Portable):
     def _scores(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f(x), shape (columns,)."""
         try:
-            return self._expansion.score_one(self._expansion.row(x))
+            return self._expansion.score_event(x)
         except InputError:
             check_values(x, self._kernel.input_scale)
             raise
 
     def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
         try:
-            row = self._expansion.row(x)
             if self._first is None:
-                self._expansion.learn_one(row, y)
+                self._expansion.learn_event(x, y)
             else:
-                self._learn_first(row, y, self._first)
+                self._learn_first(self._expansion.row(x), y, self._first)
         except InputError:
             check_values(x, self._kernel.input_scale)
             raise
@@ -189,9 +191,18 @@ class KernelModel(model_file.Portable):
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self._kernel = Gaussian(float(description["sigma"]))
-        self._expansion = self._new_expansion(int(description["columns"]))
+        self._expansion = self._new_expansion(self._columns())
+        if description["columns"] != self._expansion.columns:
+            raise ValueError(f"expected {self._expansion.columns} columns, got {description['columns']!r}")
         self._expansion.restore(tensors)
         self._first = model_file.unpack_examples("first", tensors, self._expansion.directions)
+        self._expansion.check_targets([y for _, y in self._first or []])
+        if len(self._first or []) >= bandwidth.FIRST:
+            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+
+    def _columns(self) -> int:
+        """Return how many columns f has for the labels seen."""
+        return 1
 
 
 def default_gamma(loss: losses.Loss) -> float:

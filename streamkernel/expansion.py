@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, model_file, rules, stepping, steps
+from streamkernel import events, losses, model_file, rules, stepping, steps
 from streamkernel.errors import InputError
-from streamkernel.features import F64, I64, LARGEST_VALUE, Directions, Rows, domain_key
+from streamkernel.features import F64, I64, LARGEST_VALUE, Directions, Rows
+from streamkernel.generator import domain_key
 from streamkernel.kernels import Gaussian
+from streamkernel.places import LAST, Model
 
 _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
@@ -72,7 +74,7 @@ class Expansion:
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.loss, self.step = loss, step
+        self.loss, self.step, self._constant = loss, step, isinstance(step, steps.Constant)
         self.batch, self.l2, self.per_block = batch, l2, per_block
         self.directions = Directions(seed, per_block, cache_bytes)
         self._averages = average
@@ -104,10 +106,10 @@ class Expansion:
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), 2, width))
         self.beta: F64 = np.zeros((0, self.columns))
         self._phi = np.empty((0, 2, width), np.float32)
-        self._make_room_for_one()
-        self._target, self._gamma = np.empty(1), np.empty(1)
+        self._gamma = np.array([self.step(1)], np.float64)
         self.pending: list[tuple[Rows, float]] = []
         self._reserve(1)
+        self._tell()
 
     @property
     def columns(self) -> int:
@@ -120,27 +122,30 @@ class Expansion:
         return int(self.ints[stepping.BLOCKS])
 
     @property
+    def penalty(self) -> float:
+        """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
+        norm2 = self.reals[stepping.SCALE] ** 2 * max(self.reals[stepping.NORM2], 0.0)
+        return float(0.5 * self.l2 * self.n_blocks * norm2)
+
+    @property
     def objective(self) -> float:
-        """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus (λ/2)‖f‖²."""
-        return float(self.reals[stepping.LOSS] + 0.5 * self.l2 * self.reals[stepping.NORM2])
+        """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
+        return float(self.reals[stepping.LOSS]) + self.penalty
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""
         return self.directions.row(x)
 
-    def score_one(self, row: Rows) -> F64:
-        """Return f at one row, shape (columns,); its features are kept for :meth:`learn_one`.
+    def score_event(self, x: Mapping[Hashable, Any]) -> F64:
+        """Return f at one example, shape (columns,), valid until the next call; its features are kept to learn from.
 
         Raises
         ------
         InputError
-            If a value is not finite or too large.
+            If `x` is empty, or a value is no number, not finite or too large.
         """
-        values = row.values.tobytes()
-        if not self._is_last(row, values):
-            self._last = None
-            self._evaluate(row, self._one)
-            self._last = (row.hashes, values)
+        if not events.score_event(self._address, self.directions.example(x)):
+            raise _unusable(self.row(x))
         return self._predicted
 
     def scores(self, rows: Rows) -> F64:
@@ -151,22 +156,36 @@ class Expansion:
         InputError
             If a value is not finite or too large.
         """
-        self._last = None
         out = np.empty((len(rows.start) - 1, 2, self.columns))
-        self._evaluate(rows, out)
+        self._model.table[LAST] = 0
+        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
+        if bad >= 0:
+            raise _unusable(rows.part(bad, bad + 1))
         return out[:, 1]
 
+    def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example, or keep it until there is a batch; raises what :meth:`learn` raises."""
+        if self.batch > 1:
+            self._gather(self.row(x), y)
+            return
+        if not self._constant:
+            self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
+        example = self.directions.example(x)
+        status = events.learn_event(self._address, example, float(y))
+        if status == events.NO_ROOM:
+            self._reserve(self.n_blocks + 1)
+            status = events.learn_event(self._address, example, float(y))
+        if status == stepping.BAD_VALUE:
+            raise _unusable(self.row(x))
+        if status == stepping.DIVERGED:
+            raise self._diverged(y)
+
     def learn_one(self, row: Rows, y: float) -> None:
-        """Learn from one row, or keep it until there is a batch; raises what :meth:`learn` raises."""
+        """Learn from one row as :meth:`learn_event` does."""
         if self.batch > 1:
             self._gather(row, y)
-            return
-        known = self._is_last(row, row.values.tobytes())
-        self._target[0] = y
-        self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
-        if self.ints[stepping.BLOCKS] == len(self.beta):
-            self._reserve(min(self.n_blocks + 1, self.most_blocks))
-        self._step(row, self._target, known, self._gamma)
+        else:
+            self._step(row, np.array([y], np.float64))
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
@@ -176,16 +195,20 @@ class Expansion:
         InputError
             If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
         """
-        if self.batch > 1:
-            for i in range(len(y)):
-                self._gather(rows.part(i, i + 1), float(y[i]))
-            return
-        for first in range(0, len(y), _CHUNK):
-            n = min(_CHUNK, len(y) - first)
+        done = 0
+        while done < len(y) and (self.pending or len(y) - done < self.batch):
+            self._gather(rows.part(done, done + 1), float(y[done]))
+            done += 1
+        whole = done + (len(y) - done) // self.batch * self.batch
+        for first in range(done, whole, _CHUNK * self.batch):
+            last = min(first + _CHUNK * self.batch, whole)
+            n = (last - first) // self.batch
             self._reserve(min(self.n_blocks + n, self.most_blocks))
             t = self.ints[stepping.STEPS]
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
-            self._step(rows.part(first, first + n), y[first : first + n], False, gammas)
+            self._steps(rows.part(first, last), y[first:last], gammas)
+        for i in range(whole, len(y)):
+            self._gather(rows.part(i, i + 1), float(y[i]))
 
     def add_column(self) -> None:
         """Make room for one more class; a function of two classes in one column becomes one of three.
@@ -209,7 +232,8 @@ class Expansion:
             self.beta = np.concatenate([self.beta, np.zeros((len(self.beta), 1))], axis=1)
             self.ints[stepping.COLUMNS] += 1
         self.reals[stepping.LOSS_BOUND] = self.loss.bound(self.columns)
-        self._make_room_for_one()
+        self.reals[stepping.NORM2] = np.square(self.coef[:, : self.columns]).sum()
+        self._tell()
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
@@ -223,27 +247,51 @@ class Expansion:
         return learnt | counters | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned."""
-        self.ints[: stepping.COLUMNS], self.reals[: stepping.INPUT_SCALE] = tensors["ints"], tensors["reals"]
-        self._reserve(max(1, self.n_blocks))
-        self.coef[: len(tensors["coef"])] = tensors["coef"]
-        self.beta[: self.n_blocks] = tensors["beta"]
-        self.pending = model_file.unpack_examples("pending", tensors, self.directions) or []
+        """Take over what :meth:`tensors` of a function with the same parameters returned.
 
-    def _make_room_for_one(self) -> None:
-        """Make the arrays that one row's scores are put into: the present ones, and the prediction."""
-        self._one = np.empty((1, 2, self.columns))
-        self._predicted: F64 = self._one[0, 1]
-        self._last: tuple[Any, bytes] | None = None
+        Raises
+        ------
+        ValueError
+            If a tensor is missing, does not fit, or holds what no function learns.
+        """
+        ints = model_file.taken(tensors, "ints", np.int64, (stepping.COLUMNS,))
+        reals = model_file.taken(tensors, "reals", np.float64, (stepping.INPUT_SCALE,))
+        blocks = int(ints[stepping.BLOCKS])
+        if (ints < 0).any() or blocks > min(self.most_blocks, ints[stepping.STEPS]) or reals[stepping.SCALE] == 0.0:
+            raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
+        width = self.directions.width
+        panels = -(-blocks * self.per_block // width)
+        coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
+        beta = model_file.taken(tensors, "beta", np.float64, (blocks, self.columns))
+        pending = model_file.unpack_examples("pending", tensors, self.directions) or []
+        if len(pending) >= self.batch:
+            raise ValueError(f"expected less than a batch of {self.batch} examples as pending, got {len(pending)}")
+        self.check_targets([y for _, y in pending])
+        self.ints[: stepping.COLUMNS], self.reals[: stepping.INPUT_SCALE] = ints, reals
+        self._reserve(max(1, blocks))
+        self.coef[:panels], self.beta[:blocks] = coef, beta
+        self.pending = pending
 
-    def _evaluate(self, rows: Rows, out: F64) -> None:
-        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
-        if bad >= 0:
-            raise _unusable(rows.part(bad, bad + 1))
+    def check_targets(self, targets: Sequence[float]) -> None:
+        """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
+        classes = range(max(2, self.columns))
+        if self.loss.for_classes and not all(y in classes for y in targets):
+            raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
-    def _is_last(self, row: Rows, values: bytes) -> bool:
-        """Say whether `row` is the one whose scores and features are at hand."""
-        return self._last is not None and self._last[0] is row.hashes and self._last[1] == values
+    def _tell(self) -> None:
+        """Tell the calls for single events where the arrays are; nothing is known to be evaluated then."""
+        panels, parts, _, width = self.coef.shape
+        scores = np.empty((2, self.columns))
+        self._predicted: F64 = scores[1]
+        self._model = Model(
+            [panels, parts, width, len(self.beta)],
+            [
+                self.ints, self.reals, self.directions.place, self.coef, self.beta, self._phi, scores, self._gamma,
+                np.empty((2, width), np.float32), np.empty((parts, width)), np.empty((2, self.columns)),
+                np.empty((self.columns, 2, self.per_block)),
+            ],
+        )  # fmt: skip
+        self._address = self._model.address
 
     def _gather(self, row: Rows, y: float) -> None:
         if not np.all(np.abs(row.values) * self.reals[stepping.INPUT_SCALE] <= LARGEST_VALUE):
@@ -251,28 +299,33 @@ class Expansion:
         self.pending.append((row, y))
         if len(self.pending) == self.batch:
             batch, self.pending = self.pending, []
-            self._reserve(min(self.n_blocks + 1, self.most_blocks))
-            self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
-            targets = np.array([target for _, target in batch])
-            self._step(Rows.stack([row for row, _ in batch]), targets, False, self._gamma)
+            self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
 
-    def _step(self, rows: Rows, y: F64, known: bool, gammas: F64) -> None:
-        self._last = None
+    def _step(self, rows: Rows, y: F64) -> None:
+        """Take one step."""
+        self._reserve(min(self.n_blocks + 1, self.most_blocks))
+        self._steps(rows, y, np.array([self.step(int(self.ints[stepping.STEPS]) + 1)], np.float64))
+
+    def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
+        self._model.table[LAST] = 0
         status, row = stepping.learn(
-            self.ints, self.reals, self.directions.cache, *rows,
-            y, known, self._one, gammas, self.coef, self.beta, self._phi,
-        )  # fmt: skip
+            self.ints, self.reals, self.directions.cache, *rows, y, gammas, self.coef, self.beta, self._phi
+        )
         if status == stepping.BAD_VALUE:
             raise _unusable(rows.part(row, row + 1))
         if status == stepping.DIVERGED:
-            raise InputError(
-                f"The steps have diverged: refused the derivative of the loss at target {y[row]!r} "
-                f"(step {int(self.ints[stepping.STEPS]) + 1}); use a smaller step"
-            )
+            raise self._diverged(y[row])
+
+    def _diverged(self, y: float) -> InputError:
+        return InputError(
+            f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
+            f"(step {int(self.ints[stepping.STEPS]) + 1}); use a smaller step"
+        )
 
     def _reserve(self, blocks: int) -> None:
         """Make room for `blocks` blocks in all arrays."""
         self.directions.reserve(blocks)
+        room = len(self.coef), len(self.beta)
         panels = -(-blocks * self.per_block // self.directions.width)
         if panels > len(self.coef):
             panels = min(
@@ -283,6 +336,8 @@ class Expansion:
             self._phi = _grown(self._phi, panels)
         if blocks > len(self.beta):
             self.beta = _grown(self.beta, panels * (self.directions.width // self.per_block))
+        if (len(self.coef), len(self.beta)) != room:
+            self._tell()
 
 
 def _grown(old: Any, length: int) -> Any:

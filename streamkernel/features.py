@@ -8,11 +8,9 @@ What is kept in memory is a cache of these bits: its size never changes a result
 
 from __future__ import annotations
 
-import functools
+import struct
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
-from hashlib import blake2b
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,16 +18,27 @@ import numpy.typing as npt
 from numba import njit
 
 from streamkernel.errors import InputError
+from streamkernel.generator import cos_sin_turns, counter_bits, domain_key, draw_normals, hash64
+from streamkernel.places import Names, address_of
+
+__all__ = [
+    "Directions",
+    "Rows",
+    "check_values",
+    "cos_sin_turns",
+    "counter_bits",
+    "domain_key",
+    "draw_normals",
+    "hash64",
+    "prepare",
+    "project",
+]
 
 LANES = 512
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
 LARGEST_VALUE = 1e30
 """Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
-
-_U64 = np.uint64
-_GOLDEN = _U64(0x9E3779B97F4A7C15)
-_TWO_POW_MINUS_24 = np.float32(2.0**-24)
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -64,132 +73,6 @@ class Rows(NamedTuple):
         a, b = self.start[first], self.start[last]
         start = self.start[first : last + 1] - a
         return Rows(start, self.slots[a:b], self.hashes[a:b], self.values[a:b])
-
-
-_make_rows: Any = tuple.__new__  # half the time of the class's own constructor
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def hash64(name: Hashable) -> int:
-    """Return the stable 64-bit hash of a feature's name; it is the same in every process and on every machine.
-
-    Parameters
-    ----------
-    name
-        A string, a number, or a tuple of these, as River uses them for names. Names that are equal as
-        dictionary keys (``1``, ``1.0`` and ``True``) have one hash.
-
-    Raises
-    ------
-    InputError
-        If the name is of another type.
-
-    Examples
-    --------
-    >>> hash64("age") == hash64("age"), hash64("age") == hash64("agE"), hash64(1) == hash64("1")
-    (True, False, False)
-    """
-    return int.from_bytes(blake2b(_name_bytes(name), digest_size=8).digest(), "little")
-
-
-def _name_bytes(name: Hashable) -> bytes:
-    if isinstance(name, str):
-        return b"s" + name.encode("utf-8", "surrogatepass")
-    if isinstance(name, tuple):
-        parts = [_name_bytes(part) for part in name]
-        return b"t" + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
-    if isinstance(name, (int, float, np.number, np.bool_)):
-        number = float(name)
-        return b"n" + (str(int(name)) if number.is_integer() else repr(number)).encode()
-    raise InputError(
-        f"Expected a feature name that is a string, a number or a tuple of these, got {type(name).__name__} {name!r}"
-    )
-
-
-@njit(inline="always")
-def mix(z):  # type: ignore[no-untyped-def]
-    """Return the 64 bits of `z` well mixed (the finaliser of SplitMix64, Steele et al. 2014)."""
-    z = (z ^ (z >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> _U64(27))) * _U64(0x94D049BB133111EB)
-    return z ^ (z >> _U64(31))
-
-
-@njit(inline="always")
-def counter_bits(key, counter):  # type: ignore[no-untyped-def]
-    """Return 64 random bits, a pure function of `key` and `counter`."""
-    return mix(_U64(key) + (_U64(counter) + _U64(1)) * _GOLDEN)
-
-
-def domain_key(seed: int, domain: str) -> np.uint64:
-    """Return the key of one use of a seed.
-
-    A domain tag keeps the streams of different uses apart, so a feature seed that equals the seed of the data
-    can never make a direction equal to the data.
-
-    Examples
-    --------
-    >>> int(domain_key(7, "features")) == int(domain_key(7, "rule"))
-    False
-    """
-    tag = f"streamkernel/{domain}/{int(seed)}".encode()
-    return _U64(int.from_bytes(blake2b(tag, digest_size=8).digest(), "little"))
-
-
-@njit(inline="always")
-def cos_sin_turns(z):  # type: ignore[no-untyped-def]
-    """Return float32 cos(2πz), sin(2πz), within 3e-7, with one range reduction and no branch."""
-    big = np.float32(12582912.0)  # 1.5·2²³: adding it rounds to an integer
-    r = z - ((z + big) - big)
-    r = min(max(r, np.float32(-0.5)), np.float32(0.5))
-    a = abs(r)
-    flip = a > np.float32(0.25)
-    t = np.float32(0.5) - a if flip else a
-    q = t * t
-    c = np.float32(56.24238010007914)
-    c = c * q + np.float32(-85.24033027713756)
-    c = c * q + np.float32(64.93459062500318)
-    c = c * q + np.float32(-19.73917143468023)
-    c = c * q + np.float32(1.0)
-    s = np.float32(39.76161689420046)
-    s = s * q + np.float32(-76.58139639733676)
-    s = s * q + np.float32(81.60248511075326)
-    s = s * q + np.float32(-41.34168072264701)
-    s = s * q + np.float32(6.283185280367972)
-    s = s * t
-    return (-c if flip else c), (-s if r < np.float32(0.0) else s)
-
-
-@njit(inline="always")
-def _normal_pair(bits):  # type: ignore[no-untyped-def]
-    """Return two independent N(0, 1) in float32 by Box and Muller's transform of 48 random bits."""
-    u = (np.float32(np.int32(bits >> _U64(40))) + np.float32(0.5)) * _TWO_POW_MINUS_24
-    angle = np.float32(np.int32(bits & _U64(0xFFFFFF))) * _TWO_POW_MINUS_24
-    i = np.float32(u).view(np.int32)
-    e = (i - np.int32(0x3F3504F3)) >> np.int32(23)  # u = (1 + r)·2ᵉ with 1 + r in [√½, √2)
-    r = np.int32(i - (e << np.int32(23))).view(np.float32) - np.float32(1.0)
-    log = np.float32(-0.14482171045852762) + np.float32(0.08959878884664619) * r
-    log = np.float32(0.14917382795353612) + log * r
-    log = np.float32(-0.1654374035281781) + log * r
-    log = np.float32(0.1995841682689948) + log * r
-    log = np.float32(-0.25002945991728465) + log * r
-    log = np.float32(0.33334160461123113) + log * r
-    log = np.float32(-0.4999997774254988) + log * r
-    log = np.float32(0.999999975045402) + log * r
-    log = np.float32(e) * np.float32(0.6931471805599453) + log * r
-    radius = np.sqrt(max(np.float32(-2.0) * log, np.float32(0.0)))
-    c, s = cos_sin_turns(angle)
-    return radius * c, radius * s
-
-
-@njit(cache=True)
-def draw_normals(key, block, name_hash, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the N(0, 1) entries of one block's features along one name."""
-    stream = mix(counter_bits(key, block) ^ mix(_U64(name_hash)))
-    pairs = len(out) // 2
-    for i in range(pairs):
-        out[2 * i], out[2 * i + 1] = _normal_pair(counter_bits(stream, i))
-    if len(out) % 2:
-        out[len(out) - 1] = _normal_pair(counter_bits(stream, pairs))[0]
 
 
 @njit(cache=True)
@@ -280,8 +163,10 @@ class Directions:
         self._budget = cache_bytes // (4 * self.width)  # in (panel, name) pairs
         self._slot_of: dict[int, int] = {}
         self._hashes = np.zeros(0, np.uint64)
-        self._schemas: dict[tuple[Hashable, ...], tuple[Any, I64, I64, U64]] = {}
+        self._known: dict[tuple[Hashable, ...], Names] = {}
+        self._wanted = 0  # panels to cache
         self.cache: F32 = np.zeros((0, 0, self.width), np.float32)
+        self.place = np.zeros(3, np.int64)  # of the cache: its address, panels and names
 
     @property
     def cached_bytes(self) -> int:
@@ -296,26 +181,38 @@ class Directions:
         InputError
             If `x` is empty, or a value is no number.
         """
-        names = tuple(x)
-        schema = self._schemas.get(names)
-        if schema is None:
-            schema = self._learn_schema(names)
-        get, start, slots, hashes = schema
+        names = self._names(tuple(x))
         try:
-            values = array("d", get(x))
-        except TypeError:
+            values = np.array(array("d", names.get(x)))
+        except (TypeError, OverflowError):
             raise _not_a_number(x) from None
-        return _make_rows(Rows, (start, slots, hashes, np.frombuffer(values)))
+        return Rows(names.start, names.slots, names.hashes, values)
+
+    def example(self, x: Mapping[Hashable, Any]) -> int:
+        """Return the address of the record of one example; it holds until the next call.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty, or a value is no number.
+        """
+        names = tuple(x)
+        record = self._known.get(names) or self._names(names)
+        try:
+            record.put(x.values())
+        except (struct.error, TypeError, OverflowError):
+            raise _not_a_number(x) from None
+        return record.address
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
         """Return the rows of a table: `values` has shape (examples, names)."""
-        get, _, slots, hashes = self._learn_schema(tuple(names))
-        order = np.array(get({name: i for i, name in enumerate(names)}), np.int64)
+        record = self._names(tuple(names))
+        order = np.array(record.get({name: i for i, name in enumerate(names)}), np.int64)
         n, d = values.shape
         return Rows(
             np.arange(0, n * d + 1, d),
-            np.tile(slots, n),
-            np.tile(hashes, n),
+            np.tile(record.slots, n),
+            np.tile(record.hashes, n),
             np.ascontiguousarray(values[:, order]).ravel(),
         )
 
@@ -327,22 +224,22 @@ class Directions:
     def reserve(self, blocks: int) -> None:
         """Cache the panels of the first `blocks` blocks as far as the budget goes."""
         panels, names, _ = self.cache.shape
-        wanted = -(-blocks * self.per_block // self.width)
-        if wanted > panels and names:
-            self._resize(min(max(wanted, 2 * panels), self._budget // names), names)
+        self._wanted = -(-blocks * self.per_block // self.width)
+        if self._wanted > panels and names:
+            self._resize(min(max(self._wanted, 2 * panels), self._budget // names), names)
 
-    def _learn_schema(self, names: tuple[Hashable, ...]) -> tuple[Any, I64, I64, U64]:
-        if not names:
-            raise InputError("Expected at least one feature, got an empty x")
-        ordered = sorted(names, key=hash64)
-        hashes = np.array([hash64(name) for name in ordered], np.uint64)
-        slots = np.array([self._slot(int(h)) for h in hashes], np.int64)
-        get = itemgetter(*ordered) if len(ordered) > 1 else _Single(ordered[0])
-        schema = (get, np.array([0, len(names)]), slots, hashes)
-        if len(self._schemas) >= 256:
-            self._schemas.clear()
-        self._schemas[names] = schema
-        return schema
+    def _names(self, names: tuple[Hashable, ...]) -> Names:
+        """Return what is known of the names of an example, or learn it."""
+        known = self._known.get(names)
+        if known is None:
+            if not names:
+                raise InputError("Expected at least one feature, got an empty x")
+            hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
+            known = Names(names, hashes, [self._slot(h) for h in hashes.values()])
+            if len(self._known) >= 256:
+                self._known.clear()
+            self._known[names] = known
+        return known
 
     def _slot(self, name_hash: int) -> int:
         """Return the name's place in the cache, -1 where the budget has none left."""
@@ -356,7 +253,7 @@ class Directions:
             if grown <= slot:
                 return -1
             self._hashes = np.concatenate([self._hashes, np.zeros(grown - names, np.uint64)])
-            self._resize(panels, grown)
+            self._resize(max(panels, min(self._wanted, self._budget // grown)), grown)
         self._slot_of[name_hash] = slot
         self._hashes[slot] = name_hash
         _fill(self.key, self._hashes[: slot + 1], self.per_block, self.cache, 0, slot)
@@ -368,29 +265,38 @@ class Directions:
         self.cache[: len(old), : old.shape[1]] = old
         used = self._hashes[: len(self._slot_of)]
         _fill(self.key, used, self.per_block, self.cache, len(old), 0)
+        self.place[:] = address_of(self.cache), panels, names
 
 
-class _Single:
-    """An itemgetter of one key that returns a tuple like the others."""
+def number(value: Any, where: str) -> float:
+    """Return `value` as a float.
 
-    def __init__(self, name: Hashable) -> None:
-        self._name = name
-
-    def __call__(self, x: Mapping[Hashable, Any]) -> tuple[Any]:
-        return (x[self._name],)
+    Raises
+    ------
+    InputError
+        If it is no number; names the place.
+    """
+    try:
+        return float(array("d", (value,))[0])
+    except TypeError:
+        raise InputError(f"Expected a number, got {type(value).__name__} {value!r} - at {where}") from None
+    except OverflowError:
+        raise InputError(
+            f"Expected a number of usable size, got an integer of {len(str(value))} digits - at {where}"
+        ) from None
 
 
 def _not_a_number(x: Mapping[Hashable, Any]) -> InputError:
-    for name, value in x.items():
-        try:
-            array("d", (value,))
-        except TypeError:
-            return InputError(f"Expected a number, got {type(value).__name__} {value!r} - at x[{name!r}]")
+    try:
+        for name, value in x.items():
+            number(value, f"x[{name!r}]")
+    except InputError as error:
+        return error
     return InputError("Expected numbers in x")
 
 
 def check_values(x: Mapping[Hashable, Any], scale: float) -> None:
-    """Raise the error that names the first value of `x` that is not finite or too large.
+    """Raise the error that names the first value of `x` that is no number, not finite or too large.
 
     Raises
     ------
@@ -398,5 +304,5 @@ def check_values(x: Mapping[Hashable, Any], scale: float) -> None:
         If there is such a value.
     """
     for name, value in x.items():
-        if hasattr(value, "__abs__") and not abs(value) * scale <= LARGEST_VALUE:
+        if not abs(number(value, f"x[{name!r}]")) * scale <= LARGEST_VALUE:
             raise InputError(f"Expected a finite number of usable size, got {value!r} - at x[{name!r}]")

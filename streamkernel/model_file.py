@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.errors import ModelFileError
@@ -23,7 +23,13 @@ VERSION = 1
 
 Tensors = dict[str, Any]
 
-_PARTS = {name: getattr(module, name) for module in (kernels, losses, rules, steps) for name in module.__all__}
+_PARTS: dict[str, dict[str, Any]] = {
+    parameter: {
+        name: getattr(module, name) for name in module.__all__ if dataclasses.is_dataclass(getattr(module, name))
+    }
+    for parameter, module in (("kernel", kernels), ("loss", losses), ("rule", rules), ("step", steps))
+}
+"""The classes that may stand for a parameter in a description."""
 
 
 class Portable:
@@ -120,26 +126,27 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures
 
     classes: dict[str, Any] = {c.__name__: c for c in (KernelClassifier, KernelRegressor, RandomFeatures)}
-    found = description.get("class")
-    if found not in classes:
+    found = description.get("class") if isinstance(description, dict) else None
+    if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
     try:
-        model = classes[found](**{name: _decoded(value) for name, value in description["parameters"].items()})
+        model = classes[found](**{name: _decoded(name, value) for name, value in description["parameters"].items()})
         model._restore(description["state"], tensors)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, MemoryError) as error:
         raise ModelFileError(f"Expected the parts of a {found}, got {error} - in {where}") from error
     return model
 
 
 def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors) -> None:
     """Write a file beside `path`, make it durable, and put it in the place of `path`."""
-    text = orjson.dumps(description)
-    header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text.decode()}
+    text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
+    header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = _checksum(header, tensors)
     draft = path.with_name(f".{path.name}.draft")
     try:
-        save_file(tensors, draft, header)
-        with draft.open("rb") as file:
+        with draft.open("wb") as file:
+            file.write(save(tensors, header))
+            file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     finally:
@@ -180,7 +187,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
         ) from error
     if header.pop("checksum", None) != _checksum(header, tensors):
         raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
-    return orjson.loads(header["description"]), tensors
+    return json.loads(header["description"]), tensors
 
 
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
@@ -189,21 +196,54 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
     return {
-        f"{name}.targets": np.array([target for _, target in examples]),
+        f"{name}.targets": np.array([target for _, target in examples], np.float64),
         f"{name}.start": rows.start,
         f"{name}.hashes": rows.hashes.view(np.int64),
         f"{name}.values": rows.values,
     }
 
 
-def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
-    """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was."""
-    targets = tensors.get(f"{name}.targets")
-    if targets is None or not len(targets):
-        return None if targets is None else []
-    rows = directions.restored(
-        tensors[f"{name}.start"], tensors[f"{name}.hashes"].view(np.uint64), tensors[f"{name}.values"]
+def taken(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
+    """Return the tensor of a name, if it is of the type and shape (``None`` for any length) and finite.
+
+    Raises
+    ------
+    ValueError
+        If it is not, or is missing.
+    """
+    tensor = tensors.get(name)
+    fits = (
+        tensor is not None
+        and tensor.dtype == kind
+        and tensor.ndim == len(shape)
+        and all(want in (None, got) for want, got in zip(shape, tensor.shape, strict=True))
+        and bool(np.isfinite(tensor).all())
     )
+    if not fits:
+        got = "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"
+        raise ValueError(f"expected finite {np.dtype(kind)} of shape {shape} as {name}, got {got}")
+    return tensor
+
+
+def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
+    """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was.
+
+    Raises
+    ------
+    ValueError
+        If the tensors do not fit together.
+    """
+    if f"{name}.targets" not in tensors:
+        return None
+    targets = taken(tensors, f"{name}.targets", np.float64, (None,))
+    if not len(targets):
+        return []
+    start = taken(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
+    values = taken(tensors, f"{name}.values", np.float64, (None,))
+    hashes = taken(tensors, f"{name}.hashes", np.int64, (len(values),))
+    if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 1).any():
+        raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
+    rows = directions.restored(start, hashes.view(np.uint64), values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
 
 
@@ -224,10 +264,10 @@ def _encoded(value: Any) -> Any:
     return value
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    found = _PARTS.get(value.get("type", ""))
-    if not dataclasses.is_dataclass(found):
-        raise ValueError(f"a part of unknown type {value.get('type')!r}")
-    return found(**{name: part for name, part in value.items() if name != "type"})  # type: ignore[operator]
+    found = _PARTS.get(name, {}).get(str(value.get("type")))
+    if found is None:
+        raise ValueError(f"a {name} of unknown type {value.get('type')!r}")
+    return found(**{key: part for key, part in value.items() if key != "type"})

@@ -87,10 +87,9 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is not a finite number.
         """
-        if self._first is not None:
-            row = self._directions.row(x)
-            check_values(x, self._kernel.input_scale)
-            self._see(row)
+        row = self._directions.row(x)
+        check_values(x, self._kernel.input_scale)
+        self._see(row)
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
@@ -110,7 +109,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         check_values(x, self._kernel.input_scale)
         return dict(zip(self._names, self._transform(row)[0].tolist(), strict=True))
 
-    def transform_many(self, X: IntoDataFrame) -> IntoDataFrame:
+    def transform_many(self, X: IntoDataFrame) -> Any:
         """Return the features of each row of a data frame."""
         outputs = self._transform(self._table(X))
         columns = {name: outputs[:, i] for i, name in enumerate(self._names)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from river import base, utils
 from streamkernel import losses, rules, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
+from streamkernel.features import number
 from streamkernel.kernels import Gaussian
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     Parameters
     ----------
     kernel
-        The kernel; by default a Gaussian whose bandwidth is 0.4 times the median distance between the first 256 examples.
+        The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 examples.
     loss
         ``"square"``, ``"huber"``, or one of :mod:`streamkernel.losses`. A loss without a bound on its derivative is
         clipped at the largest one seen, which at most doubles a step: one outlier does not ruin the model.
@@ -141,7 +141,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
         self._learn(self._table(X), np.array(targets, np.float64))
 
-    def predict_many(self, X: IntoDataFrame) -> IntoSeries:
+    def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
 
         Raises
@@ -154,8 +154,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
 
 def _checked(y: Any) -> float:
-    if not isinstance(y, (Real, np.number, np.bool_)):
-        raise InputError(f"Expected a number, got {type(y).__name__} {y!r} - at y")
-    if not abs(y) <= LARGEST_TARGET:
+    target = number(y, "y")
+    if not abs(target) <= LARGEST_TARGET:
         raise InputError(f"Expected a finite number of usable size, got {y!r} - at y")
-    return float(y)
+    return target

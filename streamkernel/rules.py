@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from numba import njit
 
-from streamkernel.features import counter_bits
+from streamkernel.generator import counter_bits
 
 __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
 

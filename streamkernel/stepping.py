@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 
 from streamkernel import losses, rules
-from streamkernel.features import cos_sin_turns, prepare, project
+from streamkernel.features import prepare, project
+from streamkernel.generator import cos_sin_turns
 
 # Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
@@ -27,7 +28,7 @@ COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTER
 N_INTS = 15
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; ‖f‖² in the kernel's space; the running loss; the last step taken; the intercept, a running mean of y.
+# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the intercept, a running mean of y.
 SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, MEAN = LEARNT_REALS = range(7)
 # What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block, and the
 # rule's longest step in units of γ.
@@ -49,17 +50,20 @@ def _draw(ints, cache):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _buffers(start, width):  # type: ignore[no-untyped-def]
-    """Return room for one row's entries, and for the projections on one panel."""
+def _workspace(ints, start, parts, width):  # type: ignore[no-untyped-def]
+    """Return room for a row's entries, the projections on a panel, the sums of f, the gradients, and a block's move."""
     longest = 0
     for i in range(len(start) - 1):
         longest = max(longest, start[i + 1] - start[i])
     row = np.empty(longest, np.int64), np.empty(longest, np.uint64), np.empty(longest, np.float32)
-    return row, (np.empty(width, np.float32), np.empty(width, np.float32))
+    gradients = np.empty((2, ints[BATCH], ints[COLUMNS]))
+    move = np.empty((ints[COLUMNS], 2, ints[PER_BLOCK]))
+    return row, np.empty((2, width), np.float32), np.empty((parts, width)), gradients, move
 
 
 @njit(inline="always")
-def _take(start, slots, hashes, values, i, scale, row):  # type: ignore[no-untyped-def]
+def _take(rows, i, scale, row):  # type: ignore[no-untyped-def]
+    start, slots, hashes, values = rows
     a, b = start[i], start[i + 1]
     return prepare(slots[a:b], hashes[a:b], values[a:b], scale, row)
 
@@ -67,16 +71,23 @@ def _take(start, slots, hashes, values, i, scale, row):  # type: ignore[no-untyp
 @njit
 def _features(draw, row, n, panel, first, last, phi, turns):  # type: ignore[no-untyped-def]
     """Set `phi`, shape (2, ≥ last), to the cosines and sines of the features ``first <= i < last`` of a panel."""
-    project(*draw, row, n, panel, first, last, *turns)
+    project(*draw, row, n, panel, first, last, turns[0], turns[1])
     cos, sin, angle = phi[0, first:last], phi[1, first:last], turns[0]
     for f in range(last - first):
         cos[f], sin[f] = cos_sin_turns(angle[f])
 
 
 @njit
-def _scores(ints, reals, draw, row, n, coef, phi, turns, sums, out):  # type: ignore[no-untyped-def]
-    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b, and ``out[1]`` to the prediction: averaged if asked, with the intercept."""
-    width = coef.shape[3]
+def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no-untyped-def]
+    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with intercept.
+
+    Return whether the row is usable.
+    """
+    row, turns, sums = work[0], work[1], work[2]
+    n = _take(rows, i, reals[INPUT_SCALE], row)
+    if n < 0:
+        return False
+    draw, width = _draw(ints, cache), coef.shape[3]
     features = ints[BLOCKS] * ints[PER_BLOCK]
     sums[:] = 0.0
     for p in range((features + width - 1) // width):
@@ -96,6 +107,7 @@ def _scores(ints, reals, draw, row, n, coef, phi, turns, sums, out):  # type: ig
         if coef.shape[1] > columns and ints[STEPS] > 0:
             out[1, c] = (reals[SCALE_SUM] * dot - _tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
         out[1, c] += reals[MEAN]
+    return True
 
 
 @njit(inline="always")
@@ -113,13 +125,10 @@ def _tree_sum(s):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def evaluate(ints, reals, cache, start, slots, hashes, values, coef, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
-    row, turns = _buffers(start, coef.shape[3])
-    sums = np.empty((coef.shape[1], coef.shape[3]))
+    work = _workspace(ints, start, coef.shape[1], coef.shape[3])
     for i in range(len(start) - 1):
-        n = _take(start, slots, hashes, values, i, reals[INPUT_SCALE], row)
-        if n < 0:
+        if not score(ints, reals, cache, (start, slots, hashes, values), i, coef, phi, work, out[i]):
             return i
-        _scores(ints, reals, _draw(ints, cache), row, n, coef, phi, turns, sums, out[i])
     return -1
 
 
@@ -131,10 +140,10 @@ def transform(ints, reals, cache, start, slots, hashes, values, out):  # type: i
     """
     features = ints[PER_BLOCK]
     phi = np.empty((2, features), np.float32)
-    row, turns = _buffers(start, features)
+    row, turns, _, _, _ = _workspace(ints, start, 0, features)
     scale = 1.0 / math.sqrt(features)
     for i in range(len(start) - 1):
-        n = _take(start, slots, hashes, values, i, reals[INPUT_SCALE], row)
+        n = _take((start, slots, hashes, values), i, reals[INPUT_SCALE], row)
         if n < 0:
             return i
         _features(_draw(ints, cache), row, n, 0, 0, features, phi, turns)
@@ -167,11 +176,106 @@ def _fold(ints, reals, coef, beta):  # type: ignore[no-untyped-def]
         coef[:, columns:] -= reals[SCALE_SUM] * coef[:, :columns]
     coef[:, :columns] *= reals[SCALE]
     beta *= reals[SCALE]
+    reals[NORM2] *= reals[SCALE] ** 2
     reals[SCALE], reals[SCALE_SUM] = 1.0, 0.0
 
 
+@njit
+def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, phi, work):  # type: ignore[no-untyped-def]
+    """Take a step γ on the batch of B rows from row `first` on; return (status, row). See :func:`learn`."""
+    columns, batch, per_block = ints[COLUMNS], ints[BATCH], ints[PER_BLOCK]
+    per_panel = coef.shape[3] // per_block
+    normaliser = 1.0 / math.sqrt(per_block)
+    code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
+    row, turns, _, (f, g), u = work
+    # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
+    bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
+    loss = 0.0
+    mean, seen = reals[MEAN], ints[EXAMPLES]
+    for i in range(batch):
+        if not known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
+            return BAD_VALUE, first + i
+        f[i] = scores[0]
+        target = y[first + i]
+        if ints[INTERCEPT]:
+            seen += 1
+            mean += (target - mean) / seen
+            target -= mean
+        losses.derivative(code, parameter, f[i], target, g[i])
+        if not np.abs(g[i]).max() <= LARGEST_GRADIENT:
+            return DIVERGED, first + i
+        loss += losses.value(code, parameter, f[i], target) / batch
+        if not bounded:
+            bound = clip(g[i], bound, LARGEST_GRADIENT)
+    gradient = g.sum(axis=0) / batch
+    # 2. the coordinate and the step
+    blocks = ints[BLOCKS]
+    k, eta = rules.choose(
+        (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),
+        np.uint64(ints[RULE_KEY]),
+        ints[STEPS],
+        blocks < ints[MOST_BLOCKS],
+        beta[:blocks],
+        reals[SCALE],
+        gradient,
+        gamma,
+        reals[VARIANCE] * (bound / batch) ** 2,
+    )
+    # 3. (1/B) Σ φ_k(x_i) g_iᵀ
+    panel, offset = k // per_panel, (k % per_panel) * per_block
+    u[:] = 0.0
+    for i in range(batch):
+        if batch > 1 or k == blocks:
+            n = _take(rows, first + i, reals[INPUT_SCALE], row)
+            _features(_draw(ints, cache), row, n, panel, offset, offset + per_block, phi[panel], turns)
+        for c in range(columns):
+            gain = g[i, c] * normaliser / batch
+            for part in range(2):
+                to, values = u[c, part], phi[panel, part, offset : offset + per_block]
+                for j in range(per_block):
+                    to[j] += gain * values[j]
+    # 4. shrink all, move one
+    shrink = 1.0 - eta * reals[L2]
+    reals[SCALE] *= shrink
+    if abs(reals[SCALE]) < 1e-12:
+        _fold(ints, reals, coef, beta)
+    move = -eta / reals[SCALE]
+    for c in range(columns):
+        for part in range(2):
+            change = u[c, part]
+            change *= move
+            if coef.shape[1] > columns:
+                _add(coef[panel, columns + c, part, offset : offset + per_block], change, reals[SCALE_SUM])
+            _move(coef[panel, c, part, offset : offset + per_block], change)
+        beta[k, c] += move * gradient[c]
+    reals[SCALE_SUM] += reals[SCALE]
+    # 5. the counters, and what the dashboard shows
+    reals[NORM2] += _tree_sum(u.reshape(-1))
+    ints[EXAMPLES] += batch
+    reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
+    reals[BOUND], reals[ETA], reals[MEAN] = bound, eta, mean
+    ints[STEPS] += 1
+    ints[BLOCKS if k == blocks else REUSED] += 1
+    return DONE, 0
+
+
+@njit(inline="always")
+def _add(to, change, scale):  # type: ignore[no-untyped-def]
+    for j in range(len(to)):
+        to[j] += scale * change[j]
+
+
+@njit(inline="always")
+def _move(to, change):  # type: ignore[no-untyped-def]
+    """Add `change` to `to`, and leave in `change` what that adds to the squares of `to`."""
+    for j in range(len(to)):
+        before = to[j]
+        to[j] = before + change[j]
+        change[j] *= 2.0 * before + change[j]
+
+
 @njit(cache=True)
-def learn(ints, reals, cache, start, slots, hashes, values, y, known, scores, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
+def learn(ints, reals, cache, start, slots, hashes, values, y, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
     """Take one step for each of `gammas`, on the next B rows each; return (status, row).
 
     One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
@@ -180,90 +284,13 @@ def learn(ints, reals, cache, start, slots, hashes, values, y, known, scores, ga
         k, η = the rule's choice
         α_j  ← (1 - ηλ) α_j   for all j
         α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ
-
-    Where `known`, the first row is the one evaluated last: ``scores[0]`` and `phi` are its scores and features.
     """
-    columns, batch, per_block = ints[COLUMNS], ints[BATCH], ints[PER_BLOCK]
-    per_panel = coef.shape[3] // per_block
-    normaliser = 1.0 / math.sqrt(per_block)
-    code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
-    draw = _draw(ints, cache)
-    row, turns = _buffers(start, coef.shape[3])
-    sums = np.empty((coef.shape[1], coef.shape[3]))
-    f, g = np.empty((batch, columns)), np.empty((batch, columns))
-    u = np.empty((columns, 2, per_block))
-    for step in range(len(gammas)):
-        first = step * batch
-        # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
-        bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
-        loss, inner = 0.0, 0.0
-        mean, seen = reals[MEAN], ints[EXAMPLES]
-        for i in range(batch):
-            if not (known and first + i == 0):
-                n = _take(start, slots, hashes, values, first + i, reals[INPUT_SCALE], row)
-                if n < 0:
-                    return BAD_VALUE, first + i
-                _scores(ints, reals, draw, row, n, coef, phi, turns, sums, scores[0])
-            f[i] = scores[0, 0]
-            target = y[first + i]
-            if ints[INTERCEPT]:
-                seen += 1
-                mean += (target - mean) / seen
-                target -= mean
-            losses.derivative(code, parameter, f[i], target, g[i])
-            if not np.abs(g[i]).max() <= LARGEST_GRADIENT:
-                return DIVERGED, first + i
-            loss += losses.value(code, parameter, f[i], target) / batch
-            if not bounded:
-                bound = clip(g[i], bound, LARGEST_GRADIENT)
-            inner += (g[i] * f[i]).sum() / batch
-        gradient = g.sum(axis=0) / batch
-        # 2. the coordinate and the step
-        blocks = ints[BLOCKS]
-        k, eta = rules.choose(
-            (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),
-            np.uint64(ints[RULE_KEY]),
-            ints[STEPS],
-            blocks < ints[MOST_BLOCKS],
-            beta[:blocks],
-            reals[SCALE],
-            gradient,
-            gammas[step],
-            reals[VARIANCE] * (bound / batch) ** 2,
+    rows, work = (start, slots, hashes, values), _workspace(ints, start, coef.shape[1], coef.shape[3])
+    scores = np.empty((2, ints[COLUMNS]))
+    for i in range(len(gammas)):
+        status, row = step(
+            ints, reals, cache, rows, i * ints[BATCH], y, False, scores, gammas[i], coef, beta, phi, work
         )
-        # 3. (1/B) Σ φ_k(x_i) g_iᵀ
-        panel, offset = k // per_panel, (k % per_panel) * per_block
-        u[:] = 0.0
-        for i in range(batch):
-            if batch > 1 or k == blocks:
-                n = _take(start, slots, hashes, values, first + i, reals[INPUT_SCALE], row)
-                _features(draw, row, n, panel, offset, offset + per_block, phi[panel], turns)
-            for c in range(columns):
-                gain = g[i, c] * normaliser / batch
-                for part in range(2):
-                    for j in range(per_block):
-                        u[c, part, j] += gain * phi[panel, part, offset + j]
-        # 4. shrink all, move one
-        shrink = 1.0 - eta * reals[L2]
-        reals[SCALE] *= shrink
-        if abs(reals[SCALE]) < 1e-12:
-            _fold(ints, reals, coef, beta)
-        move = -eta / reals[SCALE]
-        for c in range(columns):
-            for part in range(2):
-                for j in range(per_block):
-                    change = move * u[c, part, j]
-                    coef[panel, c, part, offset + j] += change
-                    if coef.shape[1] > columns:
-                        coef[panel, columns + c, part, offset + j] += reals[SCALE_SUM] * change
-            beta[k, c] += move * gradient[c]
-        reals[SCALE_SUM] += reals[SCALE]
-        # 5. the counters, and what the dashboard shows
-        norm2 = shrink * shrink * reals[NORM2] - 2.0 * eta * shrink * inner + eta * eta * (u * u).sum()
-        reals[NORM2] = max(norm2, 0.0)
-        ints[EXAMPLES] += batch
-        reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-        reals[BOUND], reals[ETA], reals[MEAN] = bound, eta, mean
-        ints[STEPS] += 1
-        ints[BLOCKS if k == blocks else REUSED] += 1
+        if status != DONE:
+            return status, row
     return DONE, 0

@@ -111,4 +111,5 @@ class PowerDecay:
 
     def __call__(self, t: Number) -> Number:
         """Return γ₀/(1 + c t)^p."""
-        return self.gamma / (1.0 + self.c * t) ** self.power
+        step: Number = self.gamma / (1.0 + self.c * t) ** self.power
+        return step

@@ -8,7 +8,7 @@ import numpy as np
 from river import utils
 
 from streamkernel.errors import InputError
-from streamkernel.features import LARGEST_VALUE, Directions, Rows
+from streamkernel.features import LARGEST_VALUE, Directions, Rows, number
 
 
 def table_rows(directions: Directions, X: Any, scale: float) -> Rows:
@@ -30,14 +30,12 @@ def table_rows(directions: Directions, X: Any, scale: float) -> Rows:
     bad = np.argwhere(~(np.abs(values) * scale <= LARGEST_VALUE))
     if len(bad):
         i, j = (int(place) for place in bad[0])
-        raise InputError(
-            f"Expected a finite number of usable size, got {float(values[i, j])!r} - at X[{frame.columns[j]!r}], row {i}"
-        )
+        got, where = float(values[i, j]), f"X[{frame.columns[j]!r}], row {i}"
+        raise InputError(f"Expected a finite number of usable size, got {got!r} - at {where}")
     return directions.rows(frame.columns, values)
 
 
 def _check_column(name: str, values: list[Any]) -> None:
     """Raise the error that names the first value of a column that is no number; there may be none."""
     for i, value in enumerate(values):
-        if not isinstance(value, (int, float, np.number, np.bool_)):
-            raise InputError(f"Expected a number, got {type(value).__name__} {value!r} - at X[{name!r}], row {i}")
+        number(value, f"X[{name!r}], row {i}")

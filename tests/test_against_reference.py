@@ -127,7 +127,6 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
         assert f.n_blocks == reference.n_blocks, t
         assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta), t
     assert close(coefficients(f), reference.alpha)
-    assert close(f.reals[3], reference.norm2)
     assert close(f.objective, reference.objective)
     assert close(f.reals[5], reference.eta)
     new = examples(20, loss, seed=4)[0]
@@ -136,16 +135,19 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     assert min(reference.margins, default=1.0) > 1e-6, "a choice too near a tie to compare: take another seed"
 
 
-def test_the_tracked_norm_is_that_of_the_kernel():
-    """With many features a block, ‖f‖² as it is tracked is ‖Σ_i c_i k(x_i, ·)‖², up to the features' noise."""
-    reference = plain.Reference(
-        NAMES, SIGMA, plain.Logistic(), plain.dsg, lambda t: 2.0, per_block=4096, most_blocks=6, l2=0.01
-    )
-    X, y = examples(80, "logistic")
-    for t in range(20):
-        reference.learn(X[4 * t : 4 * t + 4], y[4 * t : 4 * t + 4])
-    assert reference.norm2 > 1.0
-    assert reference.norm2 == pytest.approx(reference.kernel_norm2(), rel=0.05)
+def test_the_penalty_is_the_norm_in_the_space_of_the_kernel():
+    """‖f‖² = f(X)ᵀ K⁺ f(X) for more points than there are coefficients, K the kernel that the blocks make."""
+    f, reference = pair("square", "UDSG", 8, "averaged")
+    X, y = examples(240, "square")
+    for t in range(30):
+        part = slice(8 * t, 8 * t + 8)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+    phi = reference.features(X)
+    K = np.einsum("kip,kjp->ij", phi, phi) / reference.n_blocks
+    values = reference.function(X)[:, 0]
+    norm2 = values @ np.linalg.pinv(K, rcond=1e-12, hermitian=True) @ values
+    assert f.penalty == pytest.approx(0.5 * SETTINGS["averaged"][0] * norm2, rel=1e-3)
 
 
 def test_blocks_of_any_size_learn_the_same_way():

@@ -46,7 +46,7 @@ def learnt(f, n=40, **options):
 
 
 def score(f, x):
-    return f.score_one(f.row(x)).copy()
+    return f.scores(f.row(x))[0]
 
 
 def same_bits(a, b):
@@ -78,7 +78,7 @@ def test_a_name_that_is_zero_is_a_name_that_is_missing(x, name, zero):
 def test_a_name_that_emerges_disturbs_no_other(cache_bytes):
     f, twin = (learnt(function(cache_bytes=cache_bytes)) for _ in range(2))
     for i in range(30):
-        f.score_one(f.row({f"late {i}": 1.0}))  # takes places in the cache, or finds none
+        score(f, {f"late {i}": 1.0})  # takes places in the cache, or finds none
     assert same_bits(learnt(f, seed=2), learnt(twin, seed=2))
     x = {"x1": 0.3, "x4": -0.7}
     assert np.array_equal(score(f, x), score(twin, x))
@@ -186,7 +186,7 @@ def test_a_row_that_is_refused_changes_nothing(value, batch):
     with pytest.raises(InputError):
         f.learn_one(f.row({"x0": 1.0, "x1": value}), 1.0)
     with pytest.raises(InputError):
-        f.score_one(f.row({"x1": value}))
+        score(f, {"x1": value})
     assert same_bits(f, twin)
     assert same_bits(learnt(f, seed=5), learnt(twin, seed=5))
 

@@ -185,14 +185,18 @@ class Reference:
         self.omega = np.zeros((0, d, per_block))  # one entry a block, as of α and β
         self.alpha, self.beta = np.zeros((0, P, columns)), np.zeros((0, columns))
         self.iterates = []  # α after each step
-        self.centres, self.weights = np.zeros((0, d)), np.zeros((0, columns))  # f estimates Σ_i k(x_i, ·) c_i
         self.margins = []  # how far the rule's choices were from a tie
-        self.t, self.examples, self.mean, self.running_loss, self.norm2 = 0, 0, 0.0, 0.0, 0.0
+        self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
         self.eta, self.largest = 0.0, 0.0
 
     @property
     def n_blocks(self):
         return len(self.alpha)
+
+    @property
+    def norm2(self):
+        """‖f‖² in the space of the kernel that the n blocks make, (1/n) Σ φ_b(x)·φ_b(x')."""
+        return self.n_blocks * (self.alpha**2).sum()
 
     @property
     def objective(self):
@@ -240,24 +244,14 @@ class Reference:
 
         shrink = 1.0 - eta * self.l2
         change = self.features(X)[k].T @ g / batch
-        self.alpha, self.beta, self.weights = shrink * self.alpha, shrink * self.beta, shrink * self.weights
+        self.alpha, self.beta = shrink * self.alpha, shrink * self.beta
         self.alpha[k] -= eta * change
         self.beta[k] -= eta * gradient
-        self.weights = np.concatenate([self.weights, -eta * g / batch])
-        self.centres = np.concatenate([self.centres, X])
         self.iterates.append(self.alpha)
 
-        # ‖(1 - ηλ)f - ηu‖² with ⟨f, k(x_i, ·)⟩ = f(x_i)
-        inner = (g * f).sum() / batch
-        self.norm2 = max(0.0, shrink**2 * self.norm2 - 2.0 * eta * shrink * inner + eta**2 * (change**2).sum())
         self.running_loss += min(1.0, batch / min(self.examples, HORIZON)) * (np.mean(losses) - self.running_loss)
         self.eta = eta
         self.t += 1
-
-    def kernel_norm2(self):
-        """Return ‖Σ_i k(x_i, ·) c_i‖², from the kernel itself."""
-        squares = ((self.centres[:, None] - self.centres) ** 2).sum(axis=2)
-        return float((self.weights * (np.exp(-0.5 * squares / self.sigma**2) @ self.weights)).sum())
 
     def drawn_block(self):
         """Return the old block that is drawn uniformly for this step."""

@@ -1,0 +1,146 @@
+"""Random numbers without a state: every one is a pure function of a seed, a block, a name and a counter.
+
+All arithmetic is plain IEEE (no fused or reordered operations), so that every machine and thread draws the same bits
+in any order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from hashlib import blake2b
+
+import numpy as np
+from numba import njit
+
+from streamkernel.errors import InputError
+
+_U64 = np.uint64
+_GOLDEN = _U64(0x9E3779B97F4A7C15)
+_TWO_POW_MINUS_24 = np.float32(2.0**-24)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def hash64(name: Hashable) -> int:
+    """Return the stable 64-bit hash of a feature's name; it is the same in every process and on every machine.
+
+    Parameters
+    ----------
+    name
+        A string, a number, or a tuple of these, as River uses them for names. Names that are equal as
+        dictionary keys (``1``, ``1.0`` and ``True``) have one hash.
+
+    Raises
+    ------
+    InputError
+        If the name is of another type.
+
+    Examples
+    --------
+    >>> hash64("age") == hash64("age"), hash64("age") == hash64("agE"), hash64(1) == hash64("1")
+    (True, False, False)
+    """
+    return int.from_bytes(blake2b(_name_bytes(name), digest_size=8).digest(), "little")
+
+
+def _name_bytes(name: Hashable) -> bytes:
+    if isinstance(name, str):
+        return b"s" + name.encode("utf-8", "surrogatepass")
+    if isinstance(name, tuple):
+        parts = [_name_bytes(part) for part in name]
+        return b"t" + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    if isinstance(name, (int, float, np.number, np.bool_)):
+        try:
+            number = float(name)
+        except OverflowError:
+            raise InputError("Expected a feature name of usable size, got a huge integer") from None
+        return b"n" + (str(int(name)) if number.is_integer() else repr(number)).encode()
+    raise InputError(
+        f"Expected a feature name that is a string, a number or a tuple of these, got {type(name).__name__} {name!r}"
+    )
+
+
+@njit(inline="always")
+def mix(z):  # type: ignore[no-untyped-def]
+    """Return the 64 bits of `z` well mixed (the finaliser of SplitMix64, Steele et al. 2014)."""
+    z = (z ^ (z >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> _U64(27))) * _U64(0x94D049BB133111EB)
+    return z ^ (z >> _U64(31))
+
+
+@njit(inline="always")
+def counter_bits(key, counter):  # type: ignore[no-untyped-def]
+    """Return 64 random bits, a pure function of `key` and `counter`."""
+    return mix(_U64(key) + (_U64(counter) + _U64(1)) * _GOLDEN)
+
+
+def domain_key(seed: int, domain: str) -> np.uint64:
+    """Return the key of one use of a seed.
+
+    A domain tag keeps the streams of different uses apart, so a feature seed that equals the seed of the data
+    can never make a direction equal to the data.
+
+    Examples
+    --------
+    >>> int(domain_key(7, "features")) == int(domain_key(7, "rule"))
+    False
+    """
+    tag = f"streamkernel/{domain}/{int(seed)}".encode()
+    return _U64(int.from_bytes(blake2b(tag, digest_size=8).digest(), "little"))
+
+
+@njit(inline="always")
+def cos_sin_turns(z):  # type: ignore[no-untyped-def]
+    """Return float32 cos(2πz), sin(2πz), within 3e-7, with one range reduction and no branch."""
+    big = np.float32(12582912.0)  # 1.5·2²³: adding it rounds to an integer
+    r = z - ((z + big) - big)
+    r = min(max(r, np.float32(-0.5)), np.float32(0.5))
+    a = abs(r)
+    flip = a > np.float32(0.25)
+    t = np.float32(0.5) - a if flip else a
+    q = t * t
+    c = np.float32(56.24238010007914)
+    c = c * q + np.float32(-85.24033027713756)
+    c = c * q + np.float32(64.93459062500318)
+    c = c * q + np.float32(-19.73917143468023)
+    c = c * q + np.float32(1.0)
+    s = np.float32(39.76161689420046)
+    s = s * q + np.float32(-76.58139639733676)
+    s = s * q + np.float32(81.60248511075326)
+    s = s * q + np.float32(-41.34168072264701)
+    s = s * q + np.float32(6.283185280367972)
+    s = s * t
+    return (-c if flip else c), (-s if r < np.float32(0.0) else s)
+
+
+@njit(inline="always")
+def _normal_pair(bits):  # type: ignore[no-untyped-def]
+    """Return two independent N(0, 1) in float32 by Box and Muller's transform of 48 random bits."""
+    u = (np.float32(np.int32(bits >> _U64(40))) + np.float32(0.5)) * _TWO_POW_MINUS_24
+    angle = np.float32(np.int32(bits & _U64(0xFFFFFF))) * _TWO_POW_MINUS_24
+    i = np.float32(u).view(np.int32)
+    e = (i - np.int32(0x3F3504F3)) >> np.int32(23)  # u = (1 + r)·2ᵉ with 1 + r in [√½, √2)
+    r = np.int32(i - (e << np.int32(23))).view(np.float32) - np.float32(1.0)
+    log = np.float32(-0.14482171045852762) + np.float32(0.08959878884664619) * r
+    log = np.float32(0.14917382795353612) + log * r
+    log = np.float32(-0.1654374035281781) + log * r
+    log = np.float32(0.1995841682689948) + log * r
+    log = np.float32(-0.25002945991728465) + log * r
+    log = np.float32(0.33334160461123113) + log * r
+    log = np.float32(-0.4999997774254988) + log * r
+    log = np.float32(0.999999975045402) + log * r
+    log = np.float32(e) * np.float32(0.6931471805599453) + log * r
+    radius = np.sqrt(max(np.float32(-2.0) * log, np.float32(0.0)))
+    c, s = cos_sin_turns(angle)
+    return radius * c, radius * s
+
+
+@njit(cache=True)
+def draw_normals(key, block, name_hash, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with the N(0, 1) entries of one block's features along one name."""
+    stream = mix(counter_bits(key, block) ^ mix(_U64(name_hash)))
+    pairs = len(out) // 2
+    for i in range(pairs):
+        out[2 * i], out[2 * i + 1] = _normal_pair(counter_bits(stream, i))
+    if len(out) % 2:
+        out[len(out) - 1] = _normal_pair(counter_bits(stream, pairs))[0]

@@ -1,0 +1,116 @@
+"""Where arrays are in memory, told to compiled code as numbers; this is the only file that handles addresses.
+
+numba checks and unpacks every array that a call is given, about 0.1 µs each: for the arrays of a model and an example
+as long as the mathematics of a small event. So a call for a single event is given two addresses instead: of the
+model's table (:class:`Model`) and of the example's record (:class:`Names`), both written once and read many times.
+
+It is safe because both are int64 arrays that live in objects which also hold every array they tell of, so that no
+address outlives its array, and because all of these arrays are made by :mod:`streamkernel.expansion` and
+:mod:`streamkernel.features` themselves, contiguous and of the types that are read here. Addresses hold in one
+process: these objects refuse to be copied.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from operator import itemgetter
+from struct import Struct
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray, njit, types  # type: ignore[attr-defined]
+from numba.extending import intrinsic
+
+_HEAD, _COLUMNS = 2, 8
+_serials = itertools.count(1)
+
+# Places in a model's table: the serial of the names evaluated last (0 for none), sizes, and addresses.
+LAST, PANELS, PARTS, WIDTH, ROOM = range(5)
+INTS, REALS, CACHE, COEF, BETA, PHI, SCORES, STEP, TURNS, SUMS, GRADIENTS, MOVE = range(5, 17)
+N_PLACES = 17
+
+
+class _InThisProcess:
+    """What holds addresses."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled."""
+        raise TypeError(f"Expected something that can be copied, got {type(self).__name__}, which holds addresses")
+
+
+class Names(_InThisProcess):
+    """The names of an example, its record in memory, and how its values get there.
+
+    The record is ``[serial, n]`` and n numbers each of: slots, hashes, places of the sorted values among those given,
+    values as given, values sorted by their names' hashes, and three columns of room for the entries that are not 0.
+    """
+
+    __slots__ = ("_record", "address", "get", "hashes", "put", "slots", "start")
+
+    def __init__(self, names: Sequence[Hashable], hashes: Mapping[Hashable, int], slots: Sequence[int]) -> None:
+        ordered = list(hashes)
+        n = len(ordered)
+        self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: (x[ordered[0]],)
+        self.start = np.array([0, n])
+        self._record = np.zeros(_HEAD + _COLUMNS * n, np.int64)
+        self._record[:_HEAD] = next(_serials), n
+        columns = self._record[_HEAD:].reshape(_COLUMNS, n)
+        self.slots, self.hashes = columns[0], columns[1].view(np.uint64)
+        self.slots[:], self.hashes[:] = slots, list(hashes.values())
+        place = {name: i for i, name in enumerate(names)}
+        columns[2] = [place[name] for name in ordered]
+        pack, given = Struct(f"{n}d").pack_into, memoryview(columns[3]).cast("B")
+        self.put: Any = lambda values: pack(given, 0, *values)
+        self.address = address_of(self._record)
+
+
+class Model(_InThisProcess):
+    """The table of a model: sizes and addresses of its arrays, in the order of their places."""
+
+    def __init__(self, sizes: Sequence[int], arrays: Sequence[npt.NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self.table = np.array([0, *sizes, *map(address_of, arrays)])
+        self.address = address_of(self.table)
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Return the address of a contiguous array."""
+    assert array.flags.c_contiguous
+    return int(array.ctypes.data)
+
+
+@intrinsic
+def _pointer(context: Any, address: Any) -> Any:
+    """Return an address as a pointer."""
+
+    def cast(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), cast
+
+
+@njit(inline="always")
+def ints_at(address, shape):  # type: ignore[no-untyped-def]
+    """Return the int64 array at an address."""
+    return carray(_pointer(address), shape, np.int64)  # type: ignore[call-arg]
+
+
+@njit(inline="always")
+def f64_at(address, shape):  # type: ignore[no-untyped-def]
+    """Return the float64 array at an address."""
+    return carray(_pointer(address), shape, np.float64)  # type: ignore[call-arg]
+
+
+@njit(inline="always")
+def f32_at(address, shape):  # type: ignore[no-untyped-def]
+    """Return the float32 array at an address."""
+    return carray(_pointer(address), shape, np.float32)  # type: ignore[call-arg]
+
+
+@njit(inline="always")
+def example_at(address):  # type: ignore[no-untyped-def]
+    """Return the parts of the record at an address: (serial, n, columns)."""
+    serial, n = ints_at(address, _HEAD)
+    return serial, n, ints_at(address + 8 * _HEAD, (_COLUMNS, n))

@@ -1,0 +1,71 @@
+"""Small streams, and how the tests compare what models have learnt from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from streamkernel import KernelClassifier, KernelRegressor, model_file, rules
+from streamkernel.kernels import Gaussian
+
+SMALL = {"features_per_seed": 8, "max_features": 36}
+FIXED = Gaussian(1.5)
+
+
+def examples(n, labels=("no", "yes"), seed=0, width=3):
+    """Return inputs, and labels of a curved boundary; later labels appear later."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, width))
+    kinds = np.digitize(X[:, 0] * X[:, 1] + 0.2 * generator.normal(size=n), np.linspace(-0.6, 0.6, len(labels) - 1))
+    seen = 2 + np.arange(n) * len(labels) // n  # labels that may have appeared
+    names = [f"x{i}" for i in range(width)]
+    xs = [dict(zip(names, map(float, row), strict=True)) for row in X]
+    return xs, [labels[kind % min(most, len(labels))] for kind, most in zip(kinds, seen, strict=True)]
+
+
+def targets(xs):
+    return [x["x0"] * x["x1"] + 2.0 for x in xs]
+
+
+def learn(model, xs, ys):
+    for x, y in zip(xs, ys, strict=True):
+        model.learn_one(x, y)
+    return model
+
+
+def frame(xs):
+    return pd.DataFrame(xs)
+
+
+def predictions(model, xs):
+    """Return everything that a model says about some inputs."""
+    if isinstance(model, KernelRegressor):
+        return [model.predict_one(x) for x in xs]
+    return [(model.predict_one(x), model.predict_proba_one(x)) for x in xs]
+
+
+def content(model):
+    """Return all that a model is, as bytes: parameters, counters, coefficients, examples that wait."""
+    description, tensors = model_file.describe(model)
+    tensors |= {name: targets.astype(float) for name, targets in tensors.items() if name.endswith(".targets")}
+    arrays = {name: (str(array.dtype), array.shape, array.tobytes()) for name, array in tensors.items()}
+    return repr(description), sorted(arrays.items())
+
+
+def classifier(**options):
+    return KernelClassifier(**{"kernel": FIXED, **SMALL, **options})
+
+
+def regressor(**options):
+    return KernelRegressor(**{"kernel": FIXED, **SMALL, **options})
+
+
+CLASSIFIERS = {
+    "default": {"kernel": None, "features_per_seed": None, "max_features": 64},
+    "batches": {"batch_size": 7, "average": True, "l2": 0.01},
+    "batches, median": {"batch_size": 4, "kernel": Gaussian("median")},
+    "hinge, UDSG": {"loss": "hinge", "rule": rules.UDSG(1, 2)},
+    "squared hinge, DSG, regenerated": {"loss": "squared_hinge", "rule": rules.DSG(), "cache_bytes": 0},
+    "softmax": {"loss": "softmax", "rule": rules.CDSG(), "max_features": None},
+}
+"""Parameters of classifiers that differ in everything that matters to what is learnt."""
