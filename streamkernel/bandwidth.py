@@ -39,8 +39,7 @@ def median_distance(rows: Sequence[Rows]) -> float:
     lengths = [len(row.values) for row in rows]
     table = np.zeros((len(rows), len(hashes)))
     table[np.repeat(np.arange(len(rows)), lengths), columns] = np.concatenate([row.values for row in rows])
-    squares = (table * table).sum(axis=1)
-    gram = squares[:, None] + squares - 2.0 * (table @ table.T)
-    distances = np.sqrt(np.maximum(gram[np.triu_indices(len(rows), 1)], 0.0))
-    apart = distances[distances > 1e-9 * max(1.0, float(squares.max()) ** 0.5)]
+    # Differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.
+    distances = np.concatenate([np.linalg.norm(table[i + 1 :] - table[i], axis=1) for i in range(len(rows))])
+    apart = distances[distances > 0.0]
     return float(np.median(apart)) if len(apart) else 1.0

@@ -13,7 +13,7 @@ from river import base, utils
 from streamkernel import losses, rules, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
-from streamkernel.features import F64, check_values
+from streamkernel.features import F64
 from streamkernel.kernels import Gaussian
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     >>> model = KernelClassifier()
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
-    Accuracy: 89.41%
+    Accuracy: 89.21%
     >>> model.n_features, model.n_reused
-    (1024, 5284)
+    (1024, 5296)
     """
 
     _for_classes = True
@@ -145,11 +145,18 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         except TypeError:  # it has no hash
             number = None
         if number is None:
-            label = _checked(y)
-            self._expansion.row(x)
-            check_values(x, self._kernel.input_scale)
-            number = self._add(label)
-        self._learn_example(x, number)
+            self._learn_new(x, _checked(y))
+        else:
+            self._learn_example(x, number)
+
+    def _learn_new(self, x: Mapping[Hashable, Any], label: Label) -> None:
+        """Learn the first example of a label; if it is refused, the label stays unknown."""
+        before = self._description(), self._tensors()
+        try:
+            self._learn_example(x, self._add(label))
+        except InputError:
+            self._restore(*before)
+            raise
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label seen so far.

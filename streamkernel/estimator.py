@@ -147,7 +147,10 @@ class KernelModel(model_file.Portable):
         self._kernel = (self.kernel or DEFAULT_KERNEL).with_median(median)
         self._expansion.start_again(self._kernel)
         for row, target in first:
-            self._expansion.learn_one(row, target)
+            try:
+                self._expansion.learn_one(row, target)
+            except InputError as error:
+                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
         if len(first) == bandwidth.FIRST:
             self._first = None
             log.info(

@@ -299,7 +299,11 @@ class Expansion:
         self.pending.append((row, y))
         if len(self.pending) == self.batch:
             batch, self.pending = self.pending, []
-            self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
+            try:
+                self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
+            except InputError:
+                self.pending = batch[:-1]
+                raise
 
     def _step(self, rows: Rows, y: F64) -> None:
         """Take one step."""

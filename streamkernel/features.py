@@ -151,9 +151,9 @@ class Directions:
     Examples
     --------
     >>> directions = Directions(seed=1, per_block=4, cache_bytes=0)
-    >>> row = directions.row({"b": 2.0, "a": 1.0})
-    >>> row == directions.row({"a": 1.0, "b": 2.0}), len(row.values)
-    (False, 2)
+    >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
+    >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
+    (np.True_, np.True_)
     """
 
     def __init__(self, seed: int, per_block: int, cache_bytes: int) -> None:

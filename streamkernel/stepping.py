@@ -39,7 +39,7 @@ HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
 
 LARGEST_GRADIENT = 1e100
-"""A derivative beyond this means that the steps have diverged; it is refused before it touches a coefficient."""
+"""A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 DONE, BAD_VALUE, DIVERGED = range(3)
 
@@ -202,7 +202,7 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
             mean += (target - mean) / seen
             target -= mean
         losses.derivative(code, parameter, f[i], target, g[i])
-        if not np.abs(g[i]).max() <= LARGEST_GRADIENT:
+        if not max(np.abs(f[i]).max(), np.abs(g[i]).max()) <= LARGEST_GRADIENT:
             return DIVERGED, first + i
         loss += losses.value(code, parameter, f[i], target) / batch
         if not bounded:
@@ -236,8 +236,10 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
                     to[j] += gain * values[j]
     # 4. shrink all, move one
     shrink = 1.0 - eta * reals[L2]
+    if not eta * np.abs(u).max() <= LARGEST_GRADIENT or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
+        return DIVERGED, first + batch - 1
     reals[SCALE] *= shrink
-    if abs(reals[SCALE]) < 1e-12:
+    if not 1e-12 <= abs(reals[SCALE]) <= 1e12:
         _fold(ints, reals, coef, beta)
     move = -eta / reals[SCALE]
     for c in range(columns):
