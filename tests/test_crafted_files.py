@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 from streams import classifier, examples, learn
 
 from streamkernel import ModelFileError, load, model_file
@@ -179,3 +181,34 @@ def test_tensors_that_do_not_fit_are_refused(change, parts, tmp_path):
     tensors = {name: tensor.copy() for name, tensor in tensors.items()}
     TENSORS[change](tensors)
     check_refused(tmp_path, description, tensors)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[" * 100_000, '{"class": ' + "9" * 5000 + "}", "NaN"], ids=lambda t: str(t)[:12]
+)
+def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
+    header = {"format": model_file.FORMAT, "version": str(model_file.VERSION), "kind": "model"}
+    header |= {} if text is None else {"description": text}
+    header["checksum"] = model_file._checksum(header, parts[1])
+    path = tmp_path / "model"
+    path.write_bytes(save(parts[1], header))
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [("BF16", 2), ("F16", 2), ("F8_E4M3", 1), ("F8_E5M2", 1), ("BOOL", 1), ("U8", 1), ("I64", 8)]
+)
+def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
+    """Also of the types that safetensors knows and numpy does not."""
+    path = tmp_path / "model"
+    model_file.write(path, "model", *parts)
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length])
+    first, last = header["coef"]["data_offsets"]
+    header["coef"] |= {"dtype": kind, "shape": [(last - first) // size]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])
+    with pytest.raises(ModelFileError):
+        load(path)
