@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -184,8 +183,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is not a finite number.
         """
         scores = self._scores(x)
-        best = int(scores.argmax()) if len(scores) > 1 else int(scores[0] > 0.0 and len(self.labels) == 2)
-        return next(itertools.islice(self.labels, best, None), None)
+        best = int(scores.argmax()) if len(scores) > 1 else scores.item() > 0.0 and len(self.labels) == 2
+        return [*self.labels, None][best]
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.

@@ -67,7 +67,7 @@ def score_event(model, example):  # type: ignore[no-untyped-def]
     if _sort(n, columns) and table[places.LAST] == serial:
         return True
     work = _work(table, ints, n, columns)
-    usable = stepping.score(ints, reals, cache, _rows(n, columns), 0, coef, phi, work, scores)
+    usable = stepping.score(ints, reals, cache, _rows(n, columns), np.int64(0), coef, phi, work, scores)
     table[places.LAST] = serial if usable else 0
     return usable
 
@@ -82,10 +82,13 @@ def learn_event(model, example, y):  # type: ignore[no-untyped-def]
     table, (ints, reals, cache), coef, phi, scores = _opened(model)
     if table[places.ROOM] == ints[stepping.BLOCKS] < ints[stepping.MOST_BLOCKS]:
         return NO_ROOM
-    known = _sort(n, columns) and table[places.LAST] == serial
+    known = np.int64(_sort(n, columns) and table[places.LAST] == serial)
     table[places.LAST] = 0
     beta = f64_at(table[places.BETA], (table[places.ROOM], ints[stepping.COLUMNS]))
     gamma = f64_at(table[places.STEP], 1)[0]
     work, rows = _work(table, ints, n, columns), _rows(n, columns)
     target = np.full(1, y)
-    return stepping.step(ints, reals, cache, rows, 0, target, known, scores, gamma, coef, beta, phi, work)[0]
+    status, _ = stepping.step(
+        ints, reals, cache, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work
+    )
+    return status

@@ -94,14 +94,9 @@ class Expansion:
         self.ints[: stepping.COLUMNS] = 0
         self.reals[: stepping.INPUT_SCALE] = 0.0
         self.reals[stepping.SCALE] = 1.0
-        self.reals[stepping.INPUT_SCALE :] = [
-            kernel.input_scale,
-            self.l2,
-            self.loss.parameter,
-            self.loss.bound(self.columns),
-            kernel.feature_variance / self.per_block,
-            self._longest,
-        ]
+        loss, variance = self.loss, kernel.feature_variance / self.per_block
+        given = kernel.input_scale, self.l2, loss.parameter, loss.bound(self.columns), variance, self._longest
+        self.reals[stepping.INPUT_SCALE :] = given
         width = self.directions.width
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), 2, width))
         self.beta: F64 = np.zeros((0, self.columns))
@@ -109,7 +104,6 @@ class Expansion:
         self._gamma = np.array([self.step(1)], np.float64)
         self.pending: list[tuple[Rows, float]] = []
         self._reserve(1)
-        self._tell()
 
     @property
     def columns(self) -> int:
@@ -240,10 +234,7 @@ class Expansion:
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        counters = {
-            "ints": self.ints[: stepping.COLUMNS].copy(),
-            "reals": self.reals[: stepping.INPUT_SCALE].copy(),
-        }
+        counters = {"ints": self.ints[: stepping.COLUMNS].copy(), "reals": self.reals[: stepping.INPUT_SCALE].copy()}
         return learnt | counters | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
@@ -271,6 +262,7 @@ class Expansion:
         self._reserve(max(1, blocks))
         self.coef[:panels], self.beta[:blocks] = coef, beta
         self.pending = pending
+        self._model.table[LAST] = 0
 
     def check_targets(self, targets: Sequence[float]) -> None:
         """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
@@ -279,17 +271,12 @@ class Expansion:
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _tell(self) -> None:
-        """Tell the calls for single events where the arrays are; nothing is known to be evaluated then."""
-        panels, parts, _, width = self.coef.shape
+        """Tell the calls for single events where the arrays are; no example counts as scored then."""
         scores = np.empty((2, self.columns))
         self._predicted: F64 = scores[1]
         self._model = Model(
-            [panels, parts, width, len(self.beta)],
-            [
-                self.ints, self.reals, self.directions.place, self.coef, self.beta, self._phi, scores, self._gamma,
-                np.empty((2, width), np.float32), np.empty((parts, width)), np.empty((2, self.columns)),
-                np.empty((self.columns, 2, self.per_block)),
-            ],
+            self.per_block, self.ints, self.reals, self.directions.place, self.coef, self.beta, self._phi, scores,
+            self._gamma,
         )  # fmt: skip
         self._address = self._model.address
 
@@ -329,17 +316,14 @@ class Expansion:
     def _reserve(self, blocks: int) -> None:
         """Make room for `blocks` blocks in all arrays."""
         self.directions.reserve(blocks)
-        room = len(self.coef), len(self.beta)
-        panels = -(-blocks * self.per_block // self.directions.width)
+        room, width = (len(self.coef), len(self.beta)), self.directions.width
+        panels = -(-blocks * self.per_block // width)
         if panels > len(self.coef):
-            panels = min(
-                max(panels, 2 * len(self.coef)),
-                -(-self.most_blocks * self.per_block // self.directions.width),
-            )
+            panels = min(max(panels, 2 * len(self.coef)), -(-self.most_blocks * self.per_block // width))
             self.coef = _grown(self.coef, panels)
             self._phi = _grown(self._phi, panels)
         if blocks > len(self.beta):
-            self.beta = _grown(self.beta, panels * (self.directions.width // self.per_block))
+            self.beta = _grown(self.beta, panels * (width // self.per_block))
         if (len(self.coef), len(self.beta)) != room:
             self._tell()
 

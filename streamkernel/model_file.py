@@ -181,13 +181,16 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
             if header.get("kind") != kind:
                 raise ModelFileError(f"Expected a {kind}, got a {header.get('kind')!r} - at {path}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, TypeError, AttributeError) as error:  # the last two: numbers that numpy does not have
         raise ModelFileError(
             f"Expected a whole safetensors file, got a truncated or corrupt one ({error}) - at {path}"
         ) from error
     if header.pop("checksum", None) != _checksum(header, tensors):
         raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
-    return json.loads(header["description"]), tensors
+    try:
+        return json.loads(header["description"]), tensors
+    except (KeyError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
 
 
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:

@@ -67,17 +67,21 @@ class Names(_InThisProcess):
 
 
 class Model(_InThisProcess):
-    """The table of a model: sizes and addresses of its arrays, in the order of their places."""
+    """The table of a model: sizes and addresses of its arrays, and of the room to work in, in the order of places."""
 
-    def __init__(self, sizes: Sequence[int], arrays: Sequence[npt.NDArray[Any]]) -> None:
-        self._arrays = arrays
-        self.table = np.array([0, *sizes, *map(address_of, arrays)])
+    def __init__(self, per_block: int, *arrays: npt.NDArray[Any]) -> None:
+        panels, parts, _, width = arrays[COEF - INTS].shape
+        room, columns = arrays[BETA - INTS].shape
+        work = np.empty((2, width), np.float32), np.empty((parts, width)), np.empty((2, columns))
+        self._arrays = [*arrays, *work, np.empty((columns, 2, per_block))]
+        self.table = np.array([0, panels, parts, width, room, *map(address_of, self._arrays)])
         self.address = address_of(self.table)
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
     """Return the address of a contiguous array."""
-    assert array.flags.c_contiguous
+    if not array.flags.c_contiguous:
+        raise ValueError("Expected a contiguous array")
     return int(array.ctypes.data)
 
 

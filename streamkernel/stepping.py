@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numba import njit
 
-from streamkernel import losses, rules
+from streamkernel import losses, rules, vectors
 from streamkernel.features import prepare, project
 from streamkernel.generator import cos_sin_turns
 
@@ -45,11 +45,6 @@ DONE, BAD_VALUE, DIVERGED = range(3)
 
 
 @njit(inline="always")
-def _draw(ints, cache):  # type: ignore[no-untyped-def]
-    return np.uint64(ints[KEY]), cache, ints[PER_BLOCK]
-
-
-@njit(inline="always")
 def _workspace(ints, start, parts, width):  # type: ignore[no-untyped-def]
     """Return room for a row's entries, the projections on a panel, the sums of f, the gradients, and a block's move."""
     longest = 0
@@ -69,10 +64,11 @@ def _take(rows, i, scale, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _features(draw, row, n, panel, first, last, phi, turns):  # type: ignore[no-untyped-def]
+def _features(ints, cache, row, n, panel, first, last, phi, turns):  # type: ignore[no-untyped-def]
     """Set `phi`, shape (2, ≥ last), to the cosines and sines of the features ``first <= i < last`` of a panel."""
-    project(*draw, row, n, panel, first, last, turns[0], turns[1])
-    cos, sin, angle = phi[0, first:last], phi[1, first:last], turns[0]
+    angle = turns[0]
+    project(np.uint64(ints[KEY]), cache, ints[PER_BLOCK], row, n, panel, first, last, angle, turns[1])
+    cos, sin = phi[0, first:last], phi[1, first:last]
     for f in range(last - first):
         cos[f], sin[f] = cos_sin_turns(angle[f])
 
@@ -87,12 +83,12 @@ def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no
     n = _take(rows, i, reals[INPUT_SCALE], row)
     if n < 0:
         return False
-    draw, width = _draw(ints, cache), coef.shape[3]
+    width = coef.shape[3]
     features = ints[BLOCKS] * ints[PER_BLOCK]
     sums[:] = 0.0
     for p in range((features + width - 1) // width):
         last = min(width, features - p * width)
-        _features(draw, row, n, p, 0, last, phi[p], turns)
+        _features(ints, cache, row, n, p, 0, last, phi[p], turns)
         cos, sin = phi[p, 0], phi[p, 1]
         for c in range(coef.shape[1]):
             a, b, s = coef[p, c, 0], coef[p, c, 1], sums[c]
@@ -101,25 +97,13 @@ def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no
     normaliser = 1.0 / math.sqrt(ints[PER_BLOCK])
     columns = ints[COLUMNS]
     for c in range(columns):
-        dot = _tree_sum(sums[c]) * normaliser
+        dot = vectors.tree_sum(sums[c]) * normaliser
         out[0, c] = reals[SCALE] * dot
         out[1, c] = out[0, c]
         if coef.shape[1] > columns and ints[STEPS] > 0:
-            out[1, c] = (reals[SCALE_SUM] * dot - _tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
+            out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
         out[1, c] += reals[MEAN]
     return True
-
-
-@njit(inline="always")
-def _tree_sum(s):  # type: ignore[no-untyped-def]
-    """Return Σ s, adding halves (in an order that vectorises and never changes); destroys `s`."""
-    n = len(s)
-    while n > 1:
-        half = (n + 1) // 2
-        for f in range(n - half):
-            s[f] += s[f + half]
-        n = half
-    return s[0]
 
 
 @njit(cache=True)
@@ -146,7 +130,7 @@ def transform(ints, reals, cache, start, slots, hashes, values, out):  # type: i
         n = _take((start, slots, hashes, values), i, reals[INPUT_SCALE], row)
         if n < 0:
             return i
-        _features(_draw(ints, cache), row, n, 0, 0, features, phi, turns)
+        _features(ints, cache, row, n, 0, 0, features, phi, turns)
         for f in range(features):
             out[i, 2 * f], out[i, 2 * f + 1] = scale * phi[0, f], scale * phi[1, f]
     return -1
@@ -172,17 +156,21 @@ def clip(g, bound, most):  # type: ignore[no-untyped-def]
 def _fold(ints, reals, coef, beta):  # type: ignore[no-untyped-def]
     """Multiply the lazy scale into α and β, and make it 1."""
     columns = ints[COLUMNS]
-    if coef.shape[1] > columns:
-        coef[:, columns:] -= reals[SCALE_SUM] * coef[:, :columns]
-    coef[:, :columns] *= reals[SCALE]
-    beta *= reals[SCALE]
+    for p in range(len(coef)):
+        for c in range(columns):
+            for part in range(2):
+                if coef.shape[1] > columns:
+                    vectors.add(coef[p, columns + c, part], coef[p, c, part], -reals[SCALE_SUM])
+                vectors.multiply(coef[p, c, part], reals[SCALE])
+    for k in range(len(beta)):
+        vectors.multiply(beta[k], reals[SCALE])
     reals[NORM2] *= reals[SCALE] ** 2
     reals[SCALE], reals[SCALE_SUM] = 1.0, 0.0
 
 
 @njit
 def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, phi, work):  # type: ignore[no-untyped-def]
-    """Take a step γ on the batch of B rows from row `first` on; return (status, row). See :func:`learn`."""
+    """Take a step of :func:`learn` on the rows from `first` on, the first `known` of them scored already."""
     columns, batch, per_block = ints[COLUMNS], ints[BATCH], ints[PER_BLOCK]
     per_panel = coef.shape[3] // per_block
     normaliser = 1.0 / math.sqrt(per_block)
@@ -193,7 +181,7 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     loss = 0.0
     mean, seen = reals[MEAN], ints[EXAMPLES]
     for i in range(batch):
-        if not known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
+        if i >= known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
             return BAD_VALUE, first + i
         f[i] = scores[0]
         target = y[first + i]
@@ -202,12 +190,16 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
             mean += (target - mean) / seen
             target -= mean
         losses.derivative(code, parameter, f[i], target, g[i])
-        if not max(np.abs(f[i]).max(), np.abs(g[i]).max()) <= LARGEST_GRADIENT:
+        if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
         loss += losses.value(code, parameter, f[i], target) / batch
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
-    gradient = g.sum(axis=0) / batch
+    gradient = np.zeros(columns)
+    for i in range(batch):
+        vectors.add(gradient, g[i], 1.0)
+    for c in range(columns):
+        gradient[c] /= batch
     # 2. the coordinate and the step
     blocks = ints[BLOCKS]
     k, eta = rules.choose(
@@ -227,16 +219,14 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     for i in range(batch):
         if batch > 1 or k == blocks:
             n = _take(rows, first + i, reals[INPUT_SCALE], row)
-            _features(_draw(ints, cache), row, n, panel, offset, offset + per_block, phi[panel], turns)
+            _features(ints, cache, row, n, panel, offset, offset + per_block, phi[panel], turns)
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
             for part in range(2):
-                to, values = u[c, part], phi[panel, part, offset : offset + per_block]
-                for j in range(per_block):
-                    to[j] += gain * values[j]
+                vectors.add(u[c, part], phi[panel, part, offset : offset + per_block], gain)
     # 4. shrink all, move one
     shrink = 1.0 - eta * reals[L2]
-    if not eta * np.abs(u).max() <= LARGEST_GRADIENT or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
+    if not vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
         return DIVERGED, first + batch - 1
     reals[SCALE] *= shrink
     if not 1e-12 <= abs(reals[SCALE]) <= 1e12:
@@ -245,35 +235,20 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     for c in range(columns):
         for part in range(2):
             change = u[c, part]
-            change *= move
+            vectors.multiply(change, move)
             if coef.shape[1] > columns:
-                _add(coef[panel, columns + c, part, offset : offset + per_block], change, reals[SCALE_SUM])
-            _move(coef[panel, c, part, offset : offset + per_block], change)
+                vectors.add(coef[panel, columns + c, part, offset : offset + per_block], change, reals[SCALE_SUM])
+            vectors.move(coef[panel, c, part, offset : offset + per_block], change)
         beta[k, c] += move * gradient[c]
     reals[SCALE_SUM] += reals[SCALE]
     # 5. the counters, and what the dashboard shows
-    reals[NORM2] += _tree_sum(u.reshape(-1))
+    reals[NORM2] += vectors.tree_sum(u.reshape(-1))
     ints[EXAMPLES] += batch
     reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
     reals[BOUND], reals[ETA], reals[MEAN] = bound, eta, mean
     ints[STEPS] += 1
     ints[BLOCKS if k == blocks else REUSED] += 1
     return DONE, 0
-
-
-@njit(inline="always")
-def _add(to, change, scale):  # type: ignore[no-untyped-def]
-    for j in range(len(to)):
-        to[j] += scale * change[j]
-
-
-@njit(inline="always")
-def _move(to, change):  # type: ignore[no-untyped-def]
-    """Add `change` to `to`, and leave in `change` what that adds to the squares of `to`."""
-    for j in range(len(to)):
-        before = to[j]
-        to[j] = before + change[j]
-        change[j] *= 2.0 * before + change[j]
 
 
 @njit(cache=True)
@@ -291,7 +266,7 @@ def learn(ints, reals, cache, start, slots, hashes, values, y, gammas, coef, bet
     scores = np.empty((2, ints[COLUMNS]))
     for i in range(len(gammas)):
         status, row = step(
-            ints, reals, cache, rows, i * ints[BATCH], y, False, scores, gammas[i], coef, beta, phi, work
+            ints, reals, cache, rows, i * ints[BATCH], y, np.int64(0), scores, gammas[i], coef, beta, phi, work
         )
         if status != DONE:
             return status, row

@@ -99,6 +99,13 @@ def test_the_steps_of_the_theory_are_safe(rule):
         assert model.objective < 5.0, (product, batch_size, l2, loss)
 
 
+def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
+    """Its steps are no longer bounded by γ: beyond 2/λ they make f grow, and with it the next step."""
+    for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
+        _, at = run(make, loss=loss, rule=rules.CDSG(), l2=l2, batch_size=batch_size)
+        assert at is None or l2 > 0.0
+
+
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=["fixed", "median"])
 def test_what_is_refused_changes_nothing(kernel, batch_size):

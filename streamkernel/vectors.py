@@ -1,0 +1,49 @@
+"""Loops over vectors, in an order that vectorises and never changes."""
+
+from __future__ import annotations
+
+from numba import njit
+
+
+@njit
+def add(to, change, scale):  # type: ignore[no-untyped-def]
+    """Add ``scale * change`` to `to`."""
+    for j in range(len(to)):
+        to[j] += scale * change[j]
+
+
+@njit
+def multiply(values, scale):  # type: ignore[no-untyped-def]
+    """Multiply `values` by `scale`."""
+    for j in range(len(values)):
+        values[j] *= scale
+
+
+@njit
+def move(to, change):  # type: ignore[no-untyped-def]
+    """Add `change` to `to`, and leave in `change` what that adds to the squares of `to`."""
+    for j in range(len(to)):
+        before = to[j]
+        to[j] = before + change[j]
+        change[j] *= 2.0 * before + change[j]
+
+
+@njit
+def tree_sum(s):  # type: ignore[no-untyped-def]
+    """Return Σ s, adding halves; destroys `s`."""
+    n = len(s)
+    while n > 1:
+        half = (n + 1) // 2
+        for f in range(n - half):
+            s[f] += s[f + half]
+        n = half
+    return s[0]
+
+
+@njit
+def within(values, scale, bound):  # type: ignore[no-untyped-def]
+    """Say whether all of ``scale * values`` are within ±bound; NaN is not."""
+    inside = True
+    for j in range(len(values)):
+        inside &= abs(scale * values[j]) <= bound
+    return inside
