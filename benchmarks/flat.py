@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 
-from river.datasets import synth
 from rich.progress import track
+from river.datasets import synth
 
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from streamkernel import KernelClassifier
