@@ -121,7 +121,7 @@ class KernelModel(model_file.Portable):
             l2=self.l2,
             columns=columns,
             average=self.average,
-            intercept=not self._for_classes,
+            intercept=stepping.NOTHING if self._for_classes else stepping.MEAN,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
         )

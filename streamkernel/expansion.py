@@ -41,7 +41,8 @@ class Expansion:
     average
         Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
     intercept
-        Whether f has the running mean of the targets added to it.
+        What f has added to it: ``stepping.NOTHING``, the running ``MEAN`` of the targets, or ``MARGIN``, a threshold -τ
+        that is learnt with f (Dai et al. 2014, section 4, novelty detection, where ν is `l2`).
     cache_bytes
         Memory for cached directions.
     seed
@@ -70,7 +71,7 @@ class Expansion:
         l2: float = 0.0,
         columns: int = 1,
         average: bool = False,
-        intercept: bool = False,
+        intercept: int = stepping.NOTHING,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:

@@ -23,13 +23,13 @@ from streamkernel.generator import cos_sin_turns
 # Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
-# whether there is an intercept, keys of the directions and of the rule's draws.
+# what is added to f, keys of the directions and of the rule's draws.
 COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, KEY, RULE_KEY = range(4, 15)
 N_INTS = 15
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the intercept, a running mean of y.
-SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, MEAN = LEARNT_REALS = range(7)
+# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f.
+SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET = LEARNT_REALS = range(7)
 # What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block, and the
 # rule's longest step in units of γ.
 INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(7, 13)
@@ -42,6 +42,9 @@ LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 DONE, BAD_VALUE, DIVERGED = range(3)
+
+NOTHING, MEAN, MARGIN = range(3)
+"""What is added to f: nothing, the running mean of the targets, or -τ, a margin that is learnt with f."""
 
 
 @njit(inline="always")
@@ -102,7 +105,7 @@ def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no
         out[1, c] = out[0, c]
         if coef.shape[1] > columns and ints[STEPS] > 0:
             out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
-        out[1, c] += reals[MEAN]
+        out[1, c] += reals[OFFSET]
     return True
 
 
@@ -179,16 +182,16 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
     bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
     loss = 0.0
-    mean, seen = reals[MEAN], ints[EXAMPLES]
+    added, seen = reals[OFFSET], ints[EXAMPLES]
     for i in range(batch):
         if i >= known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
             return BAD_VALUE, first + i
         f[i] = scores[0]
         target = y[first + i]
-        if ints[INTERCEPT]:
+        if ints[INTERCEPT] == MEAN:
             seen += 1
-            mean += (target - mean) / seen
-            target -= mean
+            added += (target - added) / seen
+        target -= added  # with a margin the targets are 0, and f is compared with τ
         losses.derivative(code, parameter, f[i], target, g[i])
         if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
@@ -245,7 +248,9 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     reals[NORM2] += vectors.tree_sum(u.reshape(-1))
     ints[EXAMPLES] += batch
     reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-    reals[BOUND], reals[ETA], reals[MEAN] = bound, eta, mean
+    if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ: the loss falls by one where f < τ
+        added -= gamma * (reals[L2] + gradient[0])
+    reals[BOUND], reals[ETA], reals[OFFSET] = bound, eta, added
     ints[STEPS] += 1
     ints[BLOCKS if k == blocks else REUSED] += 1
     return DONE, 0

@@ -58,7 +58,7 @@ def pair(loss, rule, batch, setting, seed=5):
         l2=l2,
         columns=columns,
         average=average,
-        intercept=not compiled_loss.for_classes,
+        intercept=int(not compiled_loss.for_classes),
         seed=seed,
     )
     reference = plain.Reference(
