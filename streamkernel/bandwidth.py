@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streamkernel.features import Rows
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.stationary import Stationary
+from streamkernel.rows import Rows
 
 FIRST = 256
 """Examples that decide the bandwidth."""
@@ -23,23 +26,38 @@ def is_due(seen: int) -> bool:
     return 2 <= seen <= FIRST and seen & (seen - 1) == 0
 
 
-def median_distance(rows: Sequence[Rows]) -> float:
-    """Return the median Euclidean distance between all pairs of `rows`.
-
-    Equal pairs do not count; if all are equal, the answer is 1.
+def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows]) -> Kernel:
+    """Return `kernel` with its pending bandwidths taken from the median distances of what each part reads of `rows`.
 
     Examples
     --------
+    >>> from streamkernel import kernels
     >>> from streamkernel.features import Directions
-    >>> directions = Directions(seed=0, per_block=1, cache_bytes=0)
-    >>> median_distance([directions.row({"x": float(x)}) for x in (0, 1, 3)])
-    2.0
+    >>> kernel = kernels.Gaussian("median")
+    >>> directions = Directions(Plan(kernel, seed=0), per_block=1, cache_bytes=0)
+    >>> with_medians(kernel, directions.plan, [directions.row({"x": float(x)}) for x in (0, 1, 3)])
+    Gaussian(sigma=2.0, multiple=1.0)
     """
-    hashes, columns = np.unique(np.concatenate([row.hashes for row in rows]), return_inverse=True)
-    lengths = [len(row.values) for row in rows]
-    table = np.zeros((len(rows), len(hashes)))
-    table[np.repeat(np.arange(len(rows)), lengths), columns] = np.concatenate([row.values for row in rows])
+    found = Rows.stack(rows)
+    parts = enumerate(part for part, _ in plan.parts)
+    return kernel.with_medians(
+        median_distance(found, part, kind.norm) if isinstance(kind, Stationary) else 1.0 for part, kind in parts
+    )
+
+
+def median_distance(rows: Rows, part: int, norm: int) -> float:
+    """Return the median distance, in the 1- or 2-norm, between all pairs of what a part reads of `rows`.
+
+    Equal pairs do not count; if all are equal, the answer is 1.
+    """
+    read = (rows.readers >> part) & 1 == 1
+    if not read.any():
+        return 1.0
+    n = len(rows.start) - 1
+    hashes, columns = np.unique(rows.hashes[read], return_inverse=True)
+    table = np.zeros((n, len(hashes)))
+    table[np.repeat(np.arange(n), np.diff(rows.start))[read], columns] = rows.values[read]
     # Differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.
-    distances = np.concatenate([np.linalg.norm(table[i + 1 :] - table[i], axis=1) for i in range(len(rows))])
+    distances = np.concatenate([np.linalg.norm(table[i + 1 :] - table[i], norm, axis=1) for i in range(n)])
     apart = distances[distances > 0.0]
     return float(np.median(apart)) if len(apart) else 1.0

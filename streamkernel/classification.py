@@ -12,8 +12,8 @@ from river import base, utils
 from streamkernel import losses, rules, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
-from streamkernel.features import F64
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Kernel
+from streamkernel.rows import F64
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -63,8 +63,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Random features, blocks, steps taken, and steps that moved an old block.
     objective : float
         The running regularised loss.
-    sigma : float
-        The bandwidth in use.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     def __init__(
         self,
-        kernel: Gaussian | None = None,
+        kernel: Kernel | None = None,
         loss: str | losses.Loss = "logistic",
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,

@@ -12,8 +12,8 @@ import numpy as np
 from streamkernel import bandwidth, losses, model_file, rules, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
-from streamkernel.features import F64, Rows, check_values
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class KernelModel(model_file.Portable):
 
     def __init__(
         self,
-        kernel: Gaussian | None,
+        kernel: Kernel | None,
         loss: str | losses.Loss,
         rule: rules.Rule | None,
         features_per_seed: int | None,
@@ -66,19 +66,16 @@ class KernelModel(model_file.Portable):
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._kernel = kernel or DEFAULT_KERNEL
+        self._wanted = kernel or DEFAULT_KERNEL
         self._loss = losses.named(loss, self._for_classes)
-        # Examples that still decide the bandwidth, with their targets; None once it is known.
-        self._first: list[tuple[Rows, float]] | None = None
-        if self._kernel.sigma == "median":
-            self._first = []
-            self._kernel = Gaussian(1.0)
-        self._expansion = self._new_expansion(1)
+        self._expansion = self._new_expansion(self._wanted, 1)
+        # Examples that still decide the bandwidths, with their targets; None once they are known.
+        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending else None
 
     @property
-    def sigma(self) -> float:
-        """The bandwidth in use; provisional during the first examples if it is taken from the stream."""
-        return float(self._kernel.sigma)
+    def kernel_(self) -> Kernel:
+        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
+        return self._expansion.kernel
 
     @property
     def n_features(self) -> int:
@@ -109,12 +106,13 @@ class KernelModel(model_file.Portable):
     def _is_stochastic(self) -> bool:
         return False
 
-    def _new_expansion(self, columns: int) -> Expansion:
+    def _new_expansion(self, kernel: Kernel, columns: int) -> Expansion:
         return Expansion(
-            self._kernel,
+            kernel,
             self._loss,
             self.rule or DEFAULT_RULE,
             self.step or steps.Constant(default_gamma(self._loss)),
+            step_in_units=self.step is None,
             per_block=self._per_block,
             max_features=self.max_features,
             batch=self.batch_size,
@@ -142,10 +140,9 @@ class KernelModel(model_file.Portable):
             self._start_again(first)
 
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
-        """Take the bandwidth from the examples so far and learn them again, in order."""
-        median = bandwidth.median_distance([row for row, _ in first])
-        self._kernel = (self.kernel or DEFAULT_KERNEL).with_median(median)
-        self._expansion.start_again(self._kernel)
+        """Take the bandwidths from the examples so far and learn them again, in order."""
+        plan = self._expansion.directions.plan
+        self._expansion.start_again(bandwidth.with_medians(self._wanted, plan, [row for row, _ in first]))
         for row, target in first:
             try:
                 self._expansion.learn_one(row, target)
@@ -154,9 +151,9 @@ class KernelModel(model_file.Portable):
         if len(first) == bandwidth.FIRST:
             self._first = None
             log.info(
-                "%s took the bandwidth %.6g from the first %d examples",
+                "%s took %r from the first %d examples",
                 type(self).__name__,
-                self.sigma,
+                self.kernel_,
                 len(first),
             )
 
@@ -165,7 +162,7 @@ class KernelModel(model_file.Portable):
         try:
             return self._expansion.score_event(x)
         except InputError:
-            check_values(x, self._kernel.input_scale)
+            self._expansion.directions.plan.check(x)
             raise
 
     def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
@@ -175,26 +172,25 @@ class KernelModel(model_file.Portable):
             else:
                 self._learn_first(self._expansion.row(x), y, self._first)
         except InputError:
-            check_values(x, self._kernel.input_scale)
+            self._expansion.directions.plan.check(x)
             raise
 
     def _table(self, X: Any) -> Rows:
-        return table_rows(self._expansion.directions, X, self._kernel.input_scale)
+        return table_rows(self._expansion.directions, X)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
 
     def _description(self) -> dict[str, Any]:
-        return {"sigma": self.sigma, "columns": self._expansion.columns}
+        return {"kernel": self.kernel_, "columns": self._expansion.columns}
 
     def _tensors(self) -> dict[str, Any]:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
         return self._expansion.tensors() | first
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self._kernel = Gaussian(float(description["sigma"]))
-        self._expansion = self._new_expansion(self._columns())
+        self._expansion = self._new_expansion(description["kernel"], self._columns())
         if description["columns"] != self._expansion.columns:
             raise ValueError(f"expected {self._expansion.columns} columns, got {description['columns']!r}")
         self._expansion.restore(tensors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from streamkernel import places, stepping
+from streamkernel import forms, places, stepping
 from streamkernel.places import example_at, f32_at, f64_at, ints_at
 
 NO_ROOM = -1
@@ -18,26 +18,33 @@ def _opened(model):  # type: ignore[no-untyped-def]
     table = ints_at(model, places.N_PLACES)
     ints = ints_at(table[places.INTS], stepping.N_INTS)
     reals = f64_at(table[places.REALS], stepping.N_REALS)
-    columns, width, panels = ints[stepping.COLUMNS], table[places.WIDTH], table[places.PANELS]
+    columns, outputs, parts = ints[stepping.COLUMNS], ints[stepping.OUTPUTS], ints[stepping.PARTS]
+    width, panels = table[places.WIDTH], table[places.PANELS]
     where, cached_panels, cached_names = ints_at(table[places.CACHE], 3)
+    kernel = (
+        ints_at(table[places.PROGRAM], (parts, forms.TERMS + ints[stepping.TERMS])),
+        f64_at(table[places.CONSTANTS], (parts + 1, forms.N_CONSTANTS)),
+        f32_at(where, (cached_panels, cached_names, parts, width)),
+    )
     return (
         table,
-        (ints, reals, f32_at(where, (cached_panels, cached_names, width))),
-        f64_at(table[places.COEF], (panels, table[places.PARTS], 2, width)),
-        f32_at(table[places.PHI], (panels, 2, width)),
+        (ints, reals, kernel),
+        f64_at(table[places.COEF], (panels, table[places.SUMMED], outputs, width)),
+        f32_at(table[places.PHI], (panels, outputs, width)),
         f64_at(table[places.SCORES], (2, columns)),
     )
 
 
 @njit(inline="always")
-def _work(table, ints, n, columns):  # type: ignore[no-untyped-def]
+def _work(table, ints, counts, room):  # type: ignore[no-untyped-def]
     """Return the room that `streamkernel.stepping` works in; the entries' is in the example's record."""
-    entries = columns[5], columns[6].view(np.uint64), columns[7].view(np.float32)[:n]
-    turns = f32_at(table[places.TURNS], (2, table[places.WIDTH]))
-    sums = f64_at(table[places.SUMS], (table[places.PARTS], table[places.WIDTH]))
-    gradients = f64_at(table[places.GRADIENTS], (2, 1, ints[stepping.COLUMNS]))
-    move = f64_at(table[places.MOVE], (ints[stepping.COLUMNS], 2, ints[stepping.PER_BLOCK]))
-    return entries, turns, sums, gradients, move
+    columns, outputs, width = ints[stepping.COLUMNS], ints[stepping.OUTPUTS], table[places.WIDTH]
+    entries = room[0], room[1].view(np.uint64), room[2].view(np.float32), counts
+    vectors = f32_at(table[places.ROOM], (forms.ROOM + 2 * ints[stepping.PARTS], width))
+    sums = f64_at(table[places.SUMS], (table[places.SUMMED], width))
+    gradients = f64_at(table[places.GRADIENTS], (2, 1, columns))
+    move = f64_at(table[places.MOVE], (columns, outputs, ints[stepping.PER_BLOCK]))
+    return entries, vectors, sums, gradients, move
 
 
 @njit(inline="always")
@@ -45,9 +52,9 @@ def _sort(n, columns):  # type: ignore[no-untyped-def]
     """Sort the values of an example by its names, and say whether the same bits were there before."""
     same = True
     for j in range(n):
-        bits = columns[3, columns[2, j]]
-        same &= columns[4, j] == bits
-        columns[4, j] = bits
+        bits = columns[4, columns[3, j]]
+        same &= columns[5, j] == bits
+        columns[5, j] = bits
     return same
 
 
@@ -56,18 +63,18 @@ def _rows(n, columns):  # type: ignore[no-untyped-def]
     """Return the one row of an example."""
     start = np.zeros(2, np.int64)
     start[1] = n
-    return start, columns[0], columns[1].view(np.uint64), columns[4].view(np.float64)
+    return start, columns[0], columns[1].view(np.uint64), columns[2], columns[5].view(np.float64)
 
 
 @njit(cache=True)
 def score_event(model, example):  # type: ignore[no-untyped-def]
     """Set the model's scores to those of an example, if they are not; return whether it is usable."""
-    serial, n, columns = example_at(example)
-    table, (ints, reals, cache), coef, phi, scores = _opened(model)
+    serial, n, columns, room = example_at(example)
+    table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if _sort(n, columns) and table[places.LAST] == serial:
         return True
-    work = _work(table, ints, n, columns)
-    usable = stepping.score(ints, reals, cache, _rows(n, columns), np.int64(0), coef, phi, work, scores)
+    work = _work(table, ints, np.empty(ints[stepping.PARTS], np.int64), room)
+    usable = stepping.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
     table[places.LAST] = serial if usable else 0
     return usable
 
@@ -78,17 +85,17 @@ def learn_event(model, example, y):  # type: ignore[no-untyped-def]
 
     If it is the example that was scored last, its scores and features are at hand.
     """
-    serial, n, columns = example_at(example)
-    table, (ints, reals, cache), coef, phi, scores = _opened(model)
-    if table[places.ROOM] == ints[stepping.BLOCKS] < ints[stepping.MOST_BLOCKS]:
+    serial, n, columns, room = example_at(example)
+    table, (ints, reals, kernel), coef, phi, scores = _opened(model)
+    if table[places.BETAS] == ints[stepping.BLOCKS] < ints[stepping.MOST_BLOCKS]:
         return NO_ROOM
     known = np.int64(_sort(n, columns) and table[places.LAST] == serial)
     table[places.LAST] = 0
-    beta = f64_at(table[places.BETA], (table[places.ROOM], ints[stepping.COLUMNS]))
+    beta = f64_at(table[places.BETA], (table[places.BETAS], ints[stepping.COLUMNS]))
     gamma = f64_at(table[places.STEP], 1)[0]
-    work, rows = _work(table, ints, n, columns), _rows(n, columns)
+    work, rows = _work(table, ints, np.empty(ints[stepping.PARTS], np.int64), room), _rows(n, columns)
     target = np.full(1, y)
     status, _ = stepping.step(
-        ints, reals, cache, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work
+        ints, reals, kernel, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work
     )
     return status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +9,12 @@ import numpy as np
 
 from streamkernel import events, losses, model_file, rules, stepping, steps
 from streamkernel.errors import InputError
-from streamkernel.features import F64, I64, LARGEST_VALUE, Directions, Rows
+from streamkernel.features import Directions
 from streamkernel.generator import domain_key
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
 from streamkernel.places import LAST, Model
+from streamkernel.rows import F64, I64, Rows
 
 _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
@@ -25,9 +26,11 @@ class Expansion:
     Parameters
     ----------
     kernel
-        The kernel k; its parameters must be numbers.
+        The kernel k. Bandwidths that are pending count as 1.
     loss, rule, step
         What is minimised, which coordinate a step takes, and how far it goes.
+    step_in_units
+        Whether γ is in units of 1/k(x, x): a step then moves f as far with every kernel.
     per_block
         Features in a block, F.
     max_features
@@ -60,11 +63,12 @@ class Expansion:
 
     def __init__(
         self,
-        kernel: Gaussian,
+        kernel: Kernel,
         loss: losses.Loss,
         rule: rules.Rule,
         step: steps.Step,
         *,
+        step_in_units: bool = False,
         per_block: int = 256,
         max_features: int | None = 1024,
         batch: int = 1,
@@ -77,34 +81,41 @@ class Expansion:
     ) -> None:
         self.loss, self.step, self._constant = loss, step, isinstance(step, steps.Constant)
         self.batch, self.l2, self.per_block = batch, l2, per_block
-        self.directions = Directions(seed, per_block, cache_bytes)
+        self._seed = seed
+        self.directions = Directions(Plan(kernel, seed), per_block, cache_bytes)
         self._averages = average
         code, grow, reuse, self._longest = rule.parameters
         self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
-        keys = (int(self.directions.key), int(domain_key(seed, "rule")))
+        plan, key = self.directions.plan, int(domain_key(seed, "rule").view(np.int64))
         self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
-        self.ints[stepping.COLUMNS :] = np.array(
-            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, *keys],
-            np.uint64,
-        ).view(np.int64)
+        self.ints[stepping.COLUMNS : stepping.PARTS] = [
+            columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, key,
+            int(step_in_units),
+        ]  # fmt: skip
+        self.ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
         self.reals: F64 = np.zeros(stepping.N_REALS)
         self.start_again(kernel)
 
-    def start_again(self, kernel: Gaussian) -> None:
-        """Forget all that was learnt and go on with another bandwidth; the directions are the same."""
+    def start_again(self, kernel: Kernel) -> None:
+        """Forget all that was learnt and go on with other bandwidths; the directions are the same."""
         self.ints[: stepping.COLUMNS] = 0
-        self.reals[: stepping.INPUT_SCALE] = 0.0
+        self.reals[: stepping.L2] = 0.0
         self.reals[stepping.SCALE] = 1.0
-        loss, variance = self.loss, kernel.feature_variance / self.per_block
-        given = kernel.input_scale, self.l2, loss.parameter, loss.bound(self.columns), variance, self._longest
-        self.reals[stepping.INPUT_SCALE :] = given
-        width = self.directions.width
-        self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), 2, width))
+        loss, plan, width = self.loss, Plan(kernel, self._seed), self.directions.width
+        self.directions.plan = plan
+        given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, plan.itself
+        self.reals[stepping.L2 :] = given
+        self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))
         self.beta: F64 = np.zeros((0, self.columns))
-        self._phi = np.empty((0, 2, width), np.float32)
+        self._phi = np.empty((0, plan.outputs, width), np.float32)
         self._gamma = np.array([self.step(1)], np.float64)
         self.pending: list[tuple[Rows, float]] = []
         self._reserve(1)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self.directions.plan.kernel
 
     @property
     def columns(self) -> int:
@@ -140,7 +151,7 @@ class Expansion:
             If `x` is empty, or a value is no number, not finite or too large.
         """
         if not events.score_event(self._address, self.directions.example(x)):
-            raise _unusable(self.row(x))
+            raise self._unusable(self.row(x))
         return self._predicted
 
     def scores(self, rows: Rows) -> F64:
@@ -153,9 +164,9 @@ class Expansion:
         """
         out = np.empty((len(rows.start) - 1, 2, self.columns))
         self._model.table[LAST] = 0
-        bad = stepping.evaluate(self.ints, self.reals, self.directions.cache, *rows, self.coef, self._phi, out)
+        bad = stepping.evaluate(self.ints, self.reals, *self.directions.kernel, *rows, self.coef, self._phi, out)
         if bad >= 0:
-            raise _unusable(rows.part(bad, bad + 1))
+            raise self._unusable(rows.part(bad, bad + 1))
         return out[:, 1]
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
@@ -171,7 +182,7 @@ class Expansion:
             self._reserve(self.n_blocks + 1)
             status = events.learn_event(self._address, example, float(y))
         if status == stepping.BAD_VALUE:
-            raise _unusable(self.row(x))
+            raise self._unusable(self.row(x))
         if status == stepping.DIVERGED:
             raise self._diverged(y)
 
@@ -235,7 +246,7 @@ class Expansion:
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        counters = {"ints": self.ints[: stepping.COLUMNS].copy(), "reals": self.reals[: stepping.INPUT_SCALE].copy()}
+        counters = {"ints": self.ints[: stepping.COLUMNS].copy(), "reals": self.reals[: stepping.L2].copy()}
         return learnt | counters | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
@@ -247,7 +258,7 @@ class Expansion:
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         ints = model_file.taken(tensors, "ints", np.int64, (stepping.COLUMNS,))
-        reals = model_file.taken(tensors, "reals", np.float64, (stepping.INPUT_SCALE,))
+        reals = model_file.taken(tensors, "reals", np.float64, (stepping.L2,))
         blocks = int(ints[stepping.BLOCKS])
         if (ints < 0).any() or blocks > min(self.most_blocks, ints[stepping.STEPS]) or reals[stepping.SCALE] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
@@ -259,7 +270,7 @@ class Expansion:
         if len(pending) >= self.batch:
             raise ValueError(f"expected less than a batch of {self.batch} examples as pending, got {len(pending)}")
         self.check_targets([y for _, y in pending])
-        self.ints[: stepping.COLUMNS], self.reals[: stepping.INPUT_SCALE] = ints, reals
+        self.ints[: stepping.COLUMNS], self.reals[: stepping.L2] = ints, reals
         self._reserve(max(1, blocks))
         self.coef[:panels], self.beta[:blocks] = coef, beta
         self.pending = pending
@@ -276,14 +287,16 @@ class Expansion:
         scores = np.empty((2, self.columns))
         self._predicted: F64 = scores[1]
         self._model = Model(
-            self.per_block, self.ints, self.reals, self.directions.place, self.coef, self.beta, self._phi, scores,
-            self._gamma,
+            self.per_block, self.ints, self.reals, *self.directions.kernel[:2], self.directions.place, self.coef,
+            self.beta, self._phi, scores, self._gamma,
         )  # fmt: skip
         self._address = self._model.address
 
     def _gather(self, row: Rows, y: float) -> None:
-        if not np.all(np.abs(row.values) * self.reals[stepping.INPUT_SCALE] <= LARGEST_VALUE):
-            raise _unusable(row)
+        if not self.directions.plan.usable(row):
+            raise self._unusable(row)
+        if self.reals[stepping.SELF] == 0.0:
+            self.scores(row)  # its features must be of usable size
         self.pending.append((row, y))
         if len(self.pending) == self.batch:
             batch, self.pending = self.pending, []
@@ -301,12 +314,15 @@ class Expansion:
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
         self._model.table[LAST] = 0
         status, row = stepping.learn(
-            self.ints, self.reals, self.directions.cache, *rows, y, gammas, self.coef, self.beta, self._phi
+            self.ints, self.reals, *self.directions.kernel, *rows, y, gammas, self.coef, self.beta, self._phi
         )
         if status == stepping.BAD_VALUE:
-            raise _unusable(rows.part(row, row + 1))
+            raise self._unusable(rows.part(row, row + 1))
         if status == stepping.DIVERGED:
             raise self._diverged(y[row])
+
+    def _unusable(self, row: Rows) -> InputError:
+        return self.directions.plan.unusable(row)
 
     def _diverged(self, y: float) -> InputError:
         return InputError(
@@ -333,8 +349,3 @@ def _grown(old: Any, length: int) -> Any:
     new = np.zeros((length, *old.shape[1:]), old.dtype)
     new[: len(old)] = old
     return new
-
-
-def _unusable(row: Rows) -> InputError:
-    worst = max(row.values, key=lambda value: math.inf if math.isnan(value) else abs(value))
-    return InputError(f"Expected finite numbers of usable size, got {float(worst)!r}")

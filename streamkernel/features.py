@@ -10,130 +10,39 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from streamkernel.errors import InputError
-from streamkernel.generator import cos_sin_turns, counter_bits, domain_key, draw_normals, hash64
+from streamkernel.forms import KEY, MEASURE, SHAPE
+from streamkernel.generator import hash64
+from streamkernel.measures import draw
 from streamkernel.places import Names, address_of
+from streamkernel.rows import F32, F64, I64, Rows
 
-__all__ = [
-    "Directions",
-    "Rows",
-    "check_values",
-    "cos_sin_turns",
-    "counter_bits",
-    "domain_key",
-    "draw_normals",
-    "hash64",
-    "prepare",
-    "project",
-]
+if TYPE_CHECKING:
+    from streamkernel.kernels.plan import Plan
+
+T = TypeVar("T")
 
 LANES = 512
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
-LARGEST_VALUE = 1e30
-"""Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-U64 = npt.NDArray[np.uint64]
-
-
-class Rows(NamedTuple):
-    """Examples in compressed rows: the entries of row i are ``[start[i]:start[i + 1]]``.
-
-    Entries of a row stand in the order of their names' hashes, so sums do not depend on the order of keys.
-    """
-
-    start: I64
-    slots: I64
-    hashes: U64
-    values: F64
-
-    @classmethod
-    def stack(cls, rows: Sequence[Rows]) -> Rows:
-        """Return the rows of all of `rows`, one below the other."""
-        lengths = np.concatenate([np.diff(row.start) for row in rows])
-        return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([row.slots for row in rows]),
-            np.concatenate([row.hashes for row in rows]),
-            np.concatenate([row.values for row in rows]),
-        )
-
-    def part(self, first: int, last: int) -> Rows:
-        """Return the rows ``first <= i < last``."""
-        a, b = self.start[first], self.start[last]
-        start = self.start[first : last + 1] - a
-        return Rows(start, self.slots[a:b], self.hashes[a:b], self.values[a:b])
-
 
 @njit(cache=True)
-def _fill(key, hashes, per_block, cache, first_panel, first_name):  # type: ignore[no-untyped-def]
-    """Fill `cache`, shape (panels, names, features), from the given panel and name on."""
-    blocks = cache.shape[2] // per_block
+def _fill(program, constants, hashes, per_block, cache, first_panel, first_name):  # type: ignore[no-untyped-def]
+    """Fill `cache`, shape (panels, names, parts, features), from the given panel and name on."""
+    blocks = cache.shape[3] // per_block
     for p in range(first_panel, cache.shape[0]):
         for s in range(first_name, len(hashes)):
-            for b in range(blocks):
-                row = cache[p, s, b * per_block : (b + 1) * per_block]
-                draw_normals(key, p * blocks + b, hashes[s], row)
-
-
-@njit
-def prepare(slots, hashes, values, scale, row):  # type: ignore[no-untyped-def]
-    """Fill the buffers `row` with an example's non-zero entries, times `scale`, in float32.
-
-    Return how many they are, or -1 if one is not finite or too large.
-    """
-    n = 0
-    for j in range(len(values)):
-        if not abs(values[j]) * scale <= LARGEST_VALUE:  # NaN fails too
-            return -1
-        if values[j] != 0.0:
-            row[0][n], row[1][n], row[2][n] = slots[j], hashes[j], np.float32(values[j] * scale)
-            n += 1
-    return n
-
-
-@njit
-def project(key, cache, per_block, row, n, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to ⟨ω, x⟩ for the features ``first <= i < last`` of a panel.
-
-    `row` holds the `n` entries that :func:`prepare` made. Directions that are not cached are regenerated into
-    `scratch`. The sum is taken entry by entry, so it has the same bits however the entries are grouped.
-    """
-    slots, hashes, values = row
-    blocks = cache.shape[2] // per_block
-    width = last - first
-    out[:width] = np.float32(0.0)
-    j = 0
-    while j < n:
-        cached = panel < cache.shape[0] and slots[j] >= 0
-        if cached and j + 3 < n and min(slots[j + 1], slots[j + 2], slots[j + 3]) >= 0:
-            a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
-            u, v = cache[panel, slots[j], first:last], cache[panel, slots[j + 1], first:last]
-            w, x = cache[panel, slots[j + 2], first:last], cache[panel, slots[j + 3], first:last]
-            for f in range(width):
-                out[f] = (((out[f] + a * u[f]) + b * v[f]) + c * w[f]) + d * x[f]
-            j += 4
-            continue
-        if cached:
-            u = cache[panel, slots[j], first:last]
-        else:
-            for b in range(first // per_block, last // per_block):
-                piece = scratch[b * per_block - first : (b + 1) * per_block - first]
-                draw_normals(key, panel * blocks + b, hashes[j], piece)
-            u = scratch[:width]
-        for f in range(width):
-            out[f] += values[j] * u[f]
-        j += 1
+            for part in range(len(program)):
+                measure, key, shape = program[part, MEASURE], np.uint64(program[part, KEY]), constants[part, SHAPE]
+                for b in range(blocks):
+                    row = cache[p, s, part, b * per_block : (b + 1) * per_block]
+                    draw(measure, shape, key, p * blocks + b, hashes[s], row)
 
 
 class Directions:
@@ -141,8 +50,8 @@ class Directions:
 
     Parameters
     ----------
-    seed
-        The model's seed.
+    plan
+        The kernel's parts, with the keys of their directions.
     per_block
         Features in one block.
     cache_bytes
@@ -150,22 +59,24 @@ class Directions:
 
     Examples
     --------
-    >>> directions = Directions(seed=1, per_block=4, cache_bytes=0)
+    >>> from streamkernel import kernels
+    >>> from streamkernel.kernels.plan import Plan
+    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=1), per_block=4, cache_bytes=0)
     >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
     >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
     (np.True_, np.True_)
     """
 
-    def __init__(self, seed: int, per_block: int, cache_bytes: int) -> None:
-        self.key = domain_key(seed, "features")
+    def __init__(self, plan: Plan, per_block: int, cache_bytes: int) -> None:
+        self.plan = plan
         self.per_block = per_block
         self.width = per_block * max(1, LANES // per_block)
-        self._budget = cache_bytes // (4 * self.width)  # in (panel, name) pairs
+        self._budget = cache_bytes // (4 * self.width * len(plan.program))  # in (panel, name) pairs
         self._slot_of: dict[int, int] = {}
         self._hashes = np.zeros(0, np.uint64)
         self._known: dict[tuple[Hashable, ...], Names] = {}
         self._wanted = 0  # panels to cache
-        self.cache: F32 = np.zeros((0, 0, self.width), np.float32)
+        self.cache: F32 = np.zeros((0, 0, len(plan.program), self.width), np.float32)
         self.place = np.zeros(3, np.int64)  # of the cache: its address, panels and names
 
     @property
@@ -173,20 +84,20 @@ class Directions:
         """Bytes held by the cache."""
         return int(self.cache.nbytes)
 
+    @property
+    def kernel(self) -> tuple[I64, F64, F32]:
+        """What compiled code is told: the program of the kernel's parts, their constants, and the cache."""
+        return self.plan.program, self.plan.constants, self.cache
+
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example in the order of its names' hashes.
 
         Raises
         ------
         InputError
-            If `x` is empty, or a value is no number.
+            If `x` is empty, or a value is neither a number nor a string.
         """
-        names = self._names(tuple(x))
-        try:
-            values = np.array(array("d", names.get(x)))
-        except (TypeError, OverflowError):
-            raise _not_a_number(x) from None
-        return Rows(names.start, names.slots, names.hashes, values)
+        return self._told(x, self._row)
 
     def example(self, x: Mapping[Hashable, Any]) -> int:
         """Return the address of the record of one example; it holds until the next call.
@@ -194,18 +105,15 @@ class Directions:
         Raises
         ------
         InputError
-            If `x` is empty, or a value is no number.
+            If `x` is empty, or a value is neither a number nor a string.
         """
-        names = tuple(x)
-        record = self._known.get(names) or self._names(names)
-        try:
-            record.put(x.values())
-        except (struct.error, TypeError, OverflowError):
-            raise _not_a_number(x) from None
-        return record.address
+        return self._told(x, self._example)
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
-        """Return the rows of a table: `values` has shape (examples, names)."""
+        """Return the rows of a table of numbers: `values` has shape (examples, names)."""
+        if self.plan.transforms:
+            examples = (dict(zip(names, row, strict=True)) for row in values.tolist())
+            return Rows.stack([self.row(x) for x in examples])
         record = self._names(tuple(names))
         order = np.array(record.get({name: i for i, name in enumerate(names)}), np.int64)
         n, d = values.shape
@@ -213,29 +121,51 @@ class Directions:
             np.arange(0, n * d + 1, d),
             np.tile(record.slots, n),
             np.tile(record.hashes, n),
+            np.tile(record.readers, n),
             np.ascontiguousarray(values[:, order]).ravel(),
         )
 
-    def restored(self, start: I64, hashes: U64, values: F64) -> Rows:
+    def restored(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
         """Return rows that were saved without their places in this cache."""
         slots = np.array([self._slot(int(h)) for h in hashes], np.int64)
-        return Rows(start, slots, hashes, values)
+        return Rows(start, slots, hashes, readers, values)
 
     def reserve(self, blocks: int) -> None:
         """Cache the panels of the first `blocks` blocks as far as the budget goes."""
-        panels, names, _ = self.cache.shape
+        panels, names = self.cache.shape[:2]
         self._wanted = -(-blocks * self.per_block // self.width)
         if self._wanted > panels and names:
             self._resize(min(max(self._wanted, 2 * panels), self._budget // names), names)
+
+    def _told(self, x: Mapping[Hashable, Any], tell: Callable[[Mapping[Hashable, Any]], T]) -> T:
+        """Tell an example as it is, if it is all numbers, and expanded if it is not."""
+        if not x:
+            raise InputError("Expected at least one feature, got an empty x")
+        if not self.plan.transforms:
+            try:
+                return tell(x)
+            except (struct.error, TypeError, OverflowError):
+                pass
+        return tell(self.plan.expanded(x))
+
+    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
+        names = self._names(tuple(x))
+        values = np.array(array("d", names.get(x)))
+        return Rows(names.start, names.slots, names.hashes, names.readers, values)
+
+    def _example(self, x: Mapping[Hashable, Any]) -> int:
+        names = tuple(x)
+        record = self._known.get(names) or self._names(names)
+        record.put(x.values())
+        return record.address
 
     def _names(self, names: tuple[Hashable, ...]) -> Names:
         """Return what is known of the names of an example, or learn it."""
         known = self._known.get(names)
         if known is None:
-            if not names:
-                raise InputError("Expected at least one feature, got an empty x")
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
-            known = Names(names, hashes, [self._slot(h) for h in hashes.values()])
+            slots = [self._slot(h) for h in hashes.values()]
+            known = Names(names, hashes, slots, self.plan.readers(list(hashes)), len(self.plan.program))
             if len(self._known) >= 256:
                 self._known.clear()
             self._known[names] = known
@@ -246,7 +176,7 @@ class Directions:
         slot = self._slot_of.get(name_hash)
         if slot is not None:
             return slot
-        panels, names, _ = self.cache.shape
+        panels, names = self.cache.shape[:2]
         slot = len(self._slot_of)
         if slot == names:
             grown = min(max(8, 2 * names), self._budget // max(1, panels))
@@ -256,53 +186,16 @@ class Directions:
             self._resize(max(panels, min(self._wanted, self._budget // grown)), grown)
         self._slot_of[name_hash] = slot
         self._hashes[slot] = name_hash
-        _fill(self.key, self._hashes[: slot + 1], self.per_block, self.cache, 0, slot)
+        self._fill(slot + 1, 0, slot)
         return slot
 
     def _resize(self, panels: int, names: int) -> None:
         old = self.cache
-        self.cache = np.empty((panels, names, self.width), np.float32)
+        self.cache = np.empty((panels, names, *old.shape[2:]), np.float32)
         self.cache[: len(old), : old.shape[1]] = old
-        used = self._hashes[: len(self._slot_of)]
-        _fill(self.key, used, self.per_block, self.cache, len(old), 0)
+        self._fill(len(self._slot_of), len(old), 0)
         self.place[:] = address_of(self.cache), panels, names
 
-
-def number(value: Any, where: str) -> float:
-    """Return `value` as a float.
-
-    Raises
-    ------
-    InputError
-        If it is no number; names the place.
-    """
-    try:
-        return float(array("d", (value,))[0])
-    except TypeError:
-        raise InputError(f"Expected a number, got {type(value).__name__} {value!r} - at {where}") from None
-    except OverflowError:
-        raise InputError(
-            f"Expected a number of usable size, got an integer of {len(str(value))} digits - at {where}"
-        ) from None
-
-
-def _not_a_number(x: Mapping[Hashable, Any]) -> InputError:
-    try:
-        for name, value in x.items():
-            number(value, f"x[{name!r}]")
-    except InputError as error:
-        return error
-    return InputError("Expected numbers in x")
-
-
-def check_values(x: Mapping[Hashable, Any], scale: float) -> None:
-    """Raise the error that names the first value of `x` that is no number, not finite or too large.
-
-    Raises
-    ------
-    InputError
-        If there is such a value.
-    """
-    for name, value in x.items():
-        if not abs(number(value, f"x[{name!r}]")) * scale <= LARGEST_VALUE:
-            raise InputError(f"Expected a finite number of usable size, got {value!r} - at x[{name!r}]")
+    def _fill(self, names: int, first_panel: int, first_name: int) -> None:
+        told = self._hashes[:names], self.per_block, self.cache, first_panel, first_name
+        _fill(self.plan.program, self.plan.constants, *told)

@@ -114,10 +114,8 @@ def cos_sin_turns(z):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _normal_pair(bits):  # type: ignore[no-untyped-def]
-    """Return two independent N(0, 1) in float32 by Box and Muller's transform of 48 random bits."""
-    u = (np.float32(np.int32(bits >> _U64(40))) + np.float32(0.5)) * _TWO_POW_MINUS_24
-    angle = np.float32(np.int32(bits & _U64(0xFFFFFF))) * _TWO_POW_MINUS_24
+def log_unit(u):  # type: ignore[no-untyped-def]
+    """Return log u for a float32 in (0, 1], within 2e-7 of its size."""
     i = np.float32(u).view(np.int32)
     e = (i - np.int32(0x3F3504F3)) >> np.int32(23)  # u = (1 + r)·2ᵉ with 1 + r in [√½, √2)
     r = np.int32(i - (e << np.int32(23))).view(np.float32) - np.float32(1.0)
@@ -129,18 +127,42 @@ def _normal_pair(bits):  # type: ignore[no-untyped-def]
     log = np.float32(0.33334160461123113) + log * r
     log = np.float32(-0.4999997774254988) + log * r
     log = np.float32(0.999999975045402) + log * r
-    log = np.float32(e) * np.float32(0.6931471805599453) + log * r
-    radius = np.sqrt(max(np.float32(-2.0) * log, np.float32(0.0)))
+    return np.float32(e) * np.float32(0.6931471805599453) + log * r
+
+
+@njit(inline="always")
+def exp_negative(x):  # type: ignore[no-untyped-def]
+    """Return exp(x) for a float32 of at most 0, within 2e-7 of its size; 0 below -87."""
+    x = max(x, np.float32(-88.0))
+    n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))  # eˣ = 2ⁿ·eʳ with |r| at most ½ log 2
+    r = (x - n * np.float32(0.693359375)) + n * np.float32(2.1219444005469057e-4)
+    p = np.float32(1.0 / 720.0)
+    p = p * r + np.float32(1.0 / 120.0)
+    p = p * r + np.float32(1.0 / 24.0)
+    p = p * r + np.float32(1.0 / 6.0)
+    p = p * r + np.float32(0.5)
+    p = p * r + np.float32(1.0)
+    p = p * r + np.float32(1.0)
+    power = np.int32(np.int32(n) + np.int32(127)) << np.int32(23)
+    return p * np.int32(max(power, np.int32(0))).view(np.float32)
+
+
+@njit(inline="always")
+def unit_interval(bits):  # type: ignore[no-untyped-def]
+    """Return a float32 in (0, 1] from the upper 24 of 64 random bits."""
+    return (np.float32(np.int32(bits >> _U64(40))) + np.float32(0.5)) * _TWO_POW_MINUS_24
+
+
+@njit(inline="always")
+def normal_pair(bits):  # type: ignore[no-untyped-def]
+    """Return two independent N(0, 1) in float32 by Box and Muller's transform of 48 random bits."""
+    angle = np.float32(np.int32(bits & _U64(0xFFFFFF))) * _TWO_POW_MINUS_24
+    radius = np.sqrt(max(np.float32(-2.0) * log_unit(unit_interval(bits)), np.float32(0.0)))
     c, s = cos_sin_turns(angle)
     return radius * c, radius * s
 
 
-@njit(cache=True)
-def draw_normals(key, block, name_hash, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the N(0, 1) entries of one block's features along one name."""
-    stream = mix(counter_bits(key, block) ^ mix(_U64(name_hash)))
-    pairs = len(out) // 2
-    for i in range(pairs):
-        out[2 * i], out[2 * i + 1] = _normal_pair(counter_bits(stream, i))
-    if len(out) % 2:
-        out[len(out) - 1] = _normal_pair(counter_bits(stream, pairs))[0]
+@njit(inline="always")
+def stream_of(key, block, name_hash):  # type: ignore[no-untyped-def]
+    """Return the key of the random numbers of one block along one name."""
+    return mix(counter_bits(key, block) ^ mix(_U64(name_hash)))

@@ -16,10 +16,11 @@ from safetensors.numpy import save
 
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.errors import ModelFileError
-from streamkernel.features import Directions, Rows
+from streamkernel.features import Directions
+from streamkernel.rows import Rows
 
 FORMAT = "streamkernel"
-VERSION = 1
+VERSION = 2
 
 Tensors = dict[str, Any]
 
@@ -46,7 +47,7 @@ class Portable:
         write(Path(path), "model", *describe(self))
 
     def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters, as JSON values."""
+        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
         raise NotImplementedError
 
     def _tensors(self) -> Tensors:
@@ -107,12 +108,9 @@ def load(path: str | Path) -> Any:
 
 def describe(model: Portable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
-    parameters = {name: _encoded(value) for name, value in model._get_params().items()}
-    return {
-        "class": type(model).__name__,
-        "parameters": parameters,
-        "state": model._description(),
-    }, model._tensors()
+    told = {"parameters": model._get_params(), "state": model._description()}
+    values = {kind: {name: _encoded(value) for name, value in table.items()} for kind, table in told.items()}
+    return {"class": type(model).__name__, **values}, model._tensors()
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
@@ -130,9 +128,21 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
     try:
-        model = classes[found](**{name: _decoded(name, value) for name, value in description["parameters"].items()})
-        model._restore(description["state"], tensors)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+        told = [
+            {name: _decoded(name, value) for name, value in description[k].items()} for k in ("parameters", "state")
+        ]
+        model = classes[found](**told[0])
+        model._restore(told[1], tensors)
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+        RecursionError,
+    ) as error:
         raise ModelFileError(f"Expected the parts of a {found}, got {error} - in {where}") from error
     return model
 
@@ -202,6 +212,7 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
         f"{name}.targets": np.array([target for _, target in examples], np.float64),
         f"{name}.start": rows.start,
         f"{name}.hashes": rows.hashes.view(np.int64),
+        f"{name}.readers": rows.readers,
         f"{name}.values": rows.values,
     }
 
@@ -244,9 +255,10 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     start = taken(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
     values = taken(tensors, f"{name}.values", np.float64, (None,))
     hashes = taken(tensors, f"{name}.hashes", np.int64, (len(values),))
+    readers = taken(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 1).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    rows = directions.restored(start, hashes.view(np.uint64), values)
+    rows = directions.restored(start, hashes.view(np.uint64), readers, values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
 
 
@@ -262,15 +274,22 @@ def _checksum(header: Mapping[str, str], tensors: Tensors) -> str:
 
 
 def _encoded(value: Any) -> Any:
+    """Return a kernel, a loss, a rule or a step as a table with its ``type``, and JSON values as they are."""
     if dataclasses.is_dataclass(value):
-        return {"type": type(value).__name__, **dataclasses.asdict(value)}  # type: ignore[arg-type]
+        fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [_encoded(item) for item in value]
+    if callable(value):
+        raise ValueError(f"Expected a transform by its name in a model that is written to a file, got {value!r}")
     return value
 
 
 def _decoded(name: str, value: Any) -> Any:
+    """Return what :func:`_encoded` told of the parameter called `name`."""
     if not isinstance(value, dict):
         return value
-    found = _PARTS.get(name, {}).get(str(value.get("type")))
+    found = _PARTS.get(name, _PARTS["kernel"]).get(str(value.get("type")))
     if found is None:
         raise ValueError(f"a {name} of unknown type {value.get('type')!r}")
-    return found(**{key: part for key, part in value.items() if key != "type"})
+    return found(**{key: _decoded(key, part) for key, part in value.items() if key != "type"})

@@ -23,13 +23,15 @@ import numpy.typing as npt
 from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
-_HEAD, _COLUMNS = 2, 8
+from streamkernel import forms
+
+_HEAD, _COLUMNS, _PER_PART = 3, 6, 3
 _serials = itertools.count(1)
 
 # Places in a model's table: the serial of the names evaluated last (0 for none), sizes, and addresses.
-LAST, PANELS, PARTS, WIDTH, ROOM = range(5)
-INTS, REALS, CACHE, COEF, BETA, PHI, SCORES, STEP, TURNS, SUMS, GRADIENTS, MOVE = range(5, 17)
-N_PLACES = 17
+LAST, PANELS, SUMMED, WIDTH, BETAS = range(5)
+INTS, REALS, PROGRAM, CONSTANTS, CACHE, COEF, BETA, PHI, SCORES, STEP, ROOM, SUMS, GRADIENTS, MOVE = range(5, 19)
+N_PLACES = 19
 
 
 class _InThisProcess:
@@ -43,25 +45,33 @@ class _InThisProcess:
 class Names(_InThisProcess):
     """The names of an example, its record in memory, and how its values get there.
 
-    The record is ``[serial, n]`` and n numbers each of: slots, hashes, places of the sorted values among those given,
-    values as given, values sorted by their names' hashes, and three columns of room for the entries that are not 0.
+    The record is ``[serial, n, parts]`` and n numbers each of: slots, hashes, readers, places of the sorted values
+    among those given, values as given, values sorted by their names' hashes, and for each part of the kernel three
+    columns of room for the entries that it reads.
     """
 
-    __slots__ = ("_record", "address", "get", "hashes", "put", "slots", "start")
+    __slots__ = ("_record", "address", "get", "hashes", "put", "readers", "slots", "start")
 
-    def __init__(self, names: Sequence[Hashable], hashes: Mapping[Hashable, int], slots: Sequence[int]) -> None:
+    def __init__(
+        self,
+        names: Sequence[Hashable],
+        hashes: Mapping[Hashable, int],
+        slots: Sequence[int],
+        readers: npt.NDArray[np.int64],
+        parts: int,
+    ) -> None:
         ordered = list(hashes)
         n = len(ordered)
         self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: (x[ordered[0]],)
         self.start = np.array([0, n])
-        self._record = np.zeros(_HEAD + _COLUMNS * n, np.int64)
-        self._record[:_HEAD] = next(_serials), n
-        columns = self._record[_HEAD:].reshape(_COLUMNS, n)
-        self.slots, self.hashes = columns[0], columns[1].view(np.uint64)
-        self.slots[:], self.hashes[:] = slots, list(hashes.values())
+        self._record = np.zeros(_HEAD + (_COLUMNS + _PER_PART * parts) * n, np.int64)
+        self._record[:_HEAD] = next(_serials), n, parts
+        columns = self._record[_HEAD:].reshape(-1, n)
+        self.slots, self.hashes, self.readers = columns[0], columns[1].view(np.uint64), columns[2]
+        self.slots[:], self.hashes[:], self.readers[:] = slots, list(hashes.values()), readers
         place = {name: i for i, name in enumerate(names)}
-        columns[2] = [place[name] for name in ordered]
-        pack, given = Struct(f"{n}d").pack_into, memoryview(columns[3]).cast("B")
+        columns[3] = [place[name] for name in ordered]
+        pack, given = Struct(f"{n}d").pack_into, memoryview(columns[4]).cast("B")
         self.put: Any = lambda values: pack(given, 0, *values)
         self.address = address_of(self._record)
 
@@ -70,11 +80,12 @@ class Model(_InThisProcess):
     """The table of a model: sizes and addresses of its arrays, and of the room to work in, in the order of places."""
 
     def __init__(self, per_block: int, *arrays: npt.NDArray[Any]) -> None:
-        panels, parts, _, width = arrays[COEF - INTS].shape
-        room, columns = arrays[BETA - INTS].shape
-        work = np.empty((2, width), np.float32), np.empty((parts, width)), np.empty((2, columns))
-        self._arrays = [*arrays, *work, np.empty((columns, 2, per_block))]
-        self.table = np.array([0, panels, parts, width, room, *map(address_of, self._arrays)])
+        panels, summed, outputs, width = arrays[COEF - INTS].shape
+        betas, columns = arrays[BETA - INTS].shape
+        room = np.empty((forms.ROOM + 2 * len(arrays[PROGRAM - INTS]), width), np.float32)
+        work = room, np.empty((summed, width)), np.empty((2, columns)), np.empty((columns, outputs, per_block))
+        self._arrays = [*arrays, *work]
+        self.table = np.array([0, panels, summed, width, betas, *map(address_of, self._arrays)])
         self.address = address_of(self.table)
 
 
@@ -115,6 +126,7 @@ def f32_at(address, shape):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def example_at(address):  # type: ignore[no-untyped-def]
-    """Return the parts of the record at an address: (serial, n, columns)."""
-    serial, n = ints_at(address, _HEAD)
-    return serial, n, ints_at(address + 8 * _HEAD, (_COLUMNS, n))
+    """Return what is in the record at an address: (serial, n, columns, columns of room for each part)."""
+    serial, n, parts = ints_at(address, _HEAD)
+    columns = ints_at(address + 8 * _HEAD, (_COLUMNS, n))
+    return serial, n, columns, ints_at(address + 8 * (_HEAD + _COLUMNS * n), (_PER_PART, parts, n))

@@ -9,8 +9,10 @@ import numpy as np
 from river import base, utils
 
 from streamkernel import bandwidth, model_file, stepping
-from streamkernel.features import F64, Directions, Rows, check_values
-from streamkernel.kernels import Gaussian
+from streamkernel.features import Directions
+from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
 
 if TYPE_CHECKING:
@@ -29,14 +31,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learnt,
         and changes until then.
     n_features
-        Random features; each gives a cosine and a sine.
+        Random features; each gives one output or more: a cosine and a sine for the kernels of a difference.
     seed
         Seed of the features.
 
     Attributes
     ----------
-    sigma : float
-        The bandwidth in use.
+    kernel_ : Kernel
+        The kernel in use.
 
     Raises
     ------
@@ -58,26 +60,26 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     (0.54, 0.54)
     """
 
-    def __init__(self, kernel: Gaussian, n_features: int = 512, seed: int = 0) -> None:
+    def __init__(self, kernel: Kernel, n_features: int = 512, seed: int = 0) -> None:
         if n_features < 1:
             raise ValueError(f"Expected n_features >= 1, got {n_features!r}")
         self.kernel = kernel
         self.n_features = n_features
         self.seed = seed
-        self._first: list[Rows] | None = [] if kernel.sigma == "median" else None
-        self._kernel = kernel if self._first is None else Gaussian(1.0)
-        self._directions = Directions(seed, n_features, 1 << 26)
+        plan = Plan(kernel, seed)
+        self._first: list[Rows] | None = [] if kernel.is_pending else None
+        self._directions = Directions(plan, n_features, 1 << 26)
         self._directions.reserve(1)
         self._ints = np.zeros(stepping.N_INTS, np.int64)
         self._ints[stepping.PER_BLOCK] = n_features
-        self._ints[stepping.KEY] = self._directions.key.view(np.int64)
-        self._reals = np.zeros(stepping.N_REALS)
-        self._names = [name for i in range(n_features) for name in (f"cos{i}", f"sin{i}")]
+        self._ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
+        parts = ["cos", "sin"] if plan.outputs == 2 else [f"z{i}_" for i in range(plan.outputs)]
+        self._names = [f"{part}{i}" for i in range(n_features) for part in parts]
 
     @property
-    def sigma(self) -> float:
-        """The bandwidth in use."""
-        return float(self._kernel.sigma)
+    def kernel_(self) -> Kernel:
+        """The kernel in use."""
+        return self._directions.plan.kernel
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Take the bandwidth from the first examples; later ones change nothing.
@@ -87,9 +89,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is not a finite number.
         """
-        row = self._directions.row(x)
-        check_values(x, self._kernel.input_scale)
-        self._see(row)
+        self._see(self._row(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
@@ -98,16 +98,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             self._see(rows.part(i, i + 1))
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-        """Return the features of `x`: a cosine and a sine for each, scaled by n_features^-½.
+        """Return the features of `x`, scaled by n_features^-½.
 
         Raises
         ------
         InputError
             If `x` is empty or a value is not a finite number.
         """
-        row = self._directions.row(x)
-        check_values(x, self._kernel.input_scale)
-        return dict(zip(self._names, self._transform(row)[0].tolist(), strict=True))
+        return dict(zip(self._names, self._transform(self._row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
         """Return the features of each row of a data frame."""
@@ -120,27 +118,34 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             return
         self._first.append(row)
         if bandwidth.is_due(len(self._first)):
-            self._kernel = self.kernel.with_median(bandwidth.median_distance(self._first))
+            kernel = bandwidth.with_medians(self.kernel, self._directions.plan, self._first)
+            self._directions.plan = Plan(kernel, self.seed)
             if len(self._first) == bandwidth.FIRST:
                 self._first = None
 
+    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
+        row = self._directions.row(x)
+        self._directions.plan.check(x)
+        return row
+
     def _transform(self, rows: Rows) -> F64:
-        out = np.empty((len(rows.start) - 1, 2 * self.n_features))
-        self._reals[stepping.INPUT_SCALE] = self._kernel.input_scale
-        stepping.transform(self._ints, self._reals, self._directions.cache, *rows, out)
+        out = np.empty((len(rows.start) - 1, len(self._names)))
+        bad = stepping.transform(self._ints, *self._directions.kernel, *rows, 0, out)
+        if bad >= 0:
+            raise self._directions.plan.unusable(rows.part(bad, bad + 1))
         return out
 
     def _table(self, X: IntoDataFrame) -> Rows:
-        return table_rows(self._directions, X, self._kernel.input_scale)
+        return table_rows(self._directions, X)
 
     def _description(self) -> dict[str, Any]:
-        return {"sigma": self.sigma}
+        return {"kernel": self.kernel_}
 
     def _tensors(self) -> model_file.Tensors:
         return {} if self._first is None else model_file.pack_examples("first", [(row, 0.0) for row in self._first])
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        self._kernel = Gaussian(float(description["sigma"]))
+        self._directions.plan = Plan(description["kernel"], self.seed)
         first = model_file.unpack_examples("first", tensors, self._directions)
         self._first = None if first is None else [row for row, _ in first]
 

@@ -11,8 +11,8 @@ from river import base, utils
 from streamkernel import losses, rules, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
-from streamkernel.features import number
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Kernel
+from streamkernel.rows import number
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -42,8 +42,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Random features, blocks, steps taken, and steps that moved an old block.
     objective : float
         The running regularised loss.
-    sigma : float
-        The bandwidth in use.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     def __init__(
         self,
-        kernel: Gaussian | None = None,
+        kernel: Kernel | None = None,
         loss: str | losses.Loss = "square",
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,

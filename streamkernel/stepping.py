@@ -3,10 +3,13 @@
 Everything is told as arrays, which `streamkernel.expansion` owns (a call with few arguments is a fast call).
 A model with n blocks of F features and C columns is
 
-    coef[panel, column, cos or sin, feature]    α without its scale; after C columns, the running sum for the average
-    beta[block, column]                         β without its scale
-    ints[...], reals[...]                       the numbers named below
-    phi[panel, cos or sin, feature]             the features of the row that was evaluated last
+    coef[panel, column, output, feature]    α without its scale; after C columns, the running sum for the average
+    beta[block, column]                     β without its scale
+    ints[...], reals[...]                   the numbers named below
+    phi[panel, output, feature]             the features of the row that was evaluated last, √F φ
+
+A feature has one output or more: the real and imaginary parts of `streamkernel.forms`, a cosine and a sine for a
+Gaussian.
 """
 
 from __future__ import annotations
@@ -17,23 +20,25 @@ import numpy as np
 from numba import njit
 
 from streamkernel import losses, rules, vectors
-from streamkernel.features import prepare, project
-from streamkernel.generator import cos_sin_turns
+from streamkernel.forms import ROOM, features, power, prepare
 
 # Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
-# what is added to f, keys of the directions and of the rule's draws.
-COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, KEY, RULE_KEY = range(4, 15)
-N_INTS = 15
+# what is added to f, the key of the rule's draws, whether γ is in units of 1/k(x, x); the kernel's parts and terms, and
+# outputs of a feature.
+COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, RULE_KEY, UNITS = range(4, 15)
+PARTS, TERMS, OUTPUTS = range(15, 18)
+N_INTS = 18
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f.
-SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET = LEARNT_REALS = range(7)
-# What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block, and the
-# rule's longest step in units of γ.
-INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(7, 13)
-N_REALS = 13
+# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f; the running
+# means of |z|² and |z|⁴ over features and examples.
+SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET, SQUARE, FOURTH = LEARNT_REALS = range(9)
+# What is given: λ, the loss's parameter and bound, the rule's longest step in units of γ, and k(x, x) where it is the
+# same for all x, else 0.
+L2, LOSS_PARAMETER, LOSS_BOUND, LONGEST, SELF = range(9, 14)
+N_REALS = 14
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
@@ -48,55 +53,59 @@ NOTHING, MEAN, MARGIN = range(3)
 
 
 @njit(inline="always")
-def _workspace(ints, start, parts, width):  # type: ignore[no-untyped-def]
-    """Return room for a row's entries, the projections on a panel, the sums of f, the gradients, and a block's move."""
+def _workspace(ints, start, columns, width):  # type: ignore[no-untyped-def]
+    """Return room for a row's entries, a part's features, the sums of f, the gradients, and a block's move."""
     longest = 0
     for i in range(len(start) - 1):
         longest = max(longest, start[i + 1] - start[i])
-    row = np.empty(longest, np.int64), np.empty(longest, np.uint64), np.empty(longest, np.float32)
+    parts = ints[PARTS]
+    entries = np.empty((parts, longest), np.int64), np.empty((parts, longest), np.uint64)
+    row = entries[0], entries[1], np.empty((parts, longest), np.float32), np.empty(parts, np.int64)
+    room = np.empty((ROOM + 2 * parts, width), np.float32)
     gradients = np.empty((2, ints[BATCH], ints[COLUMNS]))
-    move = np.empty((ints[COLUMNS], 2, ints[PER_BLOCK]))
-    return row, np.empty((2, width), np.float32), np.empty((parts, width)), gradients, move
+    move = np.empty((ints[COLUMNS], ints[OUTPUTS], ints[PER_BLOCK]))
+    return row, room, np.empty((columns, width)), gradients, move
 
 
 @njit(inline="always")
-def _take(rows, i, scale, row):  # type: ignore[no-untyped-def]
-    start, slots, hashes, values = rows
+def _take(kernel, rows, i, row):  # type: ignore[no-untyped-def]
+    start, slots, hashes, readers, values = rows
     a, b = start[i], start[i + 1]
-    return prepare(slots[a:b], hashes[a:b], values[a:b], scale, row)
+    return prepare(kernel, readers[a:b], slots[a:b], hashes[a:b], values[a:b], row)
 
 
 @njit
-def _features(ints, cache, row, n, panel, first, last, phi, turns):  # type: ignore[no-untyped-def]
-    """Set `phi`, shape (2, ≥ last), to the cosines and sines of the features ``first <= i < last`` of a panel."""
-    angle = turns[0]
-    project(np.uint64(ints[KEY]), cache, ints[PER_BLOCK], row, n, panel, first, last, angle, turns[1])
-    cos, sin = phi[0, first:last], phi[1, first:last]
-    for f in range(last - first):
-        cos[f], sin[f] = cos_sin_turns(angle[f])
-
-
-@njit
-def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no-untyped-def]
-    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with intercept.
+def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[no-untyped-def]
+    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
 
     Return whether the row is usable.
     """
-    row, turns, sums = work[0], work[1], work[2]
-    n = _take(rows, i, reals[INPUT_SCALE], row)
-    if n < 0:
+    row, room, sums = work[0], work[1], work[2]
+    if not _take(kernel, rows, i, row):
         return False
     width = coef.shape[3]
-    features = ints[BLOCKS] * ints[PER_BLOCK]
+    total = ints[BLOCKS] * ints[PER_BLOCK]
     sums[:] = 0.0
-    for p in range((features + width - 1) // width):
-        last = min(width, features - p * width)
-        _features(ints, cache, row, n, p, 0, last, phi[p], turns)
-        cos, sin = phi[p, 0], phi[p, 1]
+    if total == 0 and reals[SELF] == 0.0:
+        features(kernel, ints[PER_BLOCK], row, np.int64(0), np.int64(0), ints[PER_BLOCK], phi[0], room)
+        if power(phi[0], np.int64(0), ints[PER_BLOCK])[0] < 0.0:
+            return False
+    for p in range((total + width - 1) // width):
+        last = min(width, total - p * width)
+        features(kernel, ints[PER_BLOCK], row, p, np.int64(0), last, phi[p], room)
+        if reals[SELF] == 0.0 and power(phi[p], np.int64(0), last)[0] < 0.0:
+            return False
         for c in range(coef.shape[1]):
-            a, b, s = coef[p, c, 0], coef[p, c, 1], sums[c]
-            for f in range(last):
-                s[f] += cos[f] * a[f] + sin[f] * b[f]
+            s = sums[c]
+            if ints[OUTPUTS] == 2:
+                cos, sin, a, b = phi[p, 0], phi[p, 1], coef[p, c, 0], coef[p, c, 1]
+                for f in range(last):
+                    s[f] += cos[f] * a[f] + sin[f] * b[f]
+                continue
+            for o in range(ints[OUTPUTS]):
+                z, a = phi[p, o], coef[p, c, o]
+                for f in range(last):
+                    s[f] += z[f] * a[f]
     normaliser = 1.0 / math.sqrt(ints[PER_BLOCK])
     columns = ints[COLUMNS]
     for c in range(columns):
@@ -110,32 +119,38 @@ def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no
 
 
 @njit(cache=True)
-def evaluate(ints, reals, cache, start, slots, hashes, values, coef, phi, out):  # type: ignore[no-untyped-def]
+def evaluate(ints, reals, program, constants, cache, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
     work = _workspace(ints, start, coef.shape[1], coef.shape[3])
+    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
     for i in range(len(start) - 1):
-        if not score(ints, reals, cache, (start, slots, hashes, values), i, coef, phi, work, out[i]):
+        if not score(ints, reals, kernel, rows, i, coef, phi, work, out[i]):
             return i
     return -1
 
 
 @njit(cache=True)
-def transform(ints, reals, cache, start, slots, hashes, values, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to F^-½ (cos, sin, cos, sin, ...) of the features of row i, all of the first block.
+def transform(ints, program, constants, cache, start, slots, hashes, readers, values, block, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to φ of a block for row i: the outputs of its first feature, of its second, ...
 
     Return the first unusable row, or -1.
     """
-    features = ints[PER_BLOCK]
-    phi = np.empty((2, features), np.float32)
-    row, turns, _, _, _ = _workspace(ints, start, 0, features)
-    scale = 1.0 / math.sqrt(features)
+    kernel, per_block, outputs = (program, constants, cache), ints[PER_BLOCK], ints[OUTPUTS]
+    width = cache.shape[3]
+    phi = np.empty((outputs, width), np.float32)
+    row, room, _, _, _ = _workspace(ints, start, 0, width)
+    panel = block // (width // per_block)
+    first = (block % (width // per_block)) * per_block
+    scale = 1.0 / math.sqrt(per_block)
     for i in range(len(start) - 1):
-        n = _take((start, slots, hashes, values), i, reals[INPUT_SCALE], row)
-        if n < 0:
+        if not _take(kernel, (start, slots, hashes, readers, values), i, row):
             return i
-        _features(ints, cache, row, n, 0, 0, features, phi, turns)
-        for f in range(features):
-            out[i, 2 * f], out[i, 2 * f + 1] = scale * phi[0, f], scale * phi[1, f]
+        features(kernel, per_block, row, panel, first, first + per_block, phi, room)
+        if power(phi, first, first + per_block)[0] < 0.0:
+            return i
+        for f in range(per_block):
+            for o in range(outputs):
+                out[i, outputs * f + o] = scale * phi[o, first + f]
     return -1
 
 
@@ -161,7 +176,7 @@ def _fold(ints, reals, coef, beta):  # type: ignore[no-untyped-def]
     columns = ints[COLUMNS]
     for p in range(len(coef)):
         for c in range(columns):
-            for part in range(2):
+            for part in range(ints[OUTPUTS]):
                 if coef.shape[1] > columns:
                     vectors.add(coef[p, columns + c, part], coef[p, c, part], -reals[SCALE_SUM])
                 vectors.multiply(coef[p, c, part], reals[SCALE])
@@ -172,24 +187,29 @@ def _fold(ints, reals, coef, beta):  # type: ignore[no-untyped-def]
 
 
 @njit
-def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, phi, work):  # type: ignore[no-untyped-def]
+def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, phi, work):  # type: ignore[no-untyped-def]
     """Take a step of :func:`learn` on the rows from `first` on, the first `known` of them scored already."""
     columns, batch, per_block = ints[COLUMNS], ints[BATCH], ints[PER_BLOCK]
     per_panel = coef.shape[3] // per_block
     normaliser = 1.0 / math.sqrt(per_block)
     code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
-    row, turns, _, (f, g), u = work
+    row, room, _, (f, g), u = work
     # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
     bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
     loss = 0.0
-    added, seen = reals[OFFSET], ints[EXAMPLES]
+    added, square, fourth, largest = reals[OFFSET], reals[SQUARE], reals[FOURTH], 0.0
     for i in range(batch):
-        if i >= known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
+        if i >= known and not score(ints, reals, kernel, rows, first + i, coef, phi, work, scores):
             return BAD_VALUE, first + i
         f[i] = scores[0]
         target = y[first + i]
+        seen = ints[EXAMPLES] + i + 1
+        if reals[SELF] == 0.0:
+            here, here2 = power(phi[0], np.int64(0), per_block)
+            square += (here - square) / seen
+            fourth += (here2 - fourth) / seen
+            largest = max(largest, here)
         if ints[INTERCEPT] == MEAN:
-            seen += 1
             added += (target - added) / seen
         target -= added  # with a margin the targets are 0, and f is compared with τ
         losses.derivative(code, parameter, f[i], target, g[i])
@@ -203,7 +223,12 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
         vectors.add(gradient, g[i], 1.0)
     for c in range(columns):
         gradient[c] /= batch
-    # 2. the coordinate and the step
+    # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z
+    if reals[SELF] > 0.0:
+        square, fourth, largest = reals[SELF], reals[SELF] ** 2, reals[SELF]
+    if ints[UNITS] and largest > 0.0:
+        gamma /= max(square, largest)
+    variance = fourth / (per_block * (2.0 if ints[OUTPUTS] > ints[TERMS] else 1.0))
     blocks = ints[BLOCKS]
     k, eta = rules.choose(
         (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),
@@ -214,18 +239,20 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
         reals[SCALE],
         gradient,
         gamma,
-        reals[VARIANCE] * (bound / batch) ** 2,
+        variance * (bound / batch) ** 2,
     )
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * per_block
     u[:] = 0.0
     for i in range(batch):
         if batch > 1 or k == blocks:
-            n = _take(rows, first + i, reals[INPUT_SCALE], row)
-            _features(ints, cache, row, n, panel, offset, offset + per_block, phi[panel], turns)
+            _take(kernel, rows, first + i, row)
+            features(kernel, per_block, row, panel, offset, offset + per_block, phi[panel], room)
+            if reals[SELF] == 0.0 and power(phi[panel], offset, offset + per_block)[0] < 0.0:
+                return BAD_VALUE, first + i
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
-            for part in range(2):
+            for part in range(ints[OUTPUTS]):
                 vectors.add(u[c, part], phi[panel, part, offset : offset + per_block], gain)
     # 4. shrink all, move one
     shrink = 1.0 - eta * reals[L2]
@@ -236,7 +263,7 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
         _fold(ints, reals, coef, beta)
     move = -eta / reals[SCALE]
     for c in range(columns):
-        for part in range(2):
+        for part in range(ints[OUTPUTS]):
             change = u[c, part]
             vectors.multiply(change, move)
             if coef.shape[1] > columns:
@@ -250,14 +277,14 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
     if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ: the loss falls by one where f < τ
         added -= gamma * (reals[L2] + gradient[0])
-    reals[BOUND], reals[ETA], reals[OFFSET] = bound, eta, added
+    reals[BOUND], reals[ETA], reals[OFFSET], reals[SQUARE], reals[FOURTH] = bound, eta, added, square, fourth
     ints[STEPS] += 1
     ints[BLOCKS if k == blocks else REUSED] += 1
     return DONE, 0
 
 
 @njit(cache=True)
-def learn(ints, reals, cache, start, slots, hashes, values, y, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
+def learn(ints, reals, program, constants, cache, start, slots, hashes, readers, values, y, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
     """Take one step for each of `gammas`, on the next B rows each; return (status, row).
 
     One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
@@ -267,11 +294,12 @@ def learn(ints, reals, cache, start, slots, hashes, values, y, gammas, coef, bet
         α_j  ← (1 - ηλ) α_j   for all j
         α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ
     """
-    rows, work = (start, slots, hashes, values), _workspace(ints, start, coef.shape[1], coef.shape[3])
+    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+    work = _workspace(ints, start, coef.shape[1], coef.shape[3])
     scores = np.empty((2, ints[COLUMNS]))
     for i in range(len(gammas)):
         status, row = step(
-            ints, reals, cache, rows, i * ints[BATCH], y, np.int64(0), scores, gammas[i], coef, beta, phi, work
+            ints, reals, kernel, rows, i * ints[BATCH], y, np.int64(0), scores, gammas[i], coef, beta, phi, work
         )
         if status != DONE:
             return status, row

@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from river import utils
 
 from streamkernel.errors import InputError
-from streamkernel.features import LARGEST_VALUE, Directions, Rows, number
+from streamkernel.features import Directions
+from streamkernel.rows import Rows, number
 
 
-def table_rows(directions: Directions, X: Any, scale: float) -> Rows:
-    """Return the rows of the data frame `X`, whose values are used times `scale`.
+def table_rows(directions: Directions, X: Any) -> Rows:
+    """Return the rows of the data frame `X`; strings are indicators, as in an example.
 
     Raises
     ------
     InputError
-        If there is no column, a column holds no numbers, or a value is not finite; names the column and the row.
+        If there is no column, a column holds neither numbers nor strings, or a value is not finite or outside of the
+        kernel's domain; names the column and the row.
     """
     frame = utils.dataframe.into_frame(X)
-    if not frame.columns:
+    names = frame.columns
+    if not names:
         raise InputError("Expected at least one feature, got a data frame without columns")
-    for name in frame.columns:
-        column = frame.get_column(name)
+    columns = [frame.get_column(name) for name in names]
+    strings = False
+    for name, column in zip(names, columns, strict=True):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
-            _check_column(name, column.to_list())
-    values = utils.dataframe.to_numpy(frame)
-    bad = np.argwhere(~(np.abs(values) * scale <= LARGEST_VALUE))
-    if len(bad):
-        i, j = (int(place) for place in bad[0])
-        got, where = float(values[i, j]), f"X[{frame.columns[j]!r}], row {i}"
-        raise InputError(f"Expected a finite number of usable size, got {got!r} - at {where}")
-    return directions.rows(frame.columns, values)
+            strings |= _has_strings(name, column.to_list())
+    if strings:
+        found = _examples(directions, names, list(zip(*(column.to_list() for column in columns), strict=True)))
+    else:
+        found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
+    if not directions.plan.usable(found):
+        for i, values in enumerate(zip(*(column.to_list() for column in columns), strict=True)):
+            try:
+                directions.plan.check(dict(zip(names, values, strict=True)))
+            except InputError as error:
+                raise _in_row(error, i) from None
+    return found
 
 
-def _check_column(name: str, values: list[Any]) -> None:
-    """Raise the error that names the first value of a column that is no number; there may be none."""
+def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequence[Any]]) -> Rows:
+    """Return rows that are not alike, one by one."""
+    found = []
+    for i, values in enumerate(table):
+        try:
+            found.append(directions.row(dict(zip(names, values, strict=True))))
+        except InputError as error:
+            raise _in_row(error, i) from None
+    return Rows.stack(found)
+
+
+def _has_strings(name: str, values: Sequence[Any]) -> bool:
+    """Return whether a column holds strings; raise the error that names its first value that is no number either."""
     for i, value in enumerate(values):
-        number(value, f"X[{name!r}], row {i}")
+        if not isinstance(value, str):
+            number(value, f"X[{name!r}], row {i}", "a number or a string")
+    return any(isinstance(value, str) for value in values)
+
+
+def _in_row(error: InputError, i: int) -> InputError:
+    return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")

@@ -62,8 +62,7 @@ def pair(loss, rule, batch, setting, seed=5):
         seed=seed,
     )
     reference = plain.Reference(
-        NAMES,
-        SIGMA,
+        plain.gaussian(NAMES, SIGMA, PER_BLOCK, seed),
         plain_loss,
         plain_rule,
         plain_step,
@@ -163,7 +162,13 @@ def test_blocks_of_any_size_learn_the_same_way():
             seed=2,
         )
         reference = plain.Reference(
-            NAMES, SIGMA, plain.Square(), plain.udsg(2, 2), lambda t: 0.5, per_block=per_block, most_blocks=5, seed=2
+            plain.gaussian(NAMES, SIGMA, per_block, seed=2),
+            plain.Square(),
+            plain.udsg(2, 2),
+            lambda t: 0.5,
+            per_block=per_block,
+            most_blocks=5,
+            seed=2,
         )
         X, y = examples(40, "square")
         f.learn(f.directions.rows(NAMES, X), y)

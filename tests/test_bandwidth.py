@@ -10,47 +10,68 @@ from streams import classifier, content, examples, learn
 
 from streamkernel import RandomFeatures, bandwidth
 from streamkernel.features import Directions
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Gaussian, Laplacian
+from streamkernel.kernels.plan import Plan
+from streamkernel.rows import Rows
 
 
 def rows(X, names=None):
-    directions = Directions(seed=0, per_block=1, cache_bytes=0)
     names = names or [f"x{i}" for i in range(X.shape[1])]
-    return [directions.row(dict(zip(names, map(float, row), strict=True))) for row in X]
+    return told([dict(zip(names, map(float, row), strict=True)) for row in X])
 
 
-def median(X):
-    distances = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))[np.triu_indices(len(X), 1)]
+def told(xs):
+    directions = Directions(Plan(Gaussian(1.0), seed=0), per_block=1, cache_bytes=0)
+    return Rows.stack([directions.row(x) for x in xs])
+
+
+def median_distance(rows, norm=2):
+    return bandwidth.median_distance(rows, 0, norm)
+
+
+def median(X, norm=2):
+    distances = np.linalg.norm(X[:, None] - X, norm, axis=2)[np.triu_indices(len(X), 1)]
     return np.median(distances[distances > 0.0])
 
 
-@given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 10**6), st.floats(1e-3, 1e3))
-def test_the_median_is_that_of_all_pairs(n, d, seed, scale):
+@given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 10**6), st.floats(1e-3, 1e3), st.sampled_from([1, 2]))
+def test_the_median_is_that_of_all_pairs(n, d, seed, scale, norm):
     X = scale * np.random.default_rng(seed).normal(size=(n, d))
-    assert bandwidth.median_distance(rows(X)) == pytest.approx(median(X), rel=1e-6)
+    assert median_distance(rows(X), norm) == pytest.approx(median(X, norm), rel=1e-6)
+
+
+def test_each_part_of_a_kernel_has_the_median_of_what_it_reads():
+    X = np.random.default_rng(0).normal(size=(256, 3)) * [1.0, 10.0, 100.0]
+    kernel = Gaussian("median").on("a") + Laplacian("median", multiple=0.5).on("b", "c") * Gaussian(7.0)
+    features = RandomFeatures(kernel, 8)
+    for x in X:
+        features.learn_one(dict(zip("abc", x.tolist(), strict=True)))
+    found = features.kernel_
+    assert found.left.kernel.sigma == pytest.approx(median(X[:, :1]))
+    assert found.right.left.kernel.sigma == pytest.approx(0.5 * median(X[:, 1:], norm=1))
+    assert found.right.right == Gaussian(7.0)
 
 
 def test_missing_names_count_as_zero_and_equal_examples_do_not_count():
-    directions = Directions(seed=0, per_block=1, cache_bytes=0)
     xs = [{"a": 3.0}, {"b": 4.0}, {"a": 3.0, "b": 0.0}, {"a": 3.0}]
-    assert bandwidth.median_distance([directions.row(x) for x in xs]) == pytest.approx(5.0)
-    assert bandwidth.median_distance([directions.row({"a": 2.0})] * 10) == 1.0
+    assert median_distance(told(xs)) == pytest.approx(5.0)
+    assert median_distance(told([{"a": 2.0}] * 10)) == 1.0
 
 
 @pytest.mark.parametrize("outlier", [1e3, 1e6, 1e9, 1e10, 1e15, 1e20, 1e28])
 def test_one_outlier_does_not_move_the_median(outlier):
     """As a value that stands for a missing one would be."""
     X = np.random.default_rng(0).normal(size=(256, 4))
-    usual = bandwidth.median_distance(rows(X))
+    usual = median_distance(rows(X))
     X[7, 2] = outlier
-    assert bandwidth.median_distance(rows(X)) == pytest.approx(usual, rel=0.05)
+    assert median_distance(rows(X)) == pytest.approx(usual, rel=0.05)
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1.7e9, 1e12])
 def test_where_the_origin_is_does_not_matter(offset):
     """Times in seconds, or prices: only differences count."""
     X = 100.0 * np.random.default_rng(0).normal(size=(256, 4))
-    assert bandwidth.median_distance(rows(X + offset)) == pytest.approx(median(X), rel=0.01)
+    assert median_distance(rows(X + offset)) == pytest.approx(median(X), rel=0.01)
 
 
 def test_examples_that_decide_the_bandwidth_are_learnt_whatever_they_are():
@@ -61,7 +82,7 @@ def test_examples_that_decide_the_bandwidth_are_learnt_whatever_they_are():
         model = classifier(kernel=Gaussian())
         learn(model, [{"x0": outlier}, *xs], ["yes", *ys])
         assert model._first is None
-        assert 1e-7 < model.sigma < 1e-5
+        assert 1e-7 < model.kernel_.sigma < 1e-5
         assert np.isfinite(list(model.predict_proba_one(xs[0]).values())).all()
 
 
@@ -75,7 +96,7 @@ def test_the_bandwidth_is_a_multiple_of_the_median(multiple):
         model.learn_one(x, y)
         seen = min(256, 1 << (i.bit_length() - 1))  # the median is taken at 2, 4, 8, ..., 256
         if i >= 2:
-            assert features.sigma == model.sigma == pytest.approx(multiple * median(X[:seen]), rel=1e-9)
+            assert features.kernel_.sigma == model.kernel_.sigma == pytest.approx(multiple * median(X[:seen]), rel=1e-9)
 
 
 def test_a_model_of_the_stream_is_its_scale():
@@ -83,7 +104,7 @@ def test_a_model_of_the_stream_is_its_scale():
     xs, ys = examples(400)
     scaled = [{name: 1024.0 * value for name, value in x.items()} for x in xs]
     model, other = (learn(classifier(kernel=Gaussian()), inputs, ys) for inputs in (xs, scaled))
-    assert other.sigma == pytest.approx(1024.0 * model.sigma, rel=1e-12)
+    assert other.kernel_.sigma == pytest.approx(1024.0 * model.kernel_.sigma, rel=1e-12)
     for x, x2 in zip(xs[:50], scaled, strict=False):
         assert other.predict_proba_one(x2) == pytest.approx(model.predict_proba_one(x), rel=1e-3)
 

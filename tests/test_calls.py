@@ -134,7 +134,7 @@ def test_random_features_are_the_same_in_any_grouping():
         one.learn_one(x)
     for first, last in [(0, 1), (1, 100), (100, 300)]:
         many.learn_many(frame(xs[first:last]))
-    assert one.sigma == many.sigma
+    assert one.kernel_ == many.kernel_
     for model in (one, many, fixed):
         table = model.transform_many(frame(xs[:20])).to_dict("records")
         assert table == [model.transform_one(x) for x in xs[:20]]
@@ -149,8 +149,8 @@ def test_the_bandwidth_is_that_of_the_first_256_examples(batch_size):
     model = learn(classifier(kernel=Gaussian("median", multiple=0.7), batch_size=batch_size), xs, ys)
     X = frame(xs[:256]).to_numpy()
     distances = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))[np.triu_indices(256, 1)]
-    assert model.sigma == pytest.approx(0.7 * np.median(distances))
-    told = learn(classifier(kernel=Gaussian(model.sigma), batch_size=batch_size), xs, ys)
+    assert model.kernel_.sigma == pytest.approx(0.7 * np.median(distances))
+    told = learn(classifier(kernel=model.kernel_, batch_size=batch_size), xs, ys)
     assert predictions(model, xs) == predictions(told, xs)
     assert (model.n_steps, model.n_features, model.objective) == (told.n_steps, told.n_features, told.objective)
 

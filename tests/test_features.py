@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel import InputError, RandomFeatures
-from streamkernel.features import cos_sin_turns, counter_bits, domain_key, draw_normals, hash64
+from streamkernel.generator import cos_sin_turns, counter_bits, domain_key, hash64
 from streamkernel.kernels import Gaussian
+from streamkernel.measures import NORMAL, draw
 
 KEY = domain_key(42, "features")
 
@@ -22,7 +23,7 @@ inputs = st.dictionaries(names, numbers, min_size=1, max_size=12)
 
 def normals(key, block, name, n):
     out = np.empty(n, np.float32)
-    draw_normals(key, block, np.uint64(hash64(name)), out)
+    draw(NORMAL, 0.0, key, block, np.uint64(hash64(name)), out)
     return out
 
 

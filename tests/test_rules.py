@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streamkernel import rules
-from streamkernel.features import domain_key
+from streamkernel.generator import domain_key
 
 KEY = domain_key(3, "rule")
 RULES = [rules.DSG(), rules.UDSG(), rules.UDSG(3, 2), rules.CDSG(), rules.CDSG(longest=1.0), rules.CDSG(longest=2.5)]

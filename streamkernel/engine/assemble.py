@@ -48,7 +48,7 @@ def described(state: Mapping[str, Any]) -> list[tuple[str, str]]:
     if isinstance(last, KernelModel):
         rows += [("parameters", "\n".join(f"{name} = {value!r}" for name, value in last._get_params().items()))]
         rows += [
-            ("bandwidth", f"{last.sigma:.6g}"),
+            ("kernel", repr(last.kernel_)),
             ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
             ("features", f"{last.n_features:,} in {last.n_seeds:,} seeds"),
             ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a seed"),

@@ -24,7 +24,7 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
 }
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
-_FEW = 8
+_FEW = 24
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,33 @@
-"""Kernels: the exact k(x, x'), and what one seeded feature of each is."""
+"""Kernels: the exact k(x, x'), and what one seeded feature of each is made of."""
 
-from streamkernel.kernels.stationary import Gaussian
+from streamkernel.kernels.additive import ChiSquared, Hellinger, Intersection, JensenShannon
+from streamkernel.kernels.base import Kernel
+from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
+from streamkernel.kernels.dot_product import ArcCosine, DotProduct, Polynomial
+from streamkernel.kernels.semigroup import ExponentialSemigroup, ReciprocalSemigroup
+from streamkernel.kernels.skewed import SkewedChiSquared, SkewedIntersection
+from streamkernel.kernels.stationary import Cauchy, Gaussian, Laplacian, Matern
 
-__all__ = ["Gaussian"]
+__all__ = [
+    "ArcCosine",
+    "Cauchy",
+    "ChiSquared",
+    "DotProduct",
+    "ExponentialSemigroup",
+    "Gaussian",
+    "Hellinger",
+    "Intersection",
+    "JensenShannon",
+    "Kernel",
+    "Laplacian",
+    "Matern",
+    "On",
+    "Polynomial",
+    "Product",
+    "ReciprocalSemigroup",
+    "Scaled",
+    "SkewedChiSquared",
+    "SkewedIntersection",
+    "Sum",
+    "Transformed",
+]

@@ -3,13 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from streamkernel import measures
+from streamkernel.forms import PHASE
+from streamkernel.kernels.base import Part, SimpleKernel, pairs
+
+_SHORTEST = 1e-300
+
+
+class Stationary(SimpleKernel):
+    """A kernel of (x - x')/σ, or of (x - x')/ℓ, whose length may be taken from the stream."""
+
+    norm: ClassVar[int] = 2
+    """Of the distance whose median the length is a multiple of."""
+
+    _length: ClassVar[str] = "sigma"
+    _measure: ClassVar[int]
+    multiple: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        length, multiple = getattr(self, self._length), self.multiple
+        number = isinstance(length, (int, float)) and not isinstance(length, bool)
+        if length != "median" and not (number and _SHORTEST < float(length) < math.inf):
+            raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
+        if not 0 < multiple < math.inf:
+            raise ValueError(f"Expected multiple > 0, got {multiple!r}")
+
+    @property
+    def length(self) -> float:
+        """σ or ℓ; it must be known."""
+        return float(getattr(self, self._length))
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the length is still to be taken from a stream."""
+        return bool(getattr(self, self._length) == "median")
+
+    @property
+    def part(self) -> Part:
+        """Phases ωᵀx, counted in turns of the circle."""
+        return Part(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
+
+    def with_medians(self, medians: Iterator[float]) -> Stationary:
+        """Return the kernel whose length, if it is pending, is `multiple` times the next median distance."""
+        median = next(medians)
+        return replace(self, **{self._length: self.multiple * median, "multiple": 1.0}) if self.is_pending else self
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class _Sigma(Stationary):
+    sigma: float | Literal["median"] = "median"
+    multiple: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gaussian(_Sigma):
     """k(x, x') = exp(-‖x - x'‖² / 2σ²), whose random directions are N(0, 1/σ²) in every dimension.
 
     Parameters
@@ -35,43 +87,135 @@ class Gaussian:
     0.6065
     """
 
-    sigma: float | Literal["median"] = "median"
+    _measure: ClassVar[int] = measures.NORMAL
+
+    def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
+        """Return k(x, x2)."""
+        return math.exp(-0.5 * math.fsum(((a - b) / self.length) ** 2 for a, b in pairs(x, x2)))
+
+
+@dataclass(frozen=True)
+class Laplacian(_Sigma):
+    """k(x, x') = exp(-‖x - x'‖₁ / σ), whose random directions are Cauchy(0, 1/σ) in every dimension.
+
+    It is rough: a function that it learns may have kinks everywhere.
+
+    Parameters
+    ----------
+    sigma, multiple
+        As for :class:`Gaussian`; the median is that of the distances ‖x - x'‖₁.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dai et al. 2014, Table 1.
+
+    Examples
+    --------
+    >>> Laplacian(sigma=2.0)({"a": 1.0}, {"a": 0.0, "b": 1.0}).__round__(4)
+    0.3679
+    """
+
+    norm: ClassVar[int] = 1
+    _measure: ClassVar[int] = measures.CAUCHY
+
+    def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
+        """Return k(x, x2)."""
+        return math.exp(-math.fsum(abs(a - b) / self.length for a, b in pairs(x, x2)))
+
+
+@dataclass(frozen=True)
+class Cauchy(_Sigma):
+    """k(x, x') = ∏ᵢ 1 / (1 + (xᵢ - x'ᵢ)²/σ²), whose random directions are Laplace(0, 1/σ) in every dimension.
+
+    The paper prints a 2 in the numerator, which would make k(x, x) = 2ᵈ; here it is 1.
+
+    Parameters
+    ----------
+    sigma, multiple
+        As for :class:`Gaussian`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dai et al. 2014, Table 1.
+
+    Examples
+    --------
+    >>> Cauchy(sigma=1.0)({"a": 1.0}, {"b": 1.0})
+    0.25
+    """
+
+    _measure: ClassVar[int] = measures.LAPLACE
+
+    def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
+        """Return k(x, x2)."""
+        return math.prod(1.0 / (1.0 + ((a - b) / self.length) ** 2) for a, b in pairs(x, x2))
+
+
+@dataclass(frozen=True)
+class Matern(Stationary):
+    """The Matérn kernel: 2^(1-ν)/Γ(ν) rᵛ K_ν(r) with r = √(2ν) ‖x - x'‖/ℓ.
+
+    The larger ν, the smoother the functions that it learns. Its random directions are multivariate t: normal ones times
+    √(2ν/χ²_2ν)/ℓ, one χ² for each feature.
+
+    Parameters
+    ----------
+    nu
+        ν > 0: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
+    length_scale
+        The length ℓ > 0, in units of x, or ``"median"`` as for :class:`Gaussian`.
+    multiple
+        With ``"median"``, what the median is multiplied by.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dai et al. 2014, Table 1. Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, eq. 4.14.
+
+    Examples
+    --------
+    >>> Matern(nu=0.5, length_scale=2.0)({"a": 1.0}, {"a": 3.0}).__round__(4)
+    0.3679
+    """
+
+    nu: float = 1.5
+    length_scale: float | Literal["median"] = "median"
     multiple: float = 1.0
 
+    _length: ClassVar[str] = "length_scale"
+
     def __post_init__(self) -> None:
-        """Check the parameter."""
-        number = isinstance(self.sigma, (int, float)) and not isinstance(self.sigma, bool)
-        if self.sigma != "median" and not (number and 0 < float(self.sigma) < math.inf):
-            raise ValueError(f'Expected sigma to be a positive number or "median", got {self.sigma!r}')
-        if not 0 < self.multiple < math.inf:
-            raise ValueError(f"Expected multiple > 0, got {self.multiple!r}")
-
-    def __call__(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
-        """Return k(x, x2); a name that is missing counts as 0.
-
-        Raises
-        ------
-        ValueError
-            If the bandwidth is still to be taken from a stream.
-        """
-        squares = ((x.get(name, 0.0) - x2.get(name, 0.0)) ** 2 for name in x.keys() | x2.keys())
-        return math.exp(-0.5 * math.fsum(squares) / self._number() ** 2)
+        """Check the parameters."""
+        super().__post_init__()
+        if not 0.01 <= self.nu < math.inf:
+            raise ValueError(f"Expected nu >= 0.01, got {self.nu!r}")
 
     @property
-    def input_scale(self) -> float:
-        """What x is multiplied by before its projection on N(0, 1) directions counts turns of the circle."""
-        return 1.0 / (2.0 * math.pi * self._number())
+    def part(self) -> Part:
+        """Phases with one χ² for each feature."""
+        scale = 1.0 / (2.0 * math.pi * self.length)
+        return Part(PHASE, measures.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
 
-    @property
-    def feature_variance(self) -> float:
-        """A bound on σ² = E_ω Var(φ_ω(y)·φ_ω(x) - k(y, x)) for one feature, a cosine of N(0, 1) phases: ½."""
-        return 0.5
+    def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
+        """Return k(x, x2)."""
+        from scipy.special import gammaln, kve
 
-    def with_median(self, median: float) -> Gaussian:
-        """Return the kernel whose bandwidth is `multiple` times a median distance."""
-        return Gaussian(self.multiple * median)
-
-    def _number(self) -> float:
-        if isinstance(self.sigma, str):
-            raise ValueError('sigma="median" is taken from a stream; it has no value yet')
-        return float(self.sigma)
+        r = math.sqrt(2.0 * self.nu * math.fsum(((a - b) / self.length) ** 2 for a, b in pairs(x, x2)))
+        if r == 0.0:
+            return 1.0
+        logarithm = (1.0 - self.nu) * math.log(2.0) - gammaln(self.nu) + self.nu * math.log(r) - r
+        return float(min(1.0, math.exp(logarithm) * kve(self.nu, r)))

@@ -125,11 +125,12 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
         "rule": {"type": "UDSG", "grow": 0},
         "step": {"type": "PowerDecay", "c": "x"},
     }
+    known = ", ".join(name for name in kernels.__all__ if name != "Kernel")
     assert set(problems(lambda: build(table, models(), "model"))) == {
         'model.max_feature: unknown key; did you mean "max_features"?',
         "model.seed: expected an integer, got true",
         'model.l2: expected a number, got "5"',
-        f'model.kernel.type: expected a kernel ({", ".join(kernels.__all__)}), got "Gausian"; did you mean "Gaussian"?',
+        "model.kernel.type: expected a kernel (" + known + '), got "Gausian"; did you mean "Gaussian"?',
         "model.rule: expected grow >= 1, got 0",
         "model.step.gamma: PowerDecay needs it; expected a number, got nothing",
         'model.step.c: expected a number, got "x"',
@@ -163,7 +164,7 @@ def test_a_loss_can_be_a_string_of_the_model_or_a_class() -> None:
     (line,) = problems(lambda: build({"type": "KernelClassifier", "loss": "logistc"}, models(), "model"))
     assert line.startswith("model: expected a loss for classification")
     (line,) = problems(lambda: build({"type": "KernelClassifier", "kernel": "median"}, models(), "model"))
-    assert line.startswith("model.kernel: expected a kernel (Gaussian")
+    assert line.startswith("model.kernel: expected a kernel (ArcCosine, Cauchy")
 
 
 @pytest.mark.parametrize(

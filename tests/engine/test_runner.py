@@ -143,10 +143,10 @@ def test_every_record_is_learnt_or_a_dead_letter_that_says_why(tmp_path: Path) -
         '{"a": 1.5, "b": 2, "y": null}': 'Expected a label, got null - at field "y"',
         '{"y": "red"}': "Expected at least one feature besides the label, got none",
         '{"a": 1e39, "y": "red"}': "Expected a finite number of usable size, got 1e+39 - at x['a']",
-        '{"new": "text", "y": "red"}': "Expected a number, got str 'text' - at x['new']",
+        '{"new": {"text": 1}, "y": "red"}': "Expected a number or a string, got dict {'text': 1} - at field \"new\"",
         "not json": "Expected valid JSON, got invalid literal",
     }
-    lines = [json.dumps(good)] * 5 + list(bad) + [json.dumps(good)] * 5
+    lines = [json.dumps(good)] * 4 + [json.dumps({**good, "new": "text"}), *bad] + [json.dumps(good)] * 5
     (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
     running = engine(tmp_path / "run", KernelClassifier())
     running.run()

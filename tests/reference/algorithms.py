@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from streamkernel.features import counter_bits, domain_key, draw_normals, hash64
+from streamkernel.generator import counter_bits, domain_key, hash64
+from streamkernel.measures import NORMAL, draw
 
 HORIZON = 1000
 
@@ -144,29 +145,41 @@ def _margin(beta, steps, gamma, room):
     return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
 
 
+def gaussian(names: Sequence[Hashable], sigma: float, per_block: int, seed: int):
+    """Return φ_b(x) of a block and rows: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω), for columns `names`."""
+
+    def features(block, X):
+        omega = np.empty((len(names), per_block), np.float32)
+        for name, row in zip(names, omega, strict=True):
+            draw(NORMAL, 0.0, domain_key(seed, "features"), block, np.uint64(hash64(name)), row)
+        phases = X @ omega / sigma
+        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1) / np.sqrt(per_block)
+
+    return features
+
+
 class Reference:
-    """f(x) = Σ_b φ_b(x)ᵀ α_b for the Gaussian kernel, learnt from a stream.
+    """f(x) = Σ_b φ_b(x)ᵀ α_b, learnt from a stream.
 
     Parameters
     ----------
-    names
-        Of the input features, in the order of the columns of every X.
-    sigma, loss, rule
-        The bandwidth, one of the losses and one of the rules above.
+    phi
+        Gives φ_b(x), shape (rows, outputs), for the number of a block and rows.
+    loss, rule
+        One of the losses and one of the rules above.
     step
         γ_t for t = 1, 2, ...
     per_block, most_blocks
         Features F of a block, and the cap on the blocks.
     l2, columns, seed
-        λ, the outputs of f, and the model's seed.
+        λ, the columns of f, and the model's seed.
     intercept
         Whether the running mean of the targets is taken off them, and added to f.
     """
 
     def __init__(
         self,
-        names: Sequence[Hashable],
-        sigma: float,
+        phi,
         loss,
         rule,
         step: Callable[[int], float],
@@ -178,12 +191,10 @@ class Reference:
         intercept: bool = False,
         seed: int = 0,
     ):
-        self.names, self.sigma, self.loss, self.rule, self.step = names, sigma, loss, rule, step
+        self.phi, self.loss, self.rule, self.step = phi, loss, rule, step
         self.per_block, self.most_blocks, self.l2, self.columns = per_block, most_blocks, l2, columns
         self.intercept, self.seed = intercept, seed
-        d, P = len(names), 2 * per_block
-        self.omega = np.zeros((0, d, per_block))  # one entry a block, as of α and β
-        self.alpha, self.beta = np.zeros((0, P, columns)), np.zeros((0, columns))
+        self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
@@ -203,12 +214,13 @@ class Reference:
         return self.running_loss + 0.5 * self.l2 * self.norm2
 
     def features(self, X):
-        """Return φ_b(x) for each block and row: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω)."""
-        phases = X @ self.omega / self.sigma
-        return np.concatenate([np.cos(phases), np.sin(phases)], axis=2) / np.sqrt(self.per_block)
+        """Return φ_b(x) for each block and row."""
+        return np.stack([self.phi(block, X) for block in range(self.n_blocks)])
 
     def function(self, X):
         """Return Σ_b φ_b(x)ᵀ α_b for each row."""
+        if not self.n_blocks:
+            return np.zeros((len(X), self.columns))
         return (self.features(X) @ self.alpha).sum(axis=0)
 
     def scores(self, X, averaged=False):
@@ -239,11 +251,14 @@ class Reference:
         variance = 0.5 / self.per_block  # of a cosine of random phase, over F features
         room = self.n_blocks < self.most_blocks
         k, eta = self.rule(self, gradient, self.step(self.t + 1), variance * (M / batch) ** 2, room)
+        phi = self.phi(k, X)
         if k == self.n_blocks:
-            self._add_block()
+            shape = 1, phi.shape[1], self.columns
+            self.alpha = np.concatenate([self.alpha.reshape(-1, *shape[1:]), np.zeros(shape)])
+            self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
 
         shrink = 1.0 - eta * self.l2
-        change = self.features(X)[k].T @ g / batch
+        change = phi.T @ g / batch
         self.alpha, self.beta = shrink * self.alpha, shrink * self.beta
         self.alpha[k] -= eta * change
         self.beta[k] -= eta * gradient
@@ -257,14 +272,6 @@ class Reference:
         """Return the old block that is drawn uniformly for this step."""
         bits = int(counter_bits(domain_key(self.seed, "rule"), np.uint64(self.t)))
         return (bits >> 11) * self.n_blocks >> 53
-
-    def _add_block(self):
-        omega = np.empty((1, len(self.names), self.per_block), np.float32)
-        for name, row in zip(self.names, omega[0], strict=True):
-            draw_normals(domain_key(self.seed, "features"), self.n_blocks, np.uint64(hash64(name)), row)
-        self.omega = np.concatenate([self.omega, omega])
-        self.alpha = np.concatenate([self.alpha, np.zeros((1, *self.alpha.shape[1:]))])
-        self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
 
     def _clipped(self, g):
         """Return g with its norm at most M, the largest seen so far; M at most doubles."""

@@ -1,0 +1,163 @@
+"""What a kernel is: its exact value, the parts that its features are made of, and how kernels combine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamkernel.errors import InputError
+from streamkernel.forms import IDENTITY, LARGEST_VALUE
+from streamkernel.rows import numbers
+
+if TYPE_CHECKING:
+    from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
+    from streamkernel.kernels.plan import Plan, Term, View
+
+X = Mapping[Hashable, Any]
+Transform = Callable[[X], X]
+
+
+class Part(NamedTuple):
+    """How the features of a simple kernel are made: the codes and numbers that compiled code is told.
+
+    `form`, `measure` and `transform` are codes of :mod:`streamkernel.forms` and :mod:`streamkernel.measures`. Inputs of
+    less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
+    `shift` of the transform. `itself` is k(x, x) where it is the same for all x, else 0.
+    """
+
+    form: int
+    measure: int
+    scale: float = 1.0
+    transform: int = IDENTITY
+    shape: float = 0.0
+    shift: float = 1.0
+    least: float = -math.inf
+    order: int = 0
+    table: tuple[float, ...] = ()
+    itself: float = 0.0
+
+    @property
+    def unit(self) -> float:
+        """What an input is multiplied by before it is compared with the largest usable value."""
+        return self.scale if self.transform == IDENTITY else 1.0
+
+
+class Kernel:
+    """A kernel k(x, x') on examples: numbers, or strings as indicators, by name. A name that is missing counts as 0.
+
+    Kernels add and multiply: ``k1 + k2``, ``k1 * k2``, ``2.0 * k1``. ``k1.on("a", "b")`` reads these names only, and
+    ``k1.of(transform)`` is the kernel k1(ψ(x), ψ(x')).
+    """
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2).
+
+        Raises
+        ------
+        InputError
+            If a value is neither a number nor a string, or is outside of the kernel's domain; names the feature.
+        ValueError
+            If a bandwidth is still to be taken from a stream.
+        """
+        raise NotImplementedError
+
+    def __add__(self, other: Kernel) -> Sum:
+        """Return k + k', whose features stand side by side."""
+        from streamkernel.kernels.composite import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Product | Scaled:
+        """Return k·k', whose features are products of independent features; or a multiple of k."""
+        from streamkernel.kernels.composite import Product, Scaled
+
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scaled(self, other) if isinstance(other, (int, float)) else NotImplemented
+
+    def __rmul__(self, factor: float) -> Scaled:
+        """Return a multiple of k."""
+        from streamkernel.kernels.composite import Scaled
+
+        return Scaled(self, factor) if isinstance(factor, (int, float)) else NotImplemented
+
+    def on(self, *names: Hashable) -> On:
+        """Return this kernel on some of the features; a name stands also for its indicators ``name=value``."""
+        from streamkernel.kernels.composite import On
+
+        return On(self, names)
+
+    def of(self, transform: str | Transform) -> Transformed:
+        """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x."""
+        from streamkernel.kernels.composite import Transformed
+
+        return Transformed(self, transform)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a bandwidth is still to be taken from a stream."""
+        return False
+
+    def with_medians(self, medians: Iterator[float]) -> Kernel:
+        """Return the kernel with the bandwidths that are pending taken from median distances, one for each part."""
+        raise NotImplementedError
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Add the parts of this kernel to `plan`, and return its terms, Σ weight ∏ parts."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SimpleKernel(Kernel):
+    """A kernel with features of one form."""
+
+    @property
+    def part(self) -> Part:
+        """How its features are made."""
+        raise NotImplementedError
+
+    def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
+        """Return k(x, x2) for numbers in the domain."""
+        raise NotImplementedError
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2); see :meth:`Kernel.__call__`."""
+        if self.is_pending:
+            raise ValueError(f'Expected numbers, got "median", which is taken from a stream: {self!r}')
+        found = numbers(x), numbers(x2)
+        for one in found:
+            for name, value in one.items():
+                self.check(name, value)
+        return self.exact(*found)
+
+    def check(self, name: Hashable, value: float) -> None:
+        """Raise the error that names the feature if its value is not finite, too large or outside of the domain.
+
+        Raises
+        ------
+        InputError
+            If it is.
+        """
+        part = self.part
+        where = f"x[{name!r}]"
+        if not abs(value) * part.unit <= LARGEST_VALUE:
+            raise InputError(f"Expected a finite number of usable size, got {value!r} - at {where}")
+        if value < part.least:
+            domain = "of at least 0" if part.least == 0.0 else f"above {-part.shift:g}"
+            raise InputError(f"Expected a number {domain} for {type(self).__name__}, got {value!r} - at {where}")
+
+    def with_medians(self, medians: Iterator[float]) -> Kernel:
+        """Return the kernel itself: it has no bandwidth to be taken from a stream."""
+        next(medians)
+        return self
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Add this part to `plan`."""
+        return plan.add(self, view)
+
+
+def pairs(x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> list[tuple[float, float]]:
+    """Return the values of each name in `x` and `x2`, 0 where it is missing."""
+    return [(x.get(name, 0.0), x2.get(name, 0.0)) for name in x.keys() | x2.keys()]

@@ -1,0 +1,268 @@
+"""Kernels made of kernels (Dai et al. 2014, Theorem 3): sums, products, multiples, some of the features, transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkernel.errors import InputError
+from streamkernel.kernels import transforms
+from streamkernel.kernels.base import Kernel, Transform, X
+from streamkernel.kernels.plan import Plan, Term, View, covers
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    left: Kernel
+    right: Kernel
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        for kernel in (self.left, self.right):
+            if not isinstance(kernel, Kernel):
+                raise ValueError(f"Expected two kernels for a {type(self).__name__}, got {kernel!r}")
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether one of the two has a bandwidth to be taken from a stream."""
+        return self.left.is_pending or self.right.is_pending
+
+    def with_medians(self, medians: Iterator[float]) -> Kernel:
+        """Return the pair with its bandwidths taken from median distances."""
+        return replace(self, left=self.left.with_medians(medians), right=self.right.with_medians(medians))
+
+
+@dataclass(frozen=True)
+class Sum(_Pair):
+    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both, side by side.
+
+    Parameters
+    ----------
+    left, right
+        The kernels.
+
+    Raises
+    ------
+    ValueError
+        If one of them is none.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> k = kernels.Gaussian(1.0) + kernels.Polynomial(degree=1, c=0.0)
+    >>> k({"a": 2.0}, {"a": 2.0})
+    5.0
+    """
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2)."""
+        return self.left(x, x2) + self.right(x, x2)
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Put the terms of both one after the other."""
+        return [*self.left.planned(plan, view), *self.right.planned(plan, view)]
+
+
+@dataclass(frozen=True)
+class Product(_Pair):
+    """k(x, x') = k₁(x, x') k₂(x, x'); written ``k1 * k2``. A feature is a product of independent features.
+
+    Parameters
+    ----------
+    left, right
+        The kernels.
+
+    Raises
+    ------
+    ValueError
+        If one of them is none.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> k = kernels.Gaussian(1.0).on("a") * kernels.Polynomial(degree=1, c=0.0).on("b")
+    >>> k({"a": 2.0, "b": 3.0}, {"a": 2.0, "b": 1.0})
+    3.0
+    """
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2)."""
+        return self.left(x, x2) * self.right(x, x2)
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Multiply every term of the one by every term of the other."""
+        left, right = self.left.planned(plan, view), self.right.planned(plan, view)
+        return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
+
+
+@dataclass(frozen=True)
+class _Wrapper(Kernel):
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        """Check the kernel."""
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"Expected a kernel, got {self.kernel!r}")
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the kernel has a bandwidth to be taken from a stream."""
+        return self.kernel.is_pending
+
+    def with_medians(self, medians: Iterator[float]) -> Kernel:
+        """Return the same of the kernel with its bandwidths taken from median distances."""
+        return replace(self, kernel=self.kernel.with_medians(medians))
+
+
+@dataclass(frozen=True)
+class Scaled(_Wrapper):
+    """k(x, x') = factor · k₁(x, x'); written ``2.0 * k1``.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k₁.
+    factor
+        A positive number.
+
+    Raises
+    ------
+    ValueError
+        If `factor` is not positive.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> (2.0 * kernels.Gaussian(1.0))({"a": 1.0}, {"a": 1.0})
+    2.0
+    """
+
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if isinstance(self.factor, bool) or not 0 < self.factor < math.inf:
+            raise ValueError(f"Expected a positive factor, got {self.factor!r}")
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2)."""
+        return self.factor * self.kernel(x, x2)
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Multiply the weights."""
+        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.planned(plan, view)]
+
+
+@dataclass(frozen=True)
+class On(_Wrapper):
+    """k₁ on some of the features; written ``k1.on("a", "b")``.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k₁.
+    names
+        The features that it reads. A name stands also for its indicators ``name=value``.
+
+    Raises
+    ------
+    ValueError
+        If `names` is no list of names, or empty.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> kernels.Gaussian(1.0).on("a")({"a": 1.0, "b": 5.0}, {"a": 1.0})
+    1.0
+    """
+
+    names: tuple[Hashable, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if isinstance(self.names, str) or not self.names:
+            raise ValueError(f"Expected a list of names, got {self.names!r}")
+        object.__setattr__(self, "names", tuple(_as_name(name) for name in self.names))
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2)."""
+        return self.kernel(*({name: v for name, v in one.items() if covers(self.names, name)} for one in (x, x2)))
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Narrow what is read."""
+        return self.kernel.planned(plan, View(view.space, (*view.names, frozenset(self.names))))
+
+
+@dataclass(frozen=True)
+class Transformed(_Wrapper):
+    """k(x, x') = k₁(ψ(x), ψ(x')); written ``k1.of(transform)``.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k₁.
+    transform
+        A name of :mod:`streamkernel.kernels.transforms`, or a function that returns new features, numbers or strings by
+        name, for given ones. A model with a function can be pickled if the function can, but not written to a file.
+
+    Raises
+    ------
+    ValueError
+        If there is no transform of the name.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> k = kernels.DotProduct([0.0, 1.0])
+    >>> k.of("unit")({"a": 3.0, "b": 4.0}, {"a": 1.0}).__round__(4)
+    0.6
+    >>> k.of(lambda x: {"length": len(x["text"])})({"text": "abc"}, {"text": "ab"})
+    6.0
+    """
+
+    transform: str | Transform = "unit"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if not callable(self.transform) and self.transform not in transforms.__all__:
+            known = ", ".join(transforms.__all__)
+            raise ValueError(f"Expected a function or one of {known} as transform, got {self.transform!r}")
+
+    def __call__(self, x: X, x2: X) -> float:
+        """Return k(x, x2)."""
+        return self.kernel(self.transformed(x), self.transformed(x2))
+
+    def planned(self, plan: Plan, view: View) -> list[Term]:
+        """Read the outputs of the transform."""
+        return self.kernel.planned(plan, plan.space(self, view))
+
+    def transformed(self, x: X) -> X:
+        """Return ψ(x).
+
+        Raises
+        ------
+        InputError
+            If the transform fails, or gives something else than features by name.
+        """
+        function = self.transform if callable(self.transform) else getattr(transforms, self.transform)
+        try:
+            found = function(x)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"Expected a transform of x, got {type(error).__name__}: {error} - at {function!r}"
+            ) from error
+        if not isinstance(found, Mapping):
+            raise InputError(f"Expected features by name, got {type(found).__name__} {found!r} - from {function!r}")
+        return found
+
+
+def _as_name(name: Any) -> Hashable:
+    """Return a name as a key: a list, as JSON has it, is a tuple."""
+    return tuple(_as_name(part) for part in name) if isinstance(name, list) else name

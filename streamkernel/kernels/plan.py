@@ -1,0 +1,160 @@
+"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with what it reads of an example."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streamkernel import forms
+from streamkernel.errors import InputError
+from streamkernel.generator import domain_key
+from streamkernel.rows import F64, I64, Derived, Rows, numbers
+
+if TYPE_CHECKING:
+    from streamkernel.kernels.base import Kernel, SimpleKernel, X
+    from streamkernel.kernels.composite import Transformed
+
+MOST_PARTS = 62
+"""Bits of a name's readers."""
+
+
+class View(NamedTuple):
+    """What a part reads: the example (space 0) or the outputs of a transform, and of these the names of all filters."""
+
+    space: int = 0
+    names: tuple[frozenset[Hashable], ...] = ()
+
+    def reads(self, name: Hashable) -> bool:
+        """Return whether a name of an expanded example is read."""
+        space, name = name if isinstance(name, Derived) else (0, name)
+        return space == self.space and all(covers(names, name) for names in self.names)
+
+
+class Term(NamedTuple):
+    """A weight times a product of parts, told by their numbers."""
+
+    weight: float
+    parts: tuple[int, ...]
+
+
+class Plan:
+    """The parts of a kernel, in the order in which they stand in it.
+
+    Parameters
+    ----------
+    kernel
+        The kernel. Bandwidths that are pending count as 1.
+    seed
+        Of the model: each part has a key of its own, so that its directions are independent of the others'.
+
+    Raises
+    ------
+    ValueError
+        If it is no kernel, or has too many parts or terms.
+    """
+
+    def __init__(self, kernel: Kernel, seed: int) -> None:
+        if not hasattr(kernel, "planned"):
+            raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
+        self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
+        self.parts: list[tuple[SimpleKernel, View]] = []
+        self._spaces: list[tuple[Transformed, View]] = []
+        self.terms: list[Term] = self.kernel.planned(self, View())
+        if len(self.parts) > MOST_PARTS or len(self.terms) > forms.N_CONSTANTS:
+            raise ValueError(
+                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
+                f"got {len(self.parts)} and {len(self.terms)}"
+            )
+        found = [part.part for part, _ in self.parts]
+        is_complex = any(part.form in (forms.PHASE, forms.ADDITIVE) for part in found)
+        self.outputs = len(self.terms) * (1 + is_complex)
+        self.itself = 0.0
+        if all(part.itself > 0.0 for part in found):
+            self.itself = sum(weight * float(np.prod([found[i].itself for i in parts])) for weight, parts in self.terms)
+        self.program: I64 = np.zeros((len(found), forms.TERMS + len(self.terms)), np.int64)
+        self.constants: F64 = np.zeros((len(found) + 1, forms.N_CONSTANTS))
+        for i, part in enumerate(found):
+            key = domain_key(seed, f"features/{i}" if i else "features")
+            codes = [part.measure, part.form, part.transform, part.order, int(key.view(np.int64))]
+            self.program[i] = codes + [int(i in term.parts) for term in self.terms]
+            self.constants[i, : forms.TABLE] = part.scale, part.shape, part.shift, part.least, part.unit
+            self.constants[i, forms.TABLE : forms.TABLE + len(part.table)] = part.table
+        self.constants[-1, : len(self.terms)] = np.sqrt([term.weight for term in self.terms])
+
+    def add(self, part: SimpleKernel, view: View) -> list[Term]:
+        """Add a part that reads `view`, and return its one term."""
+        self.parts.append((part, view))
+        return [Term(1.0, (len(self.parts) - 1,))]
+
+    def space(self, kernel: Transformed, view: View) -> View:
+        """Add a transform of what `view` reads, and return a view of its outputs."""
+        self._spaces.append((kernel, view))
+        return View(len(self._spaces))
+
+    @property
+    def transforms(self) -> bool:
+        """Whether examples have to be expanded before they are read."""
+        return bool(self._spaces)
+
+    def expanded(self, x: X) -> Mapping[Hashable, float]:
+        """Return `x` as numbers, with the outputs of all transforms.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a number nor a string, or a transform fails.
+        """
+        names: dict[Hashable, Any] = dict(x)
+        for space, (kernel, view) in enumerate(self._spaces, 1):
+            read = {n.name if isinstance(n, Derived) else n: v for n, v in names.items() if view.reads(n)}
+            names.update((Derived(space, name), value) for name, value in kernel.transformed(read).items())
+        used = {view.space for _, view in self.parts}
+        kept = {n: v for n, v in names.items() if (n.space if isinstance(n, Derived) else 0) in used}
+        return numbers(kept or {Derived(min(used), ""): 0.0})
+
+    def readers(self, names: Sequence[Hashable]) -> I64:
+        """Return for each name the parts that read it, a bit for each."""
+        return np.array(
+            [sum(1 << i for i, (_, view) in enumerate(self.parts) if view.reads(name)) for name in names], np.int64
+        )
+
+    def check(self, x: X) -> None:
+        """Raise the error that names the first feature of `x` that the kernel cannot read.
+
+        Raises
+        ------
+        InputError
+            If there is such a feature.
+        """
+        for name, value in self.expanded(x).items():
+            for part, view in self.parts:
+                if view.reads(name):
+                    part.check(name.name if isinstance(name, Derived) else name, value)
+
+    def usable(self, rows: Rows) -> bool:
+        """Return whether all values are finite, of usable size and in the kernel's domain."""
+        for i, (part, _) in enumerate(self.parts):
+            values = rows.values[(rows.readers >> i) & 1 == 1]
+            unit, least = part.part.unit, part.part.least
+            if not bool(np.all((np.abs(values) * unit <= forms.LARGEST_VALUE) & (values >= least))):
+                return False
+        return True
+
+    def unusable(self, rows: Rows) -> InputError:
+        """Return the error for rows that have no usable features."""
+        worst = max(rows.values.tolist(), key=lambda value: np.inf if np.isnan(value) else abs(value), default=0.0)
+        return InputError(f"Expected numbers of usable size for {self.kernel!r}, got {worst!r}")
+
+
+def covers(names: Collection[Hashable], name: Hashable) -> bool:
+    """Return whether `name` is one of `names`, or an indicator ``name=value`` of one.
+
+    Examples
+    --------
+    >>> covers({"a"}, "a"), covers({"a"}, "a=red"), covers({"a"}, "ab=red")
+    (True, True, False)
+    """
+    return name in names or (isinstance(name, str) and any(name.startswith(f"{one}=") for one in names))

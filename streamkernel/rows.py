@@ -1,0 +1,105 @@
+"""Examples as compiled code reads them: the values of names that are told by their hashes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamkernel.errors import InputError
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+
+class Derived(NamedTuple):
+    """The name of an output of a transform inside a kernel."""
+
+    space: int
+    name: Hashable
+
+
+class Rows(NamedTuple):
+    """Examples in compressed rows: the entries of row i are ``[start[i]:start[i + 1]]``.
+
+    Entries of a row stand in the order of their names' hashes, so sums do not depend on the order of keys. Bit l of
+    `readers` says whether the kernel's part l reads the name.
+    """
+
+    start: I64
+    slots: I64
+    hashes: U64
+    readers: I64
+    values: F64
+
+    @classmethod
+    def stack(cls, rows: Sequence[Rows]) -> Rows:
+        """Return the rows of all of `rows`, one below the other."""
+        lengths = np.concatenate([np.diff(row.start) for row in rows])
+        entries: Any = zip(*(row[1:] for row in rows), strict=True)
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        return cls(start, *(np.concatenate(column) for column in entries))
+
+    def part(self, first: int, last: int) -> Rows:
+        """Return the rows ``first <= i < last``."""
+        a, b = self.start[first], self.start[last]
+        entries: Any = (column[a:b] for column in self[1:])
+        return Rows(self.start[first : last + 1] - a, *entries)
+
+
+def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+    """Return `x` with its strings as indicators: ``{"colour": "red"}`` is ``{"colour=red": 1.0}``.
+
+    Every kernel can read an indicator: 1 is in the domain of all of them, and a category that is not there counts as
+    0, like any missing name. So a string works as it would behind a one-hot encoder that knows all categories.
+
+    Raises
+    ------
+    InputError
+        If a value is neither a number nor a string, or an indicator has the name of another feature.
+
+    Examples
+    --------
+    >>> numbers({"colour": "red", "size": 3})
+    {'size': 3.0, 'colour=red': 1.0}
+    """
+    found = {
+        name: number(value, f"x[{_told(name)}]", "a number or a string")
+        for name, value in x.items()
+        if not isinstance(value, str)
+    }
+    for name, value in x.items():
+        if isinstance(value, str):
+            indicator = Derived(name.space, f"{name.name}={value}") if isinstance(name, Derived) else f"{name}={value}"
+            if indicator in found or indicator in x:
+                raise InputError(f"Expected one feature of a name, got two of {_told(indicator)} - at x[{_told(name)}]")
+            found[indicator] = 1.0
+    return found
+
+
+def number(value: Any, where: str, expected: str = "a number") -> float:
+    """Return `value` as a float.
+
+    Raises
+    ------
+    InputError
+        If it is no number; names the place.
+    """
+    try:
+        return float(array("d", (value,))[0])
+    except TypeError:
+        raise InputError(f"Expected {expected}, got {type(value).__name__} {value!r} - at {where}") from None
+    except OverflowError:
+        raise InputError(
+            f"Expected {expected} of usable size, got an integer of {len(str(value))} digits - at {where}"
+        ) from None
+
+
+def _told(name: Hashable) -> str:
+    """Return a name as a user knows it."""
+    return f"{name.name!r} of a transform" if isinstance(name, Derived) else repr(name)
