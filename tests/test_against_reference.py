@@ -23,8 +23,16 @@ LOSSES = {
     "hinge of 3": (losses.Hinge(), plain.Hinge(), 3),
     "squared hinge": (losses.SquaredHinge(), plain.SquaredHinge(), 1),
     "squared hinge of 3": (losses.SquaredHinge(), plain.SquaredHinge(), 3),
+    "smooth hinge": (losses.SmoothHinge(), plain.SmoothHinge(), 1),
+    "smooth hinge of 3": (losses.SmoothHinge(), plain.SmoothHinge(), 3),
+    "sigmoid": (losses.Sigmoid(), plain.Sigmoid(), 1),
+    "sigmoid of 3": (losses.Sigmoid(), plain.Sigmoid(), 3),
     "square": (losses.Square(), plain.Square(), 1),
     "huber": (losses.Huber(0.4), plain.Huber(0.4), 1),
+    "epsilon insensitive": (losses.EpsilonInsensitive(0.2), plain.EpsilonInsensitive(0.2), 1),
+    "absolute": (losses.Absolute(), plain.EpsilonInsensitive(0.0), 1),
+    "quantile": (losses.Quantile(0.8), plain.Quantile(0.8), 1),
+    "correntropy": (losses.Correntropy(3.0), plain.Correntropy(3.0), 1),
 }
 RULES = {
     "DSG": (rules.DSG(), plain.dsg),

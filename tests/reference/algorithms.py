@@ -67,6 +67,31 @@ class SquaredHinge:
         return None
 
 
+class SmoothHinge:
+    def value(self, f, y):
+        m = signs(y, len(f)) * f
+        return np.select([m >= 1.0, m <= 0.0], [0.0, 0.5 - m], 0.5 * (1.0 - m) ** 2).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return t * np.select([t * f >= 1.0, t * f <= 0.0], [0.0, -1.0], t * f - 1.0)
+
+    def bound(self, columns):
+        return columns**0.5
+
+
+class Sigmoid:
+    def value(self, f, y):
+        return (1.0 / (1.0 + np.exp(signs(y, len(f)) * f))).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return -t * np.exp(t * f) / (1.0 + np.exp(t * f)) ** 2
+
+    def bound(self, columns):
+        return 0.25 * columns**0.5
+
+
 class Square:
     def value(self, f, y):
         return 0.5 * ((f - y) ** 2).sum()
@@ -91,6 +116,48 @@ class Huber:
 
     def bound(self, columns):
         return self.delta
+
+
+class EpsilonInsensitive:
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def value(self, f, y):
+        return np.maximum(0.0, np.abs(f - y) - self.epsilon)[0]
+
+    def gradient(self, f, y):
+        return np.where(np.abs(f - y) > self.epsilon, np.sign(f - y), 0.0)
+
+    def bound(self, columns):
+        return 1.0
+
+
+class Quantile:
+    def __init__(self, tau):
+        self.tau = tau
+
+    def value(self, f, y):
+        return np.maximum(self.tau * (y - f), (1.0 - self.tau) * (f - y))[0]
+
+    def gradient(self, f, y):
+        return np.where(f < y, -self.tau, 1.0 - self.tau)
+
+    def bound(self, columns):
+        return max(self.tau, 1.0 - self.tau)
+
+
+class Correntropy:
+    def __init__(self, sigma):
+        self.sigma = sigma
+
+    def value(self, f, y):
+        return 0.5 * self.sigma**2 * (1.0 - np.exp(-((f - y) ** 2) / self.sigma**2))[0]
+
+    def gradient(self, f, y):
+        return (f - y) * np.exp(-((f - y) ** 2) / self.sigma**2)
+
+    def bound(self, columns):
+        return self.sigma / (2.0 * np.e) ** 0.5
 
 
 def dsg(model, gradient, gamma, noise, room):
