@@ -122,6 +122,7 @@ class KernelModel(model_file.Portable):
             columns=columns,
             average=self.average,
             intercept=not self._for_classes,
+            relative=self.step is None and self._loss.directional,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
         )
@@ -209,7 +210,10 @@ class KernelModel(model_file.Portable):
 
 
 def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature."""
+    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature.
+
+    It is in units of the spread of the residuals where the loss is directional.
+    """
     return 0.25 / loss.curvature
 
 

@@ -41,7 +41,10 @@ class Expansion:
     average
         Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
     intercept
-        Whether f has the running mean of the targets added to it.
+        Whether f has an intercept: the running mean of the targets, or where the loss is directional, a constant that
+        every step moves as it moves f.
+    relative
+        Whether the steps are in units of the spread, the running mean of \\|f(x) - y\\|, and at most 1/λ.
     cache_bytes
         Memory for cached directions.
     seed
@@ -71,6 +74,7 @@ class Expansion:
         columns: int = 1,
         average: bool = False,
         intercept: bool = False,
+        relative: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -81,9 +85,12 @@ class Expansion:
         code, grow, reuse, self._longest = rule.parameters
         self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
         keys = (int(self.directions.key), int(domain_key(seed, "rule")))
+        kind = stepping.NO_INTERCEPT
+        if intercept:
+            kind = stepping.LEARNT_BY_STEPS if loss.directional else stepping.MEAN_OF_TARGETS
         self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
         self.ints[stepping.COLUMNS :] = np.array(
-            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, *keys],
+            [columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, kind, *keys, relative],
             np.uint64,
         ).view(np.int64)
         self.reals: F64 = np.zeros(stepping.N_REALS)

@@ -23,20 +23,28 @@ from streamkernel.generator import cos_sin_turns
 # Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
-# whether there is an intercept, keys of the directions and of the rule's draws.
+# the kind of intercept, keys of the directions and of the rule's draws, and whether γ is in units of the spread.
 COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, KEY, RULE_KEY = range(4, 15)
-N_INTS = 15
+RELATIVE = 15
+N_INTS = 16
+
+NO_INTERCEPT, MEAN_OF_TARGETS, LEARNT_BY_STEPS = range(3)
+"""Kinds of intercept: the running mean of y; or one learnt as f is, as if 1 were added to the kernel."""
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the intercept, a running mean of y.
-SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, MEAN = LEARNT_REALS = range(7)
+# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the intercept; the intercept of
+# predictions, which is averaged if they are; the spread, a running mean of |f(x) - y|.
+SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, MEAN, PREDICTED_MEAN, SPREAD = LEARNT_REALS = range(9)
 # What is given: the scale of x, λ, the loss's parameter and bound, the variance σ² of the features of a block, and the
 # rule's longest step in units of γ.
-INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(7, 13)
-N_REALS = 13
+INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(9, 15)
+N_REALS = 15
 
 HORIZON = 1000.0
-"""Examples over which the running loss is averaged."""
+"""Examples over which the running loss and the spread are averaged."""
+
+LARGEST_DEVIATION = 10.0
+"""In units of the spread so far, what an example counts for in the spread at most: one outlier does not ruin it."""
 
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
@@ -102,7 +110,7 @@ def score(ints, reals, cache, rows, i, coef, phi, work, out):  # type: ignore[no
         out[1, c] = out[0, c]
         if coef.shape[1] > columns and ints[STEPS] > 0:
             out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
-        out[1, c] += reals[MEAN]
+        out[1, c] += reals[PREDICTED_MEAN]
     return True
 
 
@@ -179,20 +187,23 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
     bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
     loss = 0.0
-    mean, seen = reals[MEAN], ints[EXAMPLES]
+    mean, spread, seen = reals[MEAN], reals[SPREAD], ints[EXAMPLES]
     for i in range(batch):
         if i >= known and not score(ints, reals, cache, rows, first + i, coef, phi, work, scores):
             return BAD_VALUE, first + i
         f[i] = scores[0]
         target = y[first + i]
-        if ints[INTERCEPT]:
-            seen += 1
+        seen += 1
+        if ints[INTERCEPT] == MEAN_OF_TARGETS or (ints[INTERCEPT] == LEARNT_BY_STEPS and seen == 1):
             mean += (target - mean) / seen
-            target -= mean
+        target -= mean
         losses.derivative(code, parameter, f[i], target, g[i])
         if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
         loss += losses.value(code, parameter, f[i], target) / batch
+        if ints[RELATIVE]:
+            deviation = abs(f[i, 0] - target)
+            spread += (min(deviation, LARGEST_DEVIATION * spread or deviation) - spread) / min(float(seen), HORIZON)
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
     gradient = np.zeros(columns)
@@ -201,6 +212,10 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     for c in range(columns):
         gradient[c] /= batch
     # 2. the coordinate and the step
+    if ints[RELATIVE]:
+        gamma *= spread
+        if gamma * reals[L2] > 1.0:
+            gamma = 1.0 / reals[L2]
     blocks = ints[BLOCKS]
     k, eta = rules.choose(
         (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),
@@ -244,9 +259,15 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
     # 5. the counters, and what the dashboard shows
     reals[NORM2] += vectors.tree_sum(u.reshape(-1))
     ints[EXAMPLES] += batch
-    reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-    reals[BOUND], reals[ETA], reals[MEAN] = bound, eta, mean
     ints[STEPS] += 1
+    reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
+    if ints[INTERCEPT] == LEARNT_BY_STEPS:
+        mean -= gamma * gradient[0]
+    if ints[INTERCEPT] == LEARNT_BY_STEPS and coef.shape[1] > columns:
+        reals[PREDICTED_MEAN] += (mean - reals[PREDICTED_MEAN]) / ints[STEPS]
+    else:
+        reals[PREDICTED_MEAN] = mean
+    reals[BOUND], reals[ETA], reals[MEAN], reals[SPREAD] = bound, eta, mean, spread
     ints[BLOCKS if k == blocks else REUSED] += 1
     return DONE, 0
 

