@@ -88,10 +88,9 @@ def main() -> None:
         for tau in TAUS:
             coverage, loss = prequential(ours(tau), stream, tau)
             others = [prequential(rival(tau), stream, tau) for rival in rivals]
-            table.append(
-                [name, str(tau), f"{coverage:.3f}", *(f"{other:.3f}" for other, _ in others)]
-                + [f"{loss:.4g}", *(f"{loss / other:.2f}" for _, other in others)]
-            )
+            shares = (f"{other:.3f}" for other, _ in [(coverage, loss), *others])
+            ratios = (f"{loss / other:.2f}" for _, other in others)
+            table.append([name, str(tau), *shares, f"{loss:.4g}", *ratios])
             if tau == 0.9:
                 others = [prequential(ours(tau), stream, tau, unit) for unit in UNITS]
                 units.append(

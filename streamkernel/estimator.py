@@ -210,11 +210,11 @@ class KernelModel(model_file.Portable):
 
 
 def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature.
+    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
 
     It is in units of the spread of the residuals where the loss is directional.
     """
-    return 0.25 / loss.curvature
+    return min(1.0, 0.25 / loss.curvature)
 
 
 def _at_least(least: int, **values: int) -> None:

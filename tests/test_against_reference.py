@@ -55,6 +55,7 @@ def pair(loss, rule, batch, setting, seed=5):
     compiled_loss, plain_loss, columns = LOSSES[loss]
     compiled_rule, plain_rule = RULES[rule]
     l2, average, (compiled_step, plain_step), cap = SETTINGS[setting]
+    intercept = not (compiled_loss.for_classes or compiled_loss.directional)
     f = Expansion(
         Gaussian(SIGMA),
         compiled_loss,
@@ -66,7 +67,7 @@ def pair(loss, rule, batch, setting, seed=5):
         l2=l2,
         columns=columns,
         average=average,
-        intercept=not compiled_loss.for_classes,
+        intercept=intercept,
         seed=seed,
     )
     reference = plain.Reference(
@@ -79,7 +80,7 @@ def pair(loss, rule, batch, setting, seed=5):
         most_blocks=cap or np.inf,
         l2=l2,
         columns=columns,
-        intercept=not compiled_loss.for_classes,
+        intercept=intercept,
         seed=seed,
     )
     return f, reference

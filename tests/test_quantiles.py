@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from reference import algorithms as plain
-from river.datasets import synth
 from scipy.stats import norm
-from streams import FIXED, SMALL, content, examples, learn, predictions, regressor, targets
+from streams import content, examples, learn, predictions, regressor, targets
 
 from streamkernel import KernelRegressor, losses, rules, steps
 from streamkernel.expansion import Expansion
