@@ -35,8 +35,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 examples.
         Until then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
     loss
-        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``
-        (each class against the rest with more than two), or one of :mod:`streamkernel.losses`.
+        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
+        ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
+        :mod:`streamkernel.losses`.
     rule
         Which block a step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which adds a block
         only where no old one is worth as much.
@@ -160,7 +161,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label seen so far.
 
-        With the hinge losses, which have no probabilities, these are the scores squashed by a sigmoid: they rank
+        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a sigmoid: they rank
         as the scores do, and are not calibrated.
 
         Raises
