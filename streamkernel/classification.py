@@ -161,8 +161,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label seen so far.
 
-        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a sigmoid: they rank
-        as the scores do, and are not calibrated.
+        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a
+        sigmoid: they rank as the scores do, and are not calibrated.
 
         Raises
         ------

@@ -81,7 +81,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     ...     below += y <= model.predict_one(x)
     ...     model.learn_one(x, y)
     >>> below / 2000
-    0.8945
+    0.894
     """
 
     _for_classes = False

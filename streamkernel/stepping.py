@@ -41,7 +41,10 @@ INPUT_SCALE, L2, LOSS_PARAMETER, LOSS_BOUND, VARIANCE, LONGEST = range(9, 15)
 N_REALS = 15
 
 HORIZON = 1000.0
-"""Examples over which the running loss and the spread are averaged."""
+"""Examples over which the running loss is averaged."""
+
+SPREAD_HORIZON = 100.0
+"""Examples over which the spread is averaged: few, so that steps are as long as targets that change ask for."""
 
 LARGEST_DEVIATION = 10.0
 """In units of the spread so far, what an example counts for in the spread at most: one outlier does not ruin it."""
@@ -203,7 +206,7 @@ def step(ints, reals, cache, rows, first, y, known, scores, gamma, coef, beta, p
         loss += losses.value(code, parameter, f[i], target) / batch
         if ints[RELATIVE]:
             deviation = abs(f[i, 0] - target)
-            spread += (min(deviation, LARGEST_DEVIATION * spread or deviation) - spread) / min(float(seen), HORIZON)
+            spread += (min(deviation, LARGEST_DEVIATION * spread or deviation) - spread) / min(seen, SPREAD_HORIZON)
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
     gradient = np.zeros(columns)

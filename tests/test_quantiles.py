@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from reference import algorithms as plain
 from scipy.stats import norm
+from sklearn import metrics
 from streams import content, examples, learn, predictions, regressor, targets
 
 from streamkernel import KernelRegressor, losses, rules, steps
@@ -29,7 +30,7 @@ class Relative(plain.Reference):
         errors = np.abs(self.function(X)[:, 0] + self.mean - y)
         for n, error in enumerate(errors, self.examples + 1):
             most = 10.0 * self.spread if self.spread > 0.0 else np.inf
-            self.spread += (min(error, most) - self.spread) / min(n, 1000)
+            self.spread += (min(error, most) - self.spread) / min(n, 100)
         gamma = min(0.25 * self.spread, 1.0 / self.l2 if self.l2 else np.inf)
         self.step = lambda t: gamma
         f = self.function(X)
@@ -116,6 +117,22 @@ def test_an_outlier_does_not_ruin_the_steps():
     model.learn_one(xs[0], 1e12)
     learn(model, xs[:50], ys[:50])
     assert np.abs(predictions(model, xs[:200]) - before).mean() < np.std(ys)
+
+
+def test_targets_that_become_others_by_far_are_learnt_soon():
+    """In units of the error, steps grow as long as the change asks for, and shrink again."""
+    xs, ys = heteroscedastic(4000)
+    ys[1000:] = 1000.0 * ys[1000:] + 50_000.0
+    losses_of = []
+    for first in (0, 1000):  # with the targets before the change, and without
+        model = learn(KernelRegressor(loss="quantile", tau=0.9), xs[first:2000], ys[first:2000])
+        predicted = []
+        for x, y in zip(xs[2000:], ys[2000:].tolist(), strict=True):
+            predicted.append(model.predict_one(x))
+            model.learn_one(x, y)
+        assert np.mean(ys[2000:] <= predicted) == pytest.approx(0.9, abs=0.01)
+        losses_of.append(metrics.mean_pinball_loss(ys[2000:], predicted, alpha=0.9))
+    assert losses_of[0] < 1.1 * losses_of[1]
 
 
 def heteroscedastic(n, seed=7):
