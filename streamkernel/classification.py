@@ -35,8 +35,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 examples.
         Until then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
     loss
-        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``
-        (each class against the rest with more than two), or one of :mod:`streamkernel.losses`.
+        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
+        ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
+        :mod:`streamkernel.losses`.
     rule
         Which block a step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which adds a block
         only where no old one is worth as much.
@@ -49,7 +50,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     step
-        Step size, one of :mod:`streamkernel.steps`; by default a constant that suits the loss.
+        Step size, one of :mod:`streamkernel.steps`; by default a constant that suits the loss and k(x, x).
+    preconditioning
+        ε > 0 of the preconditioner (1/B) Σ φφᵀ + εI, the covariance over the batch of the block that a step moves,
+        against which its gradient is solved (Dai et al. 2014, section 4); ``None`` for none. It wants large batches.
     average
         Predict with the average of all iterates instead of the last.
     cache_bytes
@@ -100,6 +104,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         max_features: int | None = 1024,
         l2: float = 0.0,
         step: steps.Step | None = None,
+        preconditioning: float | None = None,
         average: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
@@ -114,6 +119,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             max_features,
             l2,
             step,
+            preconditioning,
             average,
             cache_bytes,
             seed,
@@ -160,8 +166,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label seen so far.
 
-        With the hinge losses, which have no probabilities, these are the scores squashed by a sigmoid: they rank
-        as the scores do, and are not calibrated.
+        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a
+        sigmoid: they rank as the scores do, and are not calibrated.
 
         Raises
         ------

@@ -38,6 +38,7 @@ class KernelModel(model_file.Portable):
         max_features: int | None,
         l2: float,
         step: steps.Step | None,
+        preconditioning: float | None,
         average: bool,
         cache_bytes: int,
         seed: int,
@@ -55,6 +56,8 @@ class KernelModel(model_file.Portable):
             )
         if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
+        if preconditioning is not None and (isinstance(preconditioning, str) or not 0.0 < preconditioning < math.inf):
+            raise ValueError(f"Expected preconditioning > 0, got {preconditioning!r}")
         self.kernel = kernel
         self.loss = loss
         self.rule = rule
@@ -63,6 +66,7 @@ class KernelModel(model_file.Portable):
         self.max_features = max_features
         self.l2 = l2
         self.step = step
+        self.preconditioning = preconditioning
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
@@ -103,6 +107,11 @@ class KernelModel(model_file.Portable):
         return self._expansion.objective
 
     @property
+    def _intercept(self) -> int:
+        """What f has added to it."""
+        return stepping.NOTHING
+
+    @property
     def _is_stochastic(self) -> bool:
         return False
 
@@ -112,14 +121,16 @@ class KernelModel(model_file.Portable):
             self._loss,
             self.rule or DEFAULT_RULE,
             self.step or steps.Constant(default_gamma(self._loss)),
-            step_in_units=self.step is None,
+            step_in_selves=self.step is None and self.preconditioning is None,
+            epsilon=self.preconditioning or 0.0,
             per_block=self._per_block,
             max_features=self.max_features,
             batch=self.batch_size,
             l2=self.l2,
             columns=columns,
             average=self.average,
-            intercept=stepping.NOTHING if self._for_classes else stepping.MEAN,
+            intercept=self._intercept,
+            step_in_spreads=self.step is None and self._loss.directional,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
         )
@@ -205,8 +216,11 @@ class KernelModel(model_file.Portable):
 
 
 def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature."""
-    return 0.25 / loss.curvature
+    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
+
+    It is in units of the spread of the residuals where the loss is directional.
+    """
+    return min(1.0, 0.25 / loss.curvature)
 
 
 def _at_least(least: int, **values: int) -> None:

@@ -29,8 +29,10 @@ class Expansion:
         The kernel k. Bandwidths that are pending count as 1.
     loss, rule, step
         What is minimised, which coordinate a step takes, and how far it goes.
-    step_in_units
+    step_in_selves
         Whether γ is in units of 1/k(x, x): a step then moves f as far with every kernel.
+    epsilon
+        ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
     per_block
         Features in a block, F.
     max_features
@@ -44,8 +46,11 @@ class Expansion:
     average
         Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
     intercept
-        What f has added to it: ``stepping.NOTHING``, the running ``MEAN`` of the targets, or ``MARGIN``, a threshold -τ
-        that is learnt with f (Dai et al. 2014, section 4, novelty detection, where ν is `l2`).
+        What f has added to it: ``stepping.NOTHING``; the running ``MEAN`` of the targets; ``LEARNT``, a constant that
+        every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learnt with f (Dai et al. 2014, section 4,
+        novelty detection, where ν is `l2`).
+    step_in_spreads
+        Whether γ is in units of the spread, the running mean of the absolute error, and at most 1/λ.
     cache_bytes
         Memory for cached directions.
     seed
@@ -68,7 +73,8 @@ class Expansion:
         rule: rules.Rule,
         step: steps.Step,
         *,
-        step_in_units: bool = False,
+        step_in_selves: bool = False,
+        epsilon: float = 0.0,
         per_block: int = 256,
         max_features: int | None = 1024,
         batch: int = 1,
@@ -76,6 +82,7 @@ class Expansion:
         columns: int = 1,
         average: bool = False,
         intercept: int = stepping.NOTHING,
+        step_in_spreads: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -83,14 +90,14 @@ class Expansion:
         self.batch, self.l2, self.per_block = batch, l2, per_block
         self._seed = seed
         self.directions = Directions(Plan(kernel, seed), per_block, cache_bytes)
-        self._averages = average
+        self._averages, self._epsilon = average, epsilon
         code, grow, reuse, self._longest = rule.parameters
         self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
         plan, key = self.directions.plan, int(domain_key(seed, "rule").view(np.int64))
+        units = stepping.SELVES * step_in_selves + stepping.SPREADS * step_in_spreads
         self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
         self.ints[stepping.COLUMNS : stepping.PARTS] = [
-            columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, key,
-            int(step_in_units),
+            columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, key, units
         ]  # fmt: skip
         self.ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
         self.reals: F64 = np.zeros(stepping.N_REALS)
@@ -103,7 +110,7 @@ class Expansion:
         self.reals[stepping.SCALE] = 1.0
         loss, plan, width = self.loss, Plan(kernel, self._seed), self.directions.width
         self.directions.plan = plan
-        given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, plan.itself
+        given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, self._epsilon, plan.itself
         self.reals[stepping.L2 :] = given
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))
         self.beta: F64 = np.zeros((0, self.columns))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base, utils
 
-from streamkernel import losses, rules, steps
+from streamkernel import losses, rules, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
@@ -23,17 +23,25 @@ LARGEST_TARGET = 1e90
 class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     """A kernel machine for numbers that learns from a stream, in bounded memory.
 
-    The prediction is the running mean of the targets plus a function f of the features, which grows by blocks of
-    random features until `max_features` is reached.
+    The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
+    `max_features` is reached. The intercept is the running mean of the targets; for the absolute, ε-insensitive and
+    quantile losses it is learnt along with f, so that far from all examples, where f says nothing, a quantile is not
+    taken for the mean: it is between the mean and that quantile of all targets.
 
     Parameters
     ----------
     kernel
         The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 examples.
     loss
-        ``"square"``, ``"huber"``, or one of :mod:`streamkernel.losses`. A loss without a bound on its derivative is
-        clipped at the largest one seen, which at most doubles a step: one outlier does not ruin the model.
-    rule, features_per_seed, batch_size, max_features, l2, step, average, cache_bytes, seed
+        ``"square"``, ``"huber"``, ``"absolute"``, ``"quantile"``, ``"epsilon_insensitive"``, ``"correntropy"``, or one
+        of :mod:`streamkernel.losses`. A loss without a bound on its derivative is clipped at the largest one seen,
+        which at most doubles a step: one outlier does not ruin the model.
+    tau
+        The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
+    step
+        As for :class:`~streamkernel.KernelClassifier`. The default steps of the absolute, ε-insensitive and quantile
+        losses are in units of the running mean error, so that the units of the targets do not matter.
+    rule, features_per_seed, batch_size, max_features, l2, average, cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`.
 
     Attributes
@@ -48,7 +56,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If a parameter is out of its range, or `tau` is given with another loss.
 
     References
     ----------
@@ -64,6 +72,16 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     >>> model = preprocessing.StandardScaler() | KernelRegressor()
     >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
     R2: 0.773075
+
+    What nine of ten targets are below:
+
+    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9)
+    >>> below = 0
+    >>> for x, y in synth.Friedman(seed=1).take(2000):
+    ...     below += y <= model.predict_one(x)
+    ...     model.learn_one(x, y)
+    >>> below / 2000
+    0.894
     """
 
     _for_classes = False
@@ -72,29 +90,37 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         self,
         kernel: Kernel | None = None,
         loss: str | losses.Loss = "square",
+        tau: float | None = None,
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,
         batch_size: int = 1,
         max_features: int | None = 1024,
         l2: float = 0.0,
         step: steps.Step | None = None,
+        preconditioning: float | None = None,
         average: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
         super().__init__(
             kernel,
-            loss,
+            _loss(loss, tau),
             rule,
             features_per_seed,
             batch_size,
             max_features,
             l2,
             step,
+            preconditioning,
             average,
             cache_bytes,
             seed,
         )
+        self.loss, self.tau = loss, tau
+
+    @property
+    def _intercept(self) -> int:
+        return stepping.LEARNT if self._loss.directional else stepping.MEAN
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
         """Learn from one example.
@@ -151,6 +177,15 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         """
         predictions = self._expansion.scores(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
+
+
+def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
+    """Return the loss that `loss` and `tau` name together."""
+    if tau is None:
+        return loss
+    if loss != "quantile":
+        raise ValueError(f'Expected tau with loss="quantile" only, got tau={tau!r} with loss={loss!r}')
+    return losses.Quantile(tau)
 
 
 def _checked(y: Any) -> float:

@@ -21,35 +21,46 @@ from numba import njit
 
 from streamkernel import losses, rules, vectors
 from streamkernel.forms import ROOM, features, power, prepare
+from streamkernel.preconditioning import precondition
 
 # Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
 BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
-# what is added to f, the key of the rule's draws, whether γ is in units of 1/k(x, x); the kernel's parts and terms, and
-# outputs of a feature.
+# what is added to f, the key of the rule's draws, the units of γ; parts and terms of the kernel, outputs of a feature.
 COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, RULE_KEY, UNITS = range(4, 15)
 PARTS, TERMS, OUTPUTS = range(15, 18)
 N_INTS = 18
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f; the running
-# means of |z|² and |z|⁴ over features and examples.
-SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET, SQUARE, FOURTH = LEARNT_REALS = range(9)
-# What is given: λ, the loss's parameter and bound, the rule's longest step in units of γ, and k(x, x) where it is the
-# same for all x, else 0.
-L2, LOSS_PARAMETER, LOSS_BOUND, LONGEST, SELF = range(9, 14)
-N_REALS = 14
+# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f; that of
+# predictions, which is averaged if they are; the spread, a running mean of |f(x) - y|; the running means of |z|² and
+# |z|⁴ over features and examples.
+SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET, PREDICTED_OFFSET, SPREAD, SQUARE, FOURTH = LEARNT_REALS = range(11)
+# What is given: λ, the loss's parameter and bound, the rule's longest step in units of γ, ε of the preconditioner (0
+# for none), and k(x, x) where it is the same for all x, else 0.
+L2, LOSS_PARAMETER, LOSS_BOUND, LONGEST, EPSILON, SELF = range(11, 17)
+N_REALS = 17
+
+NOTHING, MEAN, LEARNT, MARGIN = range(4)
+"""What is added to f: nothing; the running mean of the targets; a constant that is learnt as f is, as if 1 were added
+to the kernel; or -τ, a threshold that is learnt with f."""
+
+SELVES, SPREADS = 1, 2
+"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the spread."""
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
+
+SPREAD_HORIZON = 100.0
+"""Examples over which the spread is averaged: few, so that steps are as long as targets that change ask for."""
+
+LARGEST_DEVIATION = 10.0
+"""In units of the spread so far, what an example counts for in the spread at most: one outlier does not ruin it."""
 
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 DONE, BAD_VALUE, DIVERGED = range(3)
-
-NOTHING, MEAN, MARGIN = range(3)
-"""What is added to f: nothing, the running mean of the targets, or -τ, a margin that is learnt with f."""
 
 
 @njit(inline="always")
@@ -114,7 +125,7 @@ def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[n
         out[1, c] = out[0, c]
         if coef.shape[1] > columns and ints[STEPS] > 0:
             out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
-        out[1, c] += reals[OFFSET]
+        out[1, c] += reals[PREDICTED_OFFSET]
     return True
 
 
@@ -187,17 +198,28 @@ def _fold(ints, reals, coef, beta):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _features_of(ints, reals, kernel, rows, i, k, phi, work):  # type: ignore[no-untyped-def]
+    """Set the features of block k to those of row i; return whether they are usable."""
+    per_panel = phi.shape[2] // ints[PER_BLOCK]
+    panel, first = k // per_panel, (k % per_panel) * ints[PER_BLOCK]
+    _take(kernel, rows, i, work[0])
+    features(kernel, ints[PER_BLOCK], work[0], panel, first, first + ints[PER_BLOCK], phi[panel], work[1])
+    return reals[SELF] > 0.0 or power(phi[panel], first, first + ints[PER_BLOCK])[0] >= 0.0
+
+
+@njit
 def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, phi, work):  # type: ignore[no-untyped-def]
     """Take a step of :func:`learn` on the rows from `first` on, the first `known` of them scored already."""
     columns, batch, per_block = ints[COLUMNS], ints[BATCH], ints[PER_BLOCK]
     per_panel = coef.shape[3] // per_block
     normaliser = 1.0 / math.sqrt(per_block)
     code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
-    row, room, _, (f, g), u = work
+    f, g = work[3]
+    u = work[4]
     # 1. the scores and the gradients; what cannot be learnt is refused before anything changes
     bound = reals[LOSS_BOUND] if bounded else reals[BOUND]
     loss = 0.0
-    added, square, fourth, largest = reals[OFFSET], reals[SQUARE], reals[FOURTH], 0.0
+    added, spread, square, fourth, largest = reals[OFFSET], reals[SPREAD], reals[SQUARE], reals[FOURTH], 0.0
     for i in range(batch):
         if i >= known and not score(ints, reals, kernel, rows, first + i, coef, phi, work, scores):
             return BAD_VALUE, first + i
@@ -205,17 +227,20 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
         target = y[first + i]
         seen = ints[EXAMPLES] + i + 1
         if reals[SELF] == 0.0:
-            here, here2 = power(phi[0], np.int64(0), per_block)
-            square += (here - square) / seen
-            fourth += (here2 - fourth) / seen
-            largest = max(largest, here)
-        if ints[INTERCEPT] == MEAN:
+            z2, z4 = power(phi[0], np.int64(0), per_block)
+            square += (z2 - square) / seen
+            fourth += (z4 - fourth) / seen
+            largest = max(largest, z2)
+        if ints[INTERCEPT] == MEAN or (ints[INTERCEPT] == LEARNT and seen == 1):
             added += (target - added) / seen
         target -= added  # with a margin the targets are 0, and f is compared with τ
         losses.derivative(code, parameter, f[i], target, g[i])
         if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
         loss += losses.value(code, parameter, f[i], target) / batch
+        if ints[UNITS] & SPREADS:
+            deviation = abs(f[i, 0] - target)
+            spread += (min(deviation, LARGEST_DEVIATION * spread or deviation) - spread) / min(seen, SPREAD_HORIZON)
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
     gradient = np.zeros(columns)
@@ -226,8 +251,12 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z
     if reals[SELF] > 0.0:
         square, fourth, largest = reals[SELF], reals[SELF] ** 2, reals[SELF]
-    if ints[UNITS] and largest > 0.0:
+    if ints[UNITS] & SELVES and largest > 0.0:
         gamma /= max(square, largest)
+    if ints[UNITS] & SPREADS:
+        gamma *= spread
+        if gamma * reals[L2] > 1.0:
+            gamma = 1.0 / reals[L2]
     variance = fourth / (per_block * (2.0 if ints[OUTPUTS] > ints[TERMS] else 1.0))
     blocks = ints[BLOCKS]
     k, eta = rules.choose(
@@ -243,17 +272,22 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     )
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * per_block
+    here = phi[panel, :, offset : offset + per_block]
+    if reals[EPSILON] > 0.0:
+        outputs = np.empty((ints[OUTPUTS], per_block, batch))
+        for i in range(batch):
+            if not _features_of(ints, reals, kernel, rows, first + i, k, phi, work):
+                return BAD_VALUE, first + i
+            outputs[:, :, i] = here
+        precondition(outputs.reshape(-1, batch) * normaliser, reals[EPSILON], g)
     u[:] = 0.0
     for i in range(batch):
-        if batch > 1 or k == blocks:
-            _take(kernel, rows, first + i, row)
-            features(kernel, per_block, row, panel, offset, offset + per_block, phi[panel], room)
-            if reals[SELF] == 0.0 and power(phi[panel], offset, offset + per_block)[0] < 0.0:
-                return BAD_VALUE, first + i
+        if (batch > 1 or k == blocks) and not _features_of(ints, reals, kernel, rows, first + i, k, phi, work):
+            return BAD_VALUE, first + i
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
             for part in range(ints[OUTPUTS]):
-                vectors.add(u[c, part], phi[panel, part, offset : offset + per_block], gain)
+                vectors.add(u[c, part], here[part], gain)
     # 4. shrink all, move one
     shrink = 1.0 - eta * reals[L2]
     if not vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
@@ -274,11 +308,18 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     # 5. the counters, and what the dashboard shows
     reals[NORM2] += vectors.tree_sum(u.reshape(-1))
     ints[EXAMPLES] += batch
-    reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-    if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ: the loss falls by one where f < τ
-        added -= gamma * (reals[L2] + gradient[0])
-    reals[BOUND], reals[ETA], reals[OFFSET], reals[SQUARE], reals[FOURTH] = bound, eta, added, square, fourth
     ints[STEPS] += 1
+    reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
+    if ints[INTERCEPT] >= LEARNT:
+        added -= gamma * gradient[0]
+    if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ
+        added -= gamma * reals[L2]
+    if ints[INTERCEPT] >= LEARNT and coef.shape[1] > columns:
+        reals[PREDICTED_OFFSET] += (added - reals[PREDICTED_OFFSET]) / ints[STEPS]
+    else:
+        reals[PREDICTED_OFFSET] = added
+    reals[BOUND], reals[ETA], reals[OFFSET], reals[SPREAD] = bound, eta, added, spread
+    reals[SQUARE], reals[FOURTH] = square, fourth
     ints[BLOCKS if k == blocks else REUSED] += 1
     return DONE, 0
 
@@ -293,6 +334,8 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
         k, η = the rule's choice
         α_j  ← (1 - ηλ) α_j   for all j
         α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ
+
+    With a preconditioner the g_i of the last line are solved against the block's covariance.
     """
     kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
     work = _workspace(ints, start, coef.shape[1], coef.shape[3])

@@ -23,8 +23,16 @@ LOSSES = {
     "hinge of 3": (losses.Hinge(), plain.Hinge(), 3),
     "squared hinge": (losses.SquaredHinge(), plain.SquaredHinge(), 1),
     "squared hinge of 3": (losses.SquaredHinge(), plain.SquaredHinge(), 3),
+    "smooth hinge": (losses.SmoothHinge(), plain.SmoothHinge(), 1),
+    "smooth hinge of 3": (losses.SmoothHinge(), plain.SmoothHinge(), 3),
+    "sigmoid": (losses.Sigmoid(), plain.Sigmoid(), 1),
+    "sigmoid of 3": (losses.Sigmoid(), plain.Sigmoid(), 3),
     "square": (losses.Square(), plain.Square(), 1),
     "huber": (losses.Huber(0.4), plain.Huber(0.4), 1),
+    "epsilon insensitive": (losses.EpsilonInsensitive(0.2), plain.EpsilonInsensitive(0.2), 1),
+    "absolute": (losses.Absolute(), plain.EpsilonInsensitive(0.0), 1),
+    "quantile": (losses.Quantile(0.8), plain.Quantile(0.8), 1),
+    "correntropy": (losses.Correntropy(12.0), plain.Correntropy(12.0), 1),
 }
 RULES = {
     "DSG": (rules.DSG(), plain.dsg),
@@ -43,10 +51,11 @@ SETTINGS = {  # l2, average, step, cap on the blocks
 }
 
 
-def pair(loss, rule, batch, setting, seed=5):
+def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
     compiled_loss, plain_loss, columns = LOSSES[loss]
     compiled_rule, plain_rule = RULES[rule]
     l2, average, (compiled_step, plain_step), cap = SETTINGS[setting]
+    intercept = not (compiled_loss.for_classes or compiled_loss.directional)
     f = Expansion(
         Gaussian(SIGMA),
         compiled_loss,
@@ -58,7 +67,8 @@ def pair(loss, rule, batch, setting, seed=5):
         l2=l2,
         columns=columns,
         average=average,
-        intercept=int(not compiled_loss.for_classes),
+        intercept=intercept,
+        epsilon=epsilon,
         seed=seed,
     )
     reference = plain.Reference(
@@ -70,15 +80,19 @@ def pair(loss, rule, batch, setting, seed=5):
         most_blocks=cap or np.inf,
         l2=l2,
         columns=columns,
-        intercept=not compiled_loss.for_classes,
+        intercept=intercept,
+        epsilon=epsilon,
         seed=seed,
     )
     return f, reference
 
 
-def examples(n, loss, seed=15):
+SEEDS = {"smooth hinge": 16, "sigmoid": 19, "absolute": 18}  # where 15 makes CDSG choose between blocks that tie
+
+
+def examples(n, loss, seed=None):
     """Return inputs, and targets of one smooth function of them with some noise."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEEDS.get(loss, 15) if seed is None else seed)
     X = generator.normal(size=(n, len(NAMES)))
     X[generator.random(X.shape) < 0.1] = 0.0
     f = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * generator.normal(size=n)
@@ -86,6 +100,23 @@ def examples(n, loss, seed=15):
         f[7] = 30.0  # an outlier
         return X, f
     return X, np.digitize(f, [0.0] if LOSSES[loss][2] < 3 else [-0.5, 0.7]).astype(float)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 40])
+@pytest.mark.parametrize("loss", ["square", "logistic of 3", "hinge"])
+@pytest.mark.parametrize("rule", ["DSG", "CDSG"])
+def test_the_preconditioner_is_the_printed_one(rule, loss, batch):
+    """The compiled one solves a system of the size of the batch, the printed one of the size of the block."""
+    f, reference = pair(loss, rule, batch, "averaged", epsilon=0.05)
+    X, y = examples(20 * batch, loss)
+    for t in range(20):
+        part = slice(t * batch, (t + 1) * batch)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+    assert f.n_blocks == reference.n_blocks
+    assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta)
+    assert close(coefficients(f), reference.alpha)
+    assert close(f.scores(f.directions.rows(NAMES, X)), reference.scores(X, averaged=True))
 
 
 def coefficients(f):

@@ -18,7 +18,11 @@ BOUNDED = [
     (KernelClassifier, "logistic"),
     (KernelClassifier, "softmax"),
     (KernelClassifier, "hinge"),
+    (KernelClassifier, "smooth_hinge"),
+    (KernelClassifier, "sigmoid"),
     (KernelRegressor, "huber"),
+    (KernelRegressor, "quantile"),
+    (KernelRegressor, "correntropy"),
 ]
 UNBOUNDED = [(KernelRegressor, "square"), (KernelClassifier, "squared_hinge")]
 

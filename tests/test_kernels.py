@@ -175,7 +175,7 @@ def test_cached_and_regenerated_features_have_the_same_bits(name):
     generator = np.random.default_rng(2)
     values = generator.uniform(0, 2, (30, 3))
     functions = [
-        Expansion(ALL[name], losses.Square(), rules.UDSG(2, 1), steps.Constant(0.1), step_in_units=True, per_block=7,
+        Expansion(ALL[name], losses.Square(), rules.UDSG(2, 1), steps.Constant(0.1), step_in_selves=True, per_block=7,
                   max_features=600, cache_bytes=cache_bytes, seed=3)
         for cache_bytes in (0, 20_000, 1 << 24)
     ]  # fmt: skip

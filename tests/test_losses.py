@@ -14,15 +14,36 @@ from sklearn import metrics
 
 from streamkernel import losses
 
-CLASSES = [losses.Logistic(), losses.Softmax(), losses.Hinge(), losses.SquaredHinge()]
-NUMBERS = [losses.Square(), losses.Huber(), losses.Huber(0.3), losses.Huber(20.0)]
+CLASSES = [
+    losses.Logistic(),
+    losses.Softmax(),
+    losses.Hinge(),
+    losses.SquaredHinge(),
+    losses.SmoothHinge(),
+    losses.Sigmoid(),
+]
+NUMBERS = [
+    losses.Square(),
+    losses.Huber(),
+    losses.Huber(0.3),
+    losses.Huber(20.0),
+    losses.EpsilonInsensitive(0.5),
+    losses.EpsilonInsensitive(0.0),
+    losses.Absolute(),
+    losses.Quantile(0.1),
+    losses.Quantile(),
+    losses.Correntropy(),
+    losses.Correntropy(20.0),
+]
+SMOOTH = [one for one in CLASSES + NUMBERS if one != losses.Hinge() and not one.directional]
+NOT_CONVEX = (losses.Sigmoid, losses.Correntropy)
 score = st.floats(-30, 30)
 
 
 @st.composite
-def problems(draw, smooth=False):
-    """Draw a loss with scores and a target that go together; `smooth` ones have a second derivative."""
-    loss = draw(st.sampled_from([one for one in CLASSES + NUMBERS if not (smooth and one == losses.Hinge())]))
+def problems(draw, among=CLASSES + NUMBERS):
+    """Draw a loss with scores and a target that go together."""
+    loss = draw(st.sampled_from(among))
     if not loss.for_classes:
         return loss, np.array([draw(score)]), draw(score)
     columns = draw(st.integers(2 if loss == losses.Softmax() else 1, 5))
@@ -39,8 +60,9 @@ def signs(y, columns):
 def test_the_derivative_is_that_of_the_value(problem):
     loss, f, y = problem
     h = 1e-5
-    kinks = signs(y, len(f)) * f - 1.0 if loss.for_classes else np.abs(f - y) - loss.parameter
-    assume(np.abs(kinks).min() > 2.0 * h)
+    m, r = signs(y, len(f)) * f, np.abs(f - y)
+    kinks = np.minimum(np.abs(m), np.abs(m - 1.0)) if loss.for_classes else np.minimum(r, np.abs(r - loss.parameter))
+    assume(kinks.min() > 2.0 * h)
     steps = h * np.eye(len(f))
     differences = [(loss.value(f + step, y) - loss.value(f - step, y)) / (2.0 * h) for step in steps]
     assert np.allclose(loss.derivative(f, y), differences, rtol=1e-5, atol=1e-5)
@@ -52,7 +74,7 @@ def test_the_norm_of_the_derivative_is_bounded(problem):
     assert np.linalg.norm(loss.derivative(f, y)) <= loss.bound(len(f)) * (1.0 + 1e-12)
 
 
-@given(problems(smooth=True), st.data())
+@given(problems(SMOOTH), st.data())
 def test_the_slope_changes_no_faster_than_the_curvature(problem, data):
     """|∇ℓ(f) - ∇ℓ(g)| ≤ L|f - g|; the logistic loss of several columns is softmax, with softmax's curvature."""
     loss, f, y = problem
@@ -68,25 +90,47 @@ def test_the_slope_changes_no_faster_than_the_curvature(problem, data):
         (losses.Logistic(), [0.0], 1, [1.0]),
         (losses.Softmax(), [0.0, 0.0], 1, [1.0, -1.0]),
         (losses.SquaredHinge(), [-1.0], 1, [1.0]),
+        (losses.SmoothHinge(), [0.5], 1, [1.0]),
+        (losses.Sigmoid(), [math.log(2.0 + math.sqrt(3.0))], 1, [1.0]),
         (losses.Square(), [3.0], 1.0, [1.0]),
         (losses.Huber(1.0), [0.2], 0.0, [1.0]),
+        (losses.Correntropy(2.0), [3.0], 3.0, [1.0]),
     ],
     ids=repr,
 )
-def test_the_curvature_and_the_bound_are_reached(loss, f, y, change):
+def test_the_curvature_is_reached(loss, f, y, change):
     h = 1e-5 * np.array(change)
     second = (loss.derivative(f + h, y) - loss.derivative(f - h, y)) / (2.0 * np.linalg.norm(h))
     assert np.linalg.norm(second) == pytest.approx(loss.curvature, rel=1e-6)
-    if math.isfinite(loss.bound(len(f))):
-        far = np.array([-50.0, 50.0])[: len(f)]
-        assert np.linalg.norm(loss.derivative(far, 1 if len(f) == 1 else 0)) == pytest.approx(loss.bound(len(f)))
 
 
-@given(problems(), st.data())
-def test_a_loss_is_convex_and_never_negative(problem, data):
+@pytest.mark.parametrize("loss", [one for one in CLASSES + NUMBERS if math.isfinite(one.bound(1))], ids=repr)
+def test_the_bound_is_reached(loss):
+    """At a score of no column, or somewhere on a line through the target; by all columns of a sum at once."""
+    line = np.r_[np.linspace(-50.0, 50.0, 20_001), loss.parameter / math.sqrt(2.0)]
+    norms = [np.linalg.norm(loss.derivative(f, 0)) for f in line] if loss != losses.Softmax() else [0.0]
+    assert max(norms) == pytest.approx(0.0 if loss == losses.Softmax() else loss.bound(1))
+    if loss.for_classes:
+        far = [0.0, 0.0] if loss == losses.Sigmoid() else [-50.0, 50.0]
+        assert np.linalg.norm(loss.derivative(far, 0)) == pytest.approx(loss.bound(2))
+
+
+@given(problems())
+def test_a_loss_is_never_negative(problem):
+    loss, f, y = problem
+    assert loss.value(f, y) >= 0.0
+
+
+@pytest.mark.parametrize("loss", [losses.Sigmoid(), losses.Correntropy(2.0)], ids=repr)
+def test_the_losses_that_are_not_convex_bend_down_where_an_error_is_large(loss):
+    near, middle, far = (loss.value(f, 0) for f in (4.0, 5.0, 6.0))
+    assert middle > 0.5 * (near + far)
+
+
+@given(problems([one for one in CLASSES + NUMBERS if not isinstance(one, NOT_CONVEX)]), st.data())
+def test_the_other_losses_are_above_their_tangents(problem, data):
     loss, f, y = problem
     g = np.array(data.draw(st.lists(score, min_size=len(f), max_size=len(f))))
-    assert loss.value(f, y) >= 0.0
     tangent = loss.value(f, y) + loss.derivative(f, y) @ (g - f)
     assert loss.value(g, y) >= tangent - 1e-9 * (1.0 + abs(tangent))
 
@@ -121,9 +165,32 @@ def test_softmax_values_are_those_of_scikit_learn(scores, data):
 def test_values_for_numbers_are_those_of_scikit_learn_and_scipy(f, y, delta):
     assert losses.Square().value(f, y) == pytest.approx(0.5 * metrics.mean_squared_error([y], [f]))
     assert losses.Huber(delta).value(f, y) == pytest.approx(special.huber(delta, f - y))
+    absolute = metrics.mean_absolute_error([y], [f])
+    assert losses.Absolute().value(f, y) == pytest.approx(absolute)
+    assert losses.EpsilonInsensitive(delta).value(f, y) == pytest.approx(max(0.0, absolute - delta))
+    tau = delta / 11.0
+    assert losses.Quantile(tau).value(f, y) == pytest.approx(metrics.mean_pinball_loss([y], [f], alpha=tau))
+    correntropy = delta**2 * (0.5 - np.exp(-absolute / delta * absolute / delta) / 2.0)
+    assert losses.Correntropy(delta).value(f, y) == pytest.approx(correntropy, abs=1e-12)
 
 
-@pytest.mark.parametrize("loss", [losses.Hinge(), losses.SquaredHinge()], ids=repr)
+@given(score, st.sampled_from([-1, 1]))
+def test_the_smooth_losses_of_a_margin_are_those_of_scipy(f, y):
+    """The smooth hinge is Huber's function of the hinge; the sigmoid loss is the chance of the other class."""
+    assert losses.SmoothHinge().value(f, y) == pytest.approx(special.huber(1.0, max(0.0, 1.0 - y * f)))
+    assert losses.Sigmoid().value(f, y) == pytest.approx(special.expit(-y * f))
+
+
+def test_what_minimises_the_pinball_loss_is_the_quantile():
+    y = np.random.default_rng(1).exponential(size=999)
+    for tau in (0.05, 0.5, 0.9):
+        total = [sum(losses.Quantile(tau).value(f, target) for target in y) for f in np.sort(y)]
+        assert np.sort(y)[np.argmin(total)] == np.quantile(y, tau, method="inverted_cdf")
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.Hinge(), losses.SquaredHinge(), losses.SmoothHinge(), losses.Sigmoid()], ids=repr
+)
 def test_margin_losses_of_several_classes_are_summed_one_against_the_rest(loss):
     f = np.array([0.3, -0.2, 2.0])
     for y in range(3):
@@ -132,7 +199,7 @@ def test_margin_losses_of_several_classes_are_summed_one_against_the_rest(loss):
         assert np.allclose(loss.derivative(f, y), np.concatenate([loss.derivative(*part) for part in parts]))
 
 
-@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Hinge(), losses.SquaredHinge()], ids=repr)
+@pytest.mark.parametrize("loss", [one for one in CLASSES if one != losses.Softmax()], ids=repr)
 def test_zero_and_minus_one_are_one_class(loss):
     for f in (-2.0, 0.1, 3.0):
         assert loss.value(f, 0) == loss.value(f, -1)
@@ -150,6 +217,13 @@ def test_scores_of_any_size_have_finite_losses(loss):
                 assert np.isfinite(loss.derivative(f[0], 1)).all()
 
 
+@pytest.mark.parametrize("loss", NUMBERS, ids=repr)
+def test_residuals_of_any_size_have_finite_losses(loss):
+    for f, y in [(1e90, -1e90), (-1e90, 1e-300), (0.0, 0.0)]:
+        assert math.isfinite(loss.value(f, y))
+        assert np.isfinite(loss.derivative(f, y)).all()
+
+
 def test_names_stand_for_losses():
     assert losses.named("logistic", True) == losses.Logistic()
     assert losses.named(losses.Huber(2.0), False) == losses.Huber(2.0)
@@ -158,10 +232,19 @@ def test_names_stand_for_losses():
             losses.named(name, for_classes)
 
 
-@pytest.mark.parametrize("delta", [0.0, -1.0, float("nan")])
-def test_huber_refuses_what_is_not_positive(delta):
-    with pytest.raises(ValueError, match="delta > 0"):
-        losses.Huber(delta)
+@pytest.mark.parametrize(
+    ("kind", "refused", "expected"),
+    [
+        (losses.Huber, [0.0, -1.0], "delta > 0"),
+        (losses.EpsilonInsensitive, [-0.1, math.inf], "epsilon >= 0"),
+        (losses.Quantile, [0.0, 1.0, -0.5, 90], "0 < tau < 1"),
+        (losses.Correntropy, [0.0, -1.0, math.inf], "sigma > 0"),
+    ],
+)
+def test_a_parameter_out_of_its_range_is_refused(kind, refused, expected):
+    for parameter in (*refused, math.nan):
+        with pytest.raises(ValueError, match=expected):
+            kind(parameter)
 
 
 @pytest.mark.parametrize("loss", CLASSES + NUMBERS, ids=repr)

@@ -17,6 +17,9 @@ LABELS = ("b", "a", "d", "c")
 REGRESSORS = {
     "regressor": {},
     "Huber in batches": {"loss": losses.Huber(0.5), "batch_size": 5, "kernel": None},
+    "quantile in batches": {"loss": "quantile", "tau": 0.9, "batch_size": 3, "average": True, "kernel": None},
+    "epsilon-insensitive": {"loss": losses.EpsilonInsensitive(0.3)},
+    "correntropy": {"loss": losses.Correntropy(2.0)},
     "averaged": {"average": True, "l2": 0.1, "step": steps.PowerDecay(1.0, c=0.1), "rule": rules.CDSG(2.0)},
 }
 

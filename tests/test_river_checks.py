@@ -18,7 +18,13 @@ MODELS = {
     "CDSG, squared hinge, averaged": KernelClassifier(
         rule=rules.CDSG(), loss="squared_hinge", average=True, l2=1e-3, **SMALL, **FIXED
     ),
+    "smooth hinge": KernelClassifier(loss="smooth_hinge", **SMALL),
+    "UDSG, sigmoid": KernelClassifier(rule=rules.UDSG(), loss="sigmoid", **SMALL),
     "regressor": KernelRegressor(),
+    "quantile": KernelRegressor(loss="quantile", tau=0.9),
+    "absolute, averaged batches": KernelRegressor(loss="absolute", average=True, batch_size=7, **SMALL),
+    "epsilon-insensitive": KernelRegressor(loss="epsilon_insensitive", step=steps.Constant(0.1), **SMALL, **FIXED),
+    "correntropy": KernelRegressor(loss="correntropy", **SMALL, **FIXED),
     "DSG, Huber, batches": KernelRegressor(rule=rules.DSG(), loss="huber", batch_size=7, cache_bytes=0, **SMALL),
     "UDSG, averaged": KernelRegressor(
         rule=rules.UDSG(), average=True, l2=0.01, step=steps.InverseTime(100.0), **SMALL, **FIXED

@@ -157,6 +157,20 @@ def test_a_model_with_objects() -> None:
     )
 
 
+def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
+    named = build({"type": "KernelRegressor", "loss": "quantile", "tau": 0.9}, models(), "model")
+    assert (named.loss, named.tau, named._loss) == ("quantile", 0.9, losses.Quantile(0.9))
+    table = {"type": "KernelRegressor", "loss": {"type": "Quantile", "tau": 0.9}}
+    assert build(table, models(), "model").loss == losses.Quantile(0.9)
+    for given, expected in (
+        ({"tau": 0.9}, 'model: expected tau with loss="quantile" only'),
+        ({"loss": "quantile", "tau": 90}, "model: expected 0 < tau < 1, got 90"),
+        ({"loss": "quantile", "tau": "high"}, "model.tau: expected a number"),
+    ):
+        (line,) = problems(lambda given=given: build({"type": "KernelRegressor", **given}, models(), "model"))
+        assert line.startswith(expected)
+
+
 def test_a_loss_can_be_a_string_of_the_model_or_a_class() -> None:
     assert build({"type": "KernelClassifier", "loss": "hinge"}, models(), "model").loss == "hinge"
     assert build({"type": "KernelClassifier", "loss": "Hinge"}, models(), "model").loss == losses.Hinge()

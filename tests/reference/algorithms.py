@@ -68,6 +68,31 @@ class SquaredHinge:
         return None
 
 
+class SmoothHinge:
+    def value(self, f, y):
+        m = signs(y, len(f)) * f
+        return np.select([m >= 1.0, m <= 0.0], [0.0, 0.5 - m], 0.5 * (1.0 - m) ** 2).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return t * np.select([t * f >= 1.0, t * f <= 0.0], [0.0, -1.0], t * f - 1.0)
+
+    def bound(self, columns):
+        return columns**0.5
+
+
+class Sigmoid:
+    def value(self, f, y):
+        return (1.0 / (1.0 + np.exp(signs(y, len(f)) * f))).sum()
+
+    def gradient(self, f, y):
+        t = signs(y, len(f))
+        return -t * np.exp(t * f) / (1.0 + np.exp(t * f)) ** 2
+
+    def bound(self, columns):
+        return 0.25 * columns**0.5
+
+
 class Square:
     def value(self, f, y):
         return 0.5 * ((f - y) ** 2).sum()
@@ -92,6 +117,48 @@ class Huber:
 
     def bound(self, columns):
         return self.delta
+
+
+class EpsilonInsensitive:
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def value(self, f, y):
+        return np.maximum(0.0, np.abs(f - y) - self.epsilon)[0]
+
+    def gradient(self, f, y):
+        return np.where(np.abs(f - y) > self.epsilon, np.sign(f - y), 0.0)
+
+    def bound(self, columns):
+        return 1.0
+
+
+class Quantile:
+    def __init__(self, tau):
+        self.tau = tau
+
+    def value(self, f, y):
+        return np.maximum(self.tau * (y - f), (1.0 - self.tau) * (f - y))[0]
+
+    def gradient(self, f, y):
+        return np.where(f < y, -self.tau, 1.0 - self.tau)
+
+    def bound(self, columns):
+        return max(self.tau, 1.0 - self.tau)
+
+
+class Correntropy:
+    def __init__(self, sigma):
+        self.sigma = sigma
+
+    def value(self, f, y):
+        return 0.5 * self.sigma**2 * (1.0 - np.exp(-((f - y) ** 2) / self.sigma**2))[0]
+
+    def gradient(self, f, y):
+        return (f - y) * np.exp(-((f - y) ** 2) / self.sigma**2)
+
+    def bound(self, columns):
+        return self.sigma / (2.0 * np.e) ** 0.5
 
 
 def dsg(model, gradient, gamma, noise, room):
@@ -173,6 +240,8 @@ class Reference:
         Features F of a block, and the cap on the blocks.
     l2, columns, seed
         λ, the columns of f, and the model's seed.
+    epsilon
+        ε of the preconditioner, 0 for none.
     intercept
         Whether the running mean of the targets is taken off them, and added to f.
     """
@@ -189,11 +258,12 @@ class Reference:
         l2: float = 0.0,
         columns: int = 1,
         intercept: bool = False,
+        epsilon: float = 0.0,
         seed: int = 0,
     ):
         self.phi, self.loss, self.rule, self.step = phi, loss, rule, step
         self.per_block, self.most_blocks, self.l2, self.columns = per_block, most_blocks, l2, columns
-        self.intercept, self.seed = intercept, seed
+        self.intercept, self.epsilon, self.seed = intercept, epsilon, seed
         self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
@@ -259,6 +329,8 @@ class Reference:
 
         shrink = 1.0 - eta * self.l2
         change = phi.T @ g / batch
+        if self.epsilon:
+            change = np.linalg.solve(phi.T @ phi / batch + self.epsilon * np.eye(phi.shape[1]), change)
         self.alpha, self.beta = shrink * self.alpha, shrink * self.beta
         self.alpha[k] -= eta * change
         self.beta[k] -= eta * gradient

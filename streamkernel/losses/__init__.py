@@ -1,0 +1,72 @@
+"""Losses: their value, derivative and bounds."""
+
+from __future__ import annotations
+
+from streamkernel.losses.classification import Hinge, Logistic, Sigmoid, SmoothHinge, Softmax, SquaredHinge
+from streamkernel.losses.compiled import derivative, value
+from streamkernel.losses.loss import Loss
+from streamkernel.losses.regression import Absolute, Correntropy, EpsilonInsensitive, Huber, Quantile, Square
+
+__all__ = [
+    "Absolute",
+    "Correntropy",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Quantile",
+    "Sigmoid",
+    "SmoothHinge",
+    "Softmax",
+    "Square",
+    "SquaredHinge",
+    "derivative",
+    "named",
+    "value",
+]
+
+_BY_NAME: dict[str, Loss] = {
+    "logistic": Logistic(),
+    "softmax": Softmax(),
+    "hinge": Hinge(),
+    "squared_hinge": SquaredHinge(),
+    "smooth_hinge": SmoothHinge(),
+    "sigmoid": Sigmoid(),
+    "square": Square(),
+    "huber": Huber(),
+    "epsilon_insensitive": EpsilonInsensitive(),
+    "absolute": Absolute(),
+    "quantile": Quantile(),
+    "correntropy": Correntropy(),
+}
+
+
+def named(loss: str | Loss, for_classes: bool) -> Loss:
+    """Return the loss of a name, or the loss itself, if it fits the task.
+
+    Parameters
+    ----------
+    loss
+        A loss or its name: ``"logistic"``, ``"softmax"``, ``"hinge"``, ``"squared_hinge"``, ``"smooth_hinge"``,
+        ``"sigmoid"`` for classes, ``"square"``, ``"huber"``, ``"epsilon_insensitive"``, ``"absolute"``,
+        ``"quantile"``, ``"correntropy"`` for numbers.
+    for_classes
+        Whether the labels are classes or numbers.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the loss is for the other task.
+
+    Examples
+    --------
+    >>> named("huber", for_classes=False)
+    Huber(delta=1.0)
+    """
+    fitting = [name for name, known in _BY_NAME.items() if known.for_classes == for_classes]
+    found = loss if isinstance(loss, Loss) else _BY_NAME.get(loss)
+    if found is None or found.for_classes != for_classes:
+        kind = "classification" if for_classes else "regression"
+        raise ValueError(f"Expected a loss for {kind}, one of {', '.join(fitting)}, got {loss!r}")
+    return found

@@ -1,0 +1,88 @@
+"""The value and the derivative of every loss, each formula written once, compiled; losses are told by their codes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+LOGISTIC, SOFTMAX, HINGE, SQUARED_HINGE, SMOOTH_HINGE, SIGMOID = range(6)
+SQUARE, HUBER, EPSILON_INSENSITIVE, QUANTILE, CORRENTROPY = range(6, 11)
+
+
+@njit(inline="always")
+def _label(y, column, columns):  # type: ignore[no-untyped-def]
+    """Return ±1 for a class, in its one column or against the rest."""
+    positive = y > 0.0 if columns == 1 else column == int(y)
+    return 1.0 if positive else -1.0
+
+
+@njit(cache=True)
+def value(code, parameter, f, y):  # type: ignore[no-untyped-def]
+    """Return ℓ(f, y) for the scores `f` of one example, shape (columns,)."""
+    columns = len(f)
+    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
+        top = f.max()
+        return top + math.log(np.exp(f - top).sum()) - f[int(y)]
+    total = 0.0
+    for c in range(columns):
+        m, r = _label(y, c, columns) * f[c], f[c] - y
+        if code == LOGISTIC:
+            total += math.log1p(math.exp(-abs(m))) + max(-m, 0.0)
+        elif code == HINGE:
+            total += max(0.0, 1.0 - m)
+        elif code == SQUARED_HINGE:
+            total += max(0.0, 1.0 - m) ** 2
+        elif code == SMOOTH_HINGE:
+            total += 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2
+        elif code == SIGMOID:
+            e = math.exp(-abs(m))
+            total += (e if m > 0.0 else 1.0) / (1.0 + e)
+        elif code == SQUARE:
+            total += 0.5 * r**2
+        elif code == HUBER:
+            total += 0.5 * r * r if abs(r) <= parameter else parameter * (abs(r) - 0.5 * parameter)
+        elif code == EPSILON_INSENSITIVE:
+            total += max(0.0, abs(r) - parameter)
+        elif code == QUANTILE:
+            total += max(-parameter * r, (1.0 - parameter) * r)
+        else:
+            total -= 0.5 * parameter**2 * math.expm1(-((r / parameter) ** 2))
+    return total
+
+
+@njit(cache=True)
+def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to ∂ℓ(f, y)/∂f."""
+    columns = len(f)
+    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
+        out[:] = np.exp(f - f.max())
+        out /= out.sum()
+        out[int(y)] -= 1.0
+        return
+    for c in range(columns):
+        t = _label(y, c, columns)
+        m, r = t * f[c], f[c] - y
+        if code == LOGISTIC:
+            e = math.exp(-abs(m))
+            out[c] = -t * (e if m > 0.0 else 1.0) / (1.0 + e)
+        elif code == HINGE:
+            out[c] = -t if m < 1.0 else 0.0
+        elif code == SQUARED_HINGE:
+            out[c] = -2.0 * t * max(0.0, 1.0 - m)
+        elif code == SMOOTH_HINGE:
+            out[c] = -t * min(max(0.0, 1.0 - m), 1.0)
+        elif code == SIGMOID:
+            e = math.exp(-abs(m))
+            out[c] = -t * e / (1.0 + e) ** 2
+        elif code == SQUARE:
+            out[c] = r
+        elif code == HUBER:
+            out[c] = min(max(r, -parameter), parameter)
+        elif code == EPSILON_INSENSITIVE:
+            out[c] = math.copysign(1.0, r) if abs(r) > parameter else 0.0
+        elif code == QUANTILE:
+            out[c] = 1.0 - parameter if r >= 0.0 else -parameter
+        else:
+            out[c] = r * math.exp(-((r / parameter) ** 2))

@@ -1,0 +1,75 @@
+"""What every loss is: a small value that names its formula."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streamkernel.losses import compiled
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss ℓ(f, y); all are convex in f but :class:`Sigmoid` and :class:`Correntropy`.
+
+    Attributes
+    ----------
+    curvature
+        The largest size of a second derivative in f; 1 where there is none. The default step is its inverse.
+    directional
+        Whether the derivative says where the target is, but not how far; the default step is in units of the targets
+        then.
+    """
+
+    code: ClassVar[int]
+    curvature: ClassVar[float] = 1.0
+    for_classes: ClassVar[bool] = True
+    directional: ClassVar[bool] = False
+
+    @property
+    def parameter(self) -> float:
+        """The one number the formula takes, 0 where it takes none."""
+        return 0.0
+
+    def bound(self, columns: int) -> float:
+        """Return the largest norm of the derivative over `columns` columns; infinity where there is none."""
+        return math.sqrt(columns)
+
+    def value(self, f: npt.ArrayLike, y: float) -> float:
+        """Return ℓ(f, y).
+
+        Parameters
+        ----------
+        f
+            The score, or the scores of all classes.
+        y
+            The target: a number, a label -1 or +1, or the number of the class.
+
+        Examples
+        --------
+        >>> from streamkernel.losses import Hinge, Huber
+        >>> Huber(delta=1.0).value(3.0, 1.0), Hinge().value(0.25, 1)
+        (1.5, 0.75)
+        """
+        scores = np.atleast_1d(np.asarray(f, np.float64))
+        return float(compiled.value(self.code, self.parameter, scores, float(y)))
+
+    def derivative(self, f: npt.ArrayLike, y: float) -> F64:
+        """Return ∂ℓ(f, y)/∂f, shape (columns,); one of the subderivatives where f is at a kink.
+
+        Examples
+        --------
+        >>> from streamkernel.losses import Softmax, Square
+        >>> Square().derivative(3.0, 1.0), Softmax().derivative([0.0, 0.0], 1)
+        (array([2.]), array([ 0.5, -0.5]))
+        """
+        scores = np.atleast_1d(np.asarray(f, np.float64))
+        out = np.empty_like(scores)
+        compiled.derivative(self.code, self.parameter, scores, float(y), out)
+        return out

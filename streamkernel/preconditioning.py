@@ -1,0 +1,41 @@
+"""A block's gradient against the covariance of its features over the batch, compiled.
+
+With Φ of shape (B, P), the features of block k at the batch, and g the gradients, the step goes along
+
+    (ΦᵀΦ/B + εI)⁻¹ Φᵀg/B  =  Φᵀw/B   with   w = (ΦΦᵀ/B + εI)⁻¹ g,
+
+so that only a B×B system is solved, and the step is taken with w in the place of g (Dai et al. 2014, section 4).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from streamkernel import vectors
+
+
+@njit
+def precondition(phi, epsilon, g):  # type: ignore[no-untyped-def]
+    """Set `g`, shape (B, columns), to (ΦΦᵀ/B + εI)⁻¹ g; `phi` is Φᵀ, shape (P, B)."""
+    batch = phi.shape[1]
+    a = np.zeros((batch, batch))  # the upper triangle
+    for p in range(len(phi)):
+        for i in range(batch):
+            vectors.add(a[i, i:], phi[p, i:], phi[p, i] / batch)
+    for i in range(batch):
+        a[i, i] += epsilon
+    for j in range(batch):  # Cholesky: a becomes R with RᵀR = a
+        vectors.multiply(a[j, j:], 1.0 / math.sqrt(a[j, j]))
+        for i in range(j + 1, batch):
+            vectors.add(a[i, i:], a[j, i:], -a[j, i])
+    for j in range(batch):  # Rᵀz = g
+        vectors.multiply(g[j], 1.0 / a[j, j])
+        for i in range(j + 1, batch):
+            vectors.add(g[i], g[j], -a[j, i])
+    for j in range(batch - 1, -1, -1):  # Rw = z
+        vectors.multiply(g[j], 1.0 / a[j, j])
+        for i in range(j):
+            vectors.add(g[i], g[j], -a[i, j])
