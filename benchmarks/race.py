@@ -38,22 +38,23 @@ def run(
 ) -> tuple[list[Mark], int]:
     """Learn all `parts`, and if time is left of `budget` seconds, again and again, in one thread.
 
-    The error is measured when as many parts as in `marks` are learnt, at the end of the first pass, and when the budget is
-    used. Return the marks, and the place of the one at which the budget was used: at the first end of a part.
+    The error is measured when as many parts as in `marks` are learnt, at the end of the first pass, and when the
+    budget is used. Return the marks, and the place of the one at which the budget was used (at an end of a part), of
+    the last one if there is no budget.
     """
     found: list[Mark] = []
-    took, rows, done, at_budget = 0.0, 0, 0, -1
+    took, rows, done, at_budget = 0.0, 0, 0, None
     with threadpool_limits(1):
         while done < len(parts) or took < budget:
             part = parts[done % len(parts)]
             took += seconds(lambda part=part: method.learn(part))
             done, rows = done + 1, rows + part.stop - part.start
-            over = at_budget < 0 and took >= budget
+            over = at_budget is None and 0.0 < budget <= took
             if done in marks or done == len(parts) or over:
                 found.append(Mark(took, rows, error(method), method.size))
             if over:
                 at_budget = len(found) - 1
-    return found, at_budget
+    return found, len(found) - 1 if at_budget is None else at_budget
 
 
 def geometric(first: int, last: int, count: int) -> list[int]:
