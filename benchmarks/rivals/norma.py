@@ -5,8 +5,9 @@ One step on the batch x_1..x_B, the paper's with the mean of B gradients instead
     f ← (1 - ηλ) f - (η/B) Σ_i ℓ'(f(x_i), y_i) k(x_i, ·)
 
 An example without a gradient (beyond the margin) is not kept. With `most` the oldest terms are dropped, which is their
-truncation. Fair: the same batches and the same kind of steps as ours, one lazy scale for the
-shrinking, float32 products in BLAS. In its favour: exact kernels, for which it keeps the examples themselves.
+truncation; it forgets little only where steps and λ are large enough for old terms to have shrunk. Fair: the same
+batches and the same kind of steps as ours, one lazy scale for the shrinking, float32 products in BLAS. In its favour:
+exact kernels, for which it keeps the examples themselves.
 """
 
 from __future__ import annotations
