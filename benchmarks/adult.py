@@ -15,7 +15,8 @@ from sklearn.datasets import load_svmlight_file
 from benchmarks.common import arguments, ratio, seconds, show
 from streamkernel import KernelClassifier, kernels, losses, rules, steps
 
-D = 123
+D, ROWS, BATCH, CAP = 123, 32_560, 64, 4096
+L2 = 1.0 / (100 * ROWS)
 
 
 def table(path: Path, order: np.ndarray | None = None) -> tuple[pd.DataFrame, pd.Series]:
@@ -27,37 +28,51 @@ def table(path: Path, order: np.ndarray | None = None) -> tuple[pd.DataFrame, pd
     return pd.DataFrame(dense, columns=[str(i) for i in range(D)]), pd.Series(y.astype(int))
 
 
+def step(gamma: float) -> steps.PowerDecay:
+    """Return the steps that begin with `gamma`."""
+    return steps.PowerDecay(gamma, c=0.005, power=0.5)
+
+
+def learner(rule: rules.Rule, cap: int | None, gamma: float, seed: int) -> KernelClassifier:
+    """Return the model of the paper's experiment."""
+    return KernelClassifier(
+        kernels.Gaussian("median"),
+        loss="hinge",
+        rule=rule,
+        features_per_seed=32,
+        batch_size=BATCH,
+        max_features=cap,
+        l2=L2,
+        step=step(gamma),
+        seed=seed,
+    )
+
+
 def main() -> None:
     """Print test error, objective, features and time of both rules, medians over the seeds of the features."""
     options = arguments(__doc__, data=True, seeds=6)
-    X, y = table(options.data / "a9a.svm.gz", np.random.default_rng(0).permutation(32_560))
+    X, y = table(options.data / "a9a.svm.gz", np.random.default_rng(0).permutation(ROWS))
     X_test, y_test = table(options.data / "a9a.test.svm.gz")
     found: dict[str, list[list[float]]] = {"CDSG": [], "DSG": []}
     for seed in range(options.seeds):
-        for name, rule, cap in (("CDSG", rules.CDSG(), 4096), ("DSG", rules.DSG(), None)):
-            model = KernelClassifier(
-                kernels.Gaussian("median"),
-                loss="hinge",
-                rule=rule,
-                features_per_seed=32,
-                batch_size=64,
-                max_features=cap,
-                l2=1.0 / (100 * len(y)),
-                step=steps.PowerDecay(1.5, c=0.005, power=0.5),
-                seed=seed,
-            )
+        for name, rule, cap in (("CDSG", rules.CDSG(), CAP), ("DSG", rules.DSG(), None)):
+            model = learner(rule, cap, 1.5, seed)
             took = seconds(lambda model=model: model.learn_many(X, y))
-            error = float(np.mean(model.predict_many(X_test).to_numpy() != y_test.to_numpy()))
-            found[name].append([100 * error, training_objective(model, X, y), model.n_features, took])
+            found[name].append([error(model, X_test, y_test), training_objective(model, X, y), model.n_features, took])
     rows = []
     for name, runs in found.items():
-        error, objective, features, took = (statistics.median(column) for column in zip(*runs, strict=True))
+        wrong, objective, features, took = (statistics.median(column) for column in zip(*runs, strict=True))
         errors = [run[0] for run in runs]
-        spread = f"{error:.2f} % ({min(errors):.2f} to {max(errors):.2f})"
+        spread = f"{wrong:.2f} % ({min(errors):.2f} to {max(errors):.2f})"
         rows.append([name, spread, f"{objective:.4f}", f"{features:,.0f}", f"{took:.2f} s"])
     more, slower = (ratio([run[i] for run in found["DSG"]], [run[i] for run in found["CDSG"]]) for i in (2, 3))
     rows.append(["DSG / CDSG", "", "", f"{more:.1f}", f"{slower:.1f}"])
     show("a9a, one pass", ["rule", "test error", "training objective", "features", "time to learn"], rows)
+
+
+def error(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
+    """Return the percentage of wrong predictions."""
+    return 100 * float(np.mean(model.predict_many(X).to_numpy() != y.to_numpy()))
 
 
 def training_objective(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
