@@ -68,13 +68,13 @@ def methods(X: pd.DataFrame, y: pd.Series, seed: int) -> dict[str, Callable[[], 
     first.learn_many(X.iloc[:PART], y.iloc[:PART])
     small, signs = X.to_numpy(np.float32), np.where(y == y.max(), 1.0, -1.0)
     given: dict[str, Any] = {"loss": "hinge", "l2": adult.L2, "batch": adult.BATCH}
-    exact = given | {"sigma": first.sigma}
+    exact = given | {"sigma": first.kernel_.sigma}
 
     def norma(name: str, most: int | None) -> Norma:
         return Norma(small, signs, step=adult.step(GAMMA[name]), most=most, **exact)
 
     def features() -> FixedFeatures:
-        return FixedFeatures(small, first.sigma, FIXED, seed)
+        return FixedFeatures(small, first.kernel_.sigma, FIXED, seed)
 
     return {
         "DSG": lambda: Ours(X, y, rules.DSG(), None, GAMMA["DSG"], seed),

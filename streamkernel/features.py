@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LANES = 512
+LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
 

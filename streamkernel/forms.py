@@ -92,6 +92,12 @@ def _entries(kernel, per_block, part, row, j, panel, first, last, scratch):  # t
 
 
 @njit
+def _add(out, omega, value):  # type: ignore[no-untyped-def]
+    for f in range(len(omega)):
+        out[f] += value * omega[f]
+
+
+@njit
 def project(kernel, per_block, part, row, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to ⟨ω, v⟩ for the features ``first <= i < last`` of a panel.
 
@@ -103,7 +109,8 @@ def project(kernel, per_block, part, row, panel, first, last, out, scratch):  # 
     out[:width] = np.float32(0.0)
     j = 0
     while j < n:
-        if panel < cache.shape[0] and j + 3 < n and min(slots[j], slots[j + 1], slots[j + 2], slots[j + 3]) >= 0:
+        cached = panel < cache.shape[0] and slots[j] >= 0
+        if cached and j + 3 < n and min(slots[j + 1], slots[j + 2], slots[j + 3]) >= 0:
             a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
             u, v = cache[panel, slots[j], part, first:last], cache[panel, slots[j + 1], part, first:last]
             w, x = cache[panel, slots[j + 2], part, first:last], cache[panel, slots[j + 3], part, first:last]
@@ -111,10 +118,18 @@ def project(kernel, per_block, part, row, panel, first, last, out, scratch):  # 
                 out[f] = (((out[f] + a * u[f]) + b * v[f]) + c * w[f]) + d * x[f]
             j += 4
             continue
-        u = _entries(kernel, per_block, part, row, j, panel, first, last, scratch)
-        for f in range(width):
-            out[f] += values[j] * u[f]
+        if cached:
+            _add(out, cache[panel, slots[j], part, first:last], values[j])
+        else:
+            _add(out, _entries(kernel, per_block, part, row, j, panel, first, last, scratch), values[j])
         j += 1
+
+
+@njit
+def _phases(s, re, im):  # type: ignore[no-untyped-def]
+    """Set z to exp(2πis); apart, so that it vectorises."""
+    for f in range(len(s)):
+        re[f], im[f] = cos_sin_turns(s[f])
 
 
 @njit
@@ -208,13 +223,14 @@ def _part(kernel, per_block, part, row, panel, first, last, re, im, room):  # ty
     if form == SKETCH:
         _sketch(kernel, per_block, part, row, panel, first, last, re, room)
         return False
-    s = room[1][:width] if form != LINEAR else re
+    s = room[1][:width]
     project(kernel, per_block, part, row, panel, first, last, s, room[0])
     if form == PHASE:
-        for f in range(width):
-            re[f], im[f] = cos_sin_turns(s[f])
+        _phases(s, re, im)
         return True
-    if form == EXPONENTIAL:
+    if form == LINEAR:
+        re[:] = s
+    elif form == EXPONENTIAL:
         for f in range(width):
             re[f] = exp_negative(-s[f])
     elif form == ARC_COSINE:
@@ -234,6 +250,11 @@ def features(kernel, per_block, row, panel, first, last, phi, room):  # type: ig
 
     Term t of the kernel, Σ_t w_t ∏ k_part, has √w_t ∏ z_part.
     """
+    if kernel[0].shape[0] == 1 and kernel[0][0, FORM] == PHASE and kernel[1][1, 0] == 1.0:  # what most models have
+        s = room[1, : last - first]
+        project(kernel, per_block, np.int64(0), row, panel, first, last, s, room[0])
+        _phases(s, phi[0, first:last], phi[1, first:last])
+        return
     program, constants, _ = kernel
     parts = len(program)
     width = last - first

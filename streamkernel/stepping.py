@@ -272,13 +272,12 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     )
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * per_block
-    here = phi[panel, :, offset : offset + per_block]
     if reals[EPSILON] > 0.0:
         outputs = np.empty((ints[OUTPUTS], per_block, batch))
         for i in range(batch):
             if not _features_of(ints, reals, kernel, rows, first + i, k, phi, work):
                 return BAD_VALUE, first + i
-            outputs[:, :, i] = here
+            outputs[:, :, i] = phi[panel, :, offset : offset + per_block]
         precondition(outputs.reshape(-1, batch) * normaliser, reals[EPSILON], g)
     u[:] = 0.0
     for i in range(batch):
@@ -287,7 +286,7 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
             for part in range(ints[OUTPUTS]):
-                vectors.add(u[c, part], here[part], gain)
+                vectors.add(u[c, part], phi[panel, part, offset : offset + per_block], gain)
     # 4. shrink all, move one
     shrink = 1.0 - eta * reals[L2]
     if not vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
