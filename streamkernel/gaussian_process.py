@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from river import base, proba, utils
+from river import base, utils
 
 from streamkernel import bandwidth, evidence, model_file, steps
 from streamkernel.errors import InputError
@@ -211,6 +211,8 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         mean = self._offset + float(self._posterior.mean(row)[0])
         if not with_dist:
             return mean
+        from river import proba  # here, because it takes as long to import as all the rest
+
         variance = float(self._posterior.variance(row)[0]) + self._posterior.noise
         return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
 

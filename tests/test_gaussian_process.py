@@ -16,7 +16,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor as Exact
 from sklearn.gaussian_process.kernels import RBF
 from streams import content, frame, learn
 
-from streamkernel import InputError, steps
+from streamkernel import InputError, bayesian_linear, steps
 from streamkernel.feature_map import FeatureMap
 from streamkernel.gp_variance import OperatorVariance, RidgeFunctions
 from streamkernel.kernels import Gaussian
@@ -262,3 +262,15 @@ def test_the_forms_are_what_they_are_called():
     assert isinstance(gp()._posterior, Recursive)
     for name in ("operator", "points"):
         assert isinstance(gp(**MODELS[name])._posterior, Stochastic)
+
+
+def test_one_compiled_version_serves_every_call():
+    """Another type of argument would be compiled anew, for seconds in the middle of a stream."""
+    for options in ({"n_features": 8}, {"n_features": 8, "noise": 1.0}):
+        for dtype in ("float32", "float64", "int32"):
+            model = learn(gp(**options), XS[:5], [int(y) for y in YS[:5]])
+            model.learn_many(frame(XS[:9]).astype(dtype), pd.Series(YS[:9]).astype(dtype))
+            model.predict_many(frame(XS).astype(dtype))
+            model.predict_one(XS[0], with_dist=True)
+    for function in (bayesian_linear.rotate, bayesian_linear.solve, bayesian_linear.dots, bayesian_linear.spreads):
+        assert len(function.signatures) == 1
