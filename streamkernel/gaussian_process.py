@@ -17,7 +17,7 @@ from streamkernel.feature_map import FeatureMap
 from streamkernel.features import F64, Rows
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Gaussian
-from streamkernel.posteriors import Posterior, Recursive, Stochastic
+from streamkernel.posteriors import Posterior, Recursive, Stochastic, point_rows
 from streamkernel.regression import _checked
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         The kernel; by default a Gaussian of the median distance between the first 256 examples, or of half or twice
         that where `noise` is not given and these examples are more likely so.
     noise
-        Variance σ² > 0 of the noise e in y = f(x) + e, for f of mean 0 and covariance k, as in equation (9) of the
-        paper: for targets in units of f. By default the scale is the stream's own: f is s²·k around an unknown
-        constant, the first 256 examples decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one
-        for all examples seen. Predictions then follow any change of the targets' units or origin.
+        Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k (equation (9) of the paper). By
+        default the scale is the stream's own: f has covariance s²·k around an unknown constant, the first 256 examples
+        decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one for all examples seen.
     n_features
         Random features; each gives a cosine and a sine. The stochastic forms start with none and grow up to them.
     variance
@@ -55,12 +54,9 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
     points
         The points of ``"points"``, a list of examples whose names are strings.
     features_per_seed, batch_size, step
-        Of the stochastic forms: features a block (by default a quarter of `n_features`), examples a step, and the
-        step's size (by default 1 for ever, which is stable for k(x, x) = 1).
-    cache_bytes
-        Memory for cached directions; predictions do not depend on it.
-    seed
-        Seed of the features.
+        Of the stochastic forms: features a block (a quarter of `n_features` by default), examples a step, γ_t (1).
+    cache_bytes, seed
+        Memory for cached directions, which changes no prediction; and the seed of the features.
 
     Attributes
     ----------
@@ -139,7 +135,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         # The second set of features, ω', is for the operator alone.
         seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
         self._phis = [FeatureMap(start, features, key, cache_bytes) for key in seeds]
-        self._points: Rows | None = None if points is None else self._checked_points(points)
+        self._points: Rows | None = None if points is None else point_rows(self._phis[0], points)
         self._offset, self._ratio = 0.0, evidence.USUAL if noise is None else float(noise)
         # Examples that still decide the bandwidth and the noise, with their targets; None once both are known.
         self._first: list[tuple[Rows, float]] | None = [] if noise is None or self._given.sigma == "median" else None
@@ -249,15 +245,10 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             try:
                 self._posterior.learn(known, np.array([target - self._offset]))
             except InputError as error:
-                log.warning("%s cannot learn an example again: %s", type(self).__name__, error)
+                log.warning("cannot learn an example again: %s", error)
         if len(first) == bandwidth.FIRST:
             self._first = None
-            log.info(
-                "%s took bandwidth %.6g and noise ratio %.3g from the stream",
-                type(self).__name__,
-                self.sigma,
-                self._ratio,
-            )
+            log.info("bandwidth %.6g and noise ratio %.3g, from the first examples", self.sigma, self._ratio)
 
     def _decide(self, rows: Rows, y: F64) -> None:
         """Take from the first examples what is not given: bandwidth, origin of the targets, ratio of noise."""
@@ -285,14 +276,6 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         step = self.step or steps.Constant(1.0)
         return Stochastic(self._phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
 
-    def _checked_points(self, points: Sequence[Mapping[str, float]]) -> Rows:
-        for x in points:
-            if not all(isinstance(name, str) for name in x):
-                raise ValueError(f"Expected points with strings as names, got {list(x)!r}")
-        if not len(points):
-            raise ValueError("Expected at least one point, got none")
-        return Rows.stack([self._phis[0].row(x) for x in points])  # type: ignore[arg-type]  # Mapping is invariant
-
     def _description(self) -> dict[str, Any]:
         return {"sigma": self.sigma, "offset": self._offset, "ratio": self._ratio}
 
@@ -301,9 +284,8 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         return self._posterior.tensors() | first
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        kernel = Gaussian(float(description["sigma"]))
         for phi in self._phis:
-            phi.kernel = kernel
+            phi.kernel = Gaussian(float(description["sigma"]))
         self._offset, self._ratio = float(description["offset"]), float(description["ratio"])
         if not (math.isfinite(self._offset) and 0.0 < self._ratio < math.inf):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {self._offset!r} and {self._ratio!r}")

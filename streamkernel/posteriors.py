@@ -229,6 +229,22 @@ class Stochastic:
             raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(self.pending)}")
 
 
+def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
+    """Return points that are given beforehand as rows; their names must be strings, as a file keeps them.
+
+    Raises
+    ------
+    ValueError
+        If there is none, a name is no string, or a value is no finite number.
+    """
+    for x in points:
+        if not all(isinstance(name, str) for name in x):
+            raise ValueError(f"Expected points with strings as names, got {list(x)!r}")
+    if not len(points):
+        raise ValueError("Expected at least one point, got none")
+    return Rows.stack([phi.row(x) for x in points])  # type: ignore[arg-type]  # Mapping is invariant
+
+
 def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
     """Yield parts of rows, few enough for their features to be in memory at once."""
     n = len(rows.start) - 1
