@@ -3,11 +3,13 @@
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
 from streamkernel.errors import InputError, ModelFileError
+from streamkernel.gaussian_process import GaussianProcessRegressor
 from streamkernel.model_file import load
 from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
 
 __all__ = [
+    "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",
     "KernelRegressor",

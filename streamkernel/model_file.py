@@ -81,7 +81,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    KernelClassifier, KernelRegressor or RandomFeatures
+    GaussianProcessRegressor, KernelClassifier, KernelRegressor or RandomFeatures
         The model; its predictions, and what it learns next, have the same bits as the original's.
 
     Raises
@@ -121,9 +121,10 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     ModelFileError
         If it is no model of this library, or its parts do not fit together.
     """
-    from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures
+    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures
 
-    classes: dict[str, Any] = {c.__name__: c for c in (KernelClassifier, KernelRegressor, RandomFeatures)}
+    known = GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures
+    classes: dict[str, Any] = {c.__name__: c for c in known}
     found = description.get("class") if isinstance(description, dict) else None
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")

@@ -1,4 +1,4 @@
-"""The README's promises: its Python runs, its TOML is valid, and its first command works in a fresh clone."""
+"""What the pages promise: their Python runs, their TOML is valid, and the first command works in a fresh clone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text().replace("/tmp/", f"{tmp_path}/")
-    examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, "README.md", "README.md", 0)
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>>" in page.read_text()], ids=lambda page: page.name)
+def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
+    text = page.read_text().replace("/tmp/", f"{tmp_path}/")
+    examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, page.name, page.name, 0)
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert results.attempted >= 7
     assert results.failed == 0

@@ -6,7 +6,7 @@ import pytest
 from river import compose, preprocessing
 from river.checks import yield_checks
 
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules, steps
+from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, rules, steps
 from streamkernel.kernels import Gaussian
 
 SMALL = {"features_per_seed": 16, "max_features": 40}
@@ -31,7 +31,16 @@ MODELS = {
     ),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
+    "Gaussian process": GaussianProcessRegressor(n_features=32),
+    "Gaussian process, noise given": GaussianProcessRegressor(noise=0.5, n_features=16, cache_bytes=0, **FIXED),
+    "Gaussian process, operator": GaussianProcessRegressor(
+        noise=0.5, variance="operator", n_features=16, features_per_seed=5, batch_size=7
+    ),
+    "Gaussian process, points": GaussianProcessRegressor(
+        noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
+    ),
     "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**SMALL),
+    "scaled Gaussian process": preprocessing.StandardScaler() | GaussianProcessRegressor(n_features=16),
     "scaled regressor": preprocessing.StandardScaler() | KernelRegressor(**SMALL),
 }
 

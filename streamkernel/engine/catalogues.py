@@ -46,9 +46,10 @@ class Catalogue:
 @functools.cache
 def models() -> Catalogue:
     """Return the models that can be run."""
-    from streamkernel import KernelClassifier, KernelRegressor
+    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
 
-    return Catalogue("a model", {"KernelClassifier": KernelClassifier, "KernelRegressor": KernelRegressor})
+    known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    return Catalogue("a model", {model.__name__: model for model in known})
 
 
 @functools.cache

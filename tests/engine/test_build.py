@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from river import base, compose, feature_extraction, linear_model, preprocessing, stats
 
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, losses, rules, steps
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelRegressor,
+    RandomFeatures,
+    kernels,
+    losses,
+    rules,
+    steps,
+)
 from streamkernel.engine.build import (
     Catalogue,
     ConfigError,
@@ -227,7 +236,8 @@ CATALOGUES = [models(), transformers(), metrics()]
 
 
 def test_the_catalogues() -> None:
-    assert dict(models().classes) == {"KernelClassifier": KernelClassifier, "KernelRegressor": KernelRegressor}
+    known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    assert dict(models().classes) == {model.__name__: model for model in known}
     known = transformers().classes
     assert known["StandardScaler"] is preprocessing.StandardScaler
     assert known["RandomFeatures"] is RandomFeatures

@@ -220,7 +220,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         [
             "source: expected a table with a path or a dataset, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
-            "model: expected a model (KernelClassifier, KernelRegressor), got 4",
+            "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor), got 4",
             "sink: expected a table, got []",
             "state: expected a table, got 1",
             "metrics: expected a table, got true",

@@ -1,0 +1,300 @@
+"""The Gaussian process regressor."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from river import base, utils
+
+from streamkernel import bandwidth, evidence, model_file, steps
+from streamkernel.errors import InputError
+from streamkernel.estimator import _at_least
+from streamkernel.feature_map import FeatureMap
+from streamkernel.features import F64, Rows
+from streamkernel.generator import domain_key
+from streamkernel.kernels import Gaussian
+from streamkernel.posteriors import Posterior, Recursive, Stochastic, point_rows
+from streamkernel.regression import _checked
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+log = logging.getLogger(__name__)
+
+Form = Literal["recursive", "operator", "points"]
+
+
+class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
+    """Gaussian process regression on a stream: each prediction comes with its uncertainty, in bounded memory.
+
+    By default it is Bayesian linear regression on seeded random features, updated by recursion: the posterior of the
+    process whose kernel the features make, exact after every example, in O(D²) memory and time for D = 2 `n_features`
+    outputs. Away from the data its variance goes back to k(x, x), but where many more examples than features have
+    been seen it is too small: D weights are known then, while the process of the kernel itself has more to learn.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; by default a Gaussian of the median distance between the first 256 examples, or of half or twice
+        that where `noise` is not given and these examples are more likely so.
+    noise
+        Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k (equation (9) of the paper). By
+        default the scale is the stream's own: f has covariance s²·k around an unknown constant, the first 256 examples
+        decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one for all examples seen.
+    n_features
+        Random features; each gives a cosine and a sine. The stochastic forms start with none and grow up to them.
+    variance
+        ``"recursive"``, or one of the paper's two forms by doubly stochastic gradients, which need `noise`:
+        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at given `points`, in
+        O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
+    points
+        The points of ``"points"``, a list of examples whose names are strings.
+    features_per_seed, batch_size, step
+        Of the stochastic forms: features a block (a quarter of `n_features` by default), examples a step, γ_t (1).
+    cache_bytes, seed
+        Memory for cached directions, which changes no prediction; and the seed of the features.
+
+    Attributes
+    ----------
+    sigma : float
+        The bandwidth in use.
+    noise_variance : float
+        The variance of the noise in use, in units of the target squared.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or does not go with another.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters 2 and 5.
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4 and appendix D.
+
+    Examples
+    --------
+    >>> from river import evaluate, metrics
+    >>> from river.datasets import synth
+    >>> from streamkernel import GaussianProcessRegressor
+
+    >>> model = GaussianProcessRegressor()
+    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(2000), model, metrics.R2())
+    R2: 0.88...
+    >>> x, y = next(iter(synth.Friedman(seed=2).take(1)))
+    >>> model.predict_one(x, with_dist=True)
+    𝒩(μ=13.2..., σ=1.4...)
+    """
+
+    def __init__(
+        self,
+        kernel: Gaussian | None = None,
+        noise: float | None = None,
+        n_features: int = 256,
+        variance: Form = "recursive",
+        points: Sequence[Mapping[str, float]] | None = None,
+        features_per_seed: int | None = None,
+        batch_size: int = 64,
+        step: steps.Step | None = None,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        _at_least(1, n_features=n_features, batch_size=batch_size)
+        _at_least(0, cache_bytes=cache_bytes)
+        per_block = max(1, n_features // 4) if features_per_seed is None else features_per_seed
+        _at_least(1, features_per_seed=per_block)
+        if not isinstance(seed, (int, np.integer)):
+            raise ValueError(f"Expected seed to be an integer, got {seed!r}")
+        if noise is not None and (isinstance(noise, (str, bool)) or not 0.0 < noise < math.inf):
+            raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
+        if variance not in ("recursive", "operator", "points"):
+            raise ValueError(f'Expected variance to be "recursive", "operator" or "points", got {variance!r}')
+        if variance != "recursive" and noise is None:
+            raise ValueError(f"Expected noise > 0 with variance={variance!r}, got None")
+        if (points is not None) != (variance == "points"):
+            raise ValueError(f'Expected points with variance="points" alone, got {variance!r} and points={points!r}')
+        if n_features < per_block:
+            raise ValueError(f"Expected n_features to hold one block of {per_block} features, got {n_features}")
+        self.kernel = kernel
+        self.noise = noise
+        self.n_features = n_features
+        self.variance = variance
+        self.points = points
+        self.features_per_seed = features_per_seed
+        self.batch_size = batch_size
+        self.step = step
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self._blocks = 1 if variance == "recursive" else n_features // per_block
+        features = n_features if variance == "recursive" else self._blocks * per_block
+        self._given = kernel or Gaussian("median")
+        start = Gaussian(1.0) if self._given.sigma == "median" else self._given
+        # The second set of features, ω', is for the operator alone.
+        seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
+        self._phis = [FeatureMap(start, features, key, cache_bytes) for key in seeds]
+        self._points: Rows | None = None if points is None else point_rows(self._phis[0], points)
+        self._offset, self._ratio = 0.0, evidence.USUAL if noise is None else float(noise)
+        # Examples that still decide the bandwidth and the noise, with their targets; None once both are known.
+        self._first: list[tuple[Rows, float]] | None = [] if noise is None or self._given.sigma == "median" else None
+        self._posterior = self._new_posterior()
+
+    @property
+    def sigma(self) -> float:
+        """The bandwidth in use; provisional during the first examples if it is taken from the stream."""
+        return float(self._phis[0].kernel.sigma)
+
+    @property
+    def noise_variance(self) -> float:
+        """The variance σ² of the noise in use."""
+        return self._posterior.noise
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x
+            The features, numbers by name. A name that is missing counts as 0.
+        y
+            The target.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty, or a value or `y` is not a finite number; names the field. The model is as it was before.
+        """
+        self._learn(self._phis[0].row(x), np.array([_checked(y)], np.float64))
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features).
+        y
+            The targets, shape (examples,).
+
+        Raises
+        ------
+        InputError
+            If a value or a target is not a finite number; names the column and the row. Nothing is learnt.
+        """
+        targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
+        self._learn(self._phis[0].table(X), np.array(targets, np.float64))
+
+    def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
+        """Return the prediction for one example.
+
+        Parameters
+        ----------
+        x
+            The features.
+        with_dist
+            Whether to return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that
+            of f(x) plus that of the noise, instead of its mean.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is not a finite number, or if the variance is asked for at another point than
+            those given beforehand.
+        """
+        row = self._phis[0].row(x)
+        mean = self._offset + float(self._posterior.mean(row)[0])
+        if not with_dist:
+            return mean
+        from river import proba  # here, because it takes as long to import as all the rest
+
+        variance = float(self._posterior.variance(row)[0]) + self._posterior.noise
+        return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return the prediction for each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number; names the column and the row.
+        """
+        predictions = self._offset + self._posterior.mean(self._phis[0].table(X))
+        return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
+
+    def _learn(self, rows: Rows, y: F64) -> None:
+        """Learn `rows` in order."""
+        done = 0
+        while self._first is not None and done < len(y):
+            self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
+            done += 1
+        self._posterior.learn(rows.part(done, len(y)), y[done:] - self._offset)
+
+    def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
+        """Learn one of the first examples, which are learnt again each time they decide."""
+        self._posterior.learn(
+            row, np.array([y - self._offset])
+        )  # before it counts: one that is refused decides nothing
+        first.append((row, y))
+        if len(first) > 1 and not bandwidth.is_due(len(first)):
+            return
+        self._decide(Rows.stack([row for row, _ in first]), np.array([y for _, y in first]))
+        self._posterior = self._new_posterior()
+        for known, target in first:
+            try:
+                self._posterior.learn(known, np.array([target - self._offset]))
+            except InputError as error:
+                log.warning("cannot learn an example again: %s", error)
+        if len(first) == bandwidth.FIRST:
+            self._first = None
+            log.info("bandwidth %.6g and noise ratio %.3g, from the first examples", self.sigma, self._ratio)
+
+    def _decide(self, rows: Rows, y: F64) -> None:
+        """Take from the first examples what is not given: bandwidth, origin of the targets, ratio of noise."""
+        kernels = [self._phis[0].kernel]
+        if self._given.sigma == "median":
+            median = bandwidth.median_distance([rows.part(i, i + 1) for i in range(len(y))])
+            choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
+            kernels = [self._given.with_median(multiple * median) for multiple in choice]
+        if self.noise is None:
+            self._offset = float(y.mean())
+            found = [(*self._likelihood(kernel, rows, y - self._offset), kernel) for kernel in kernels]
+            _, self._ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
+        for phi in self._phis:
+            phi.kernel = kernels[0]
+
+    def _likelihood(self, kernel: Gaussian, rows: Rows, y: F64) -> tuple[float, float]:
+        """Return how likely the targets are with a kernel at best, and the ratio of noise it is with."""
+        self._phis[0].kernel = kernel
+        phi = self._phis[0](rows)
+        return evidence.most_likely(phi @ phi.T + 1.0, y)
+
+    def _new_posterior(self) -> Posterior:
+        if self.variance == "recursive" or self.noise is None:
+            return Recursive(self._phis[0], self.noise, self._ratio)
+        step = self.step or steps.Constant(1.0)
+        return Stochastic(self._phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
+
+    def _description(self) -> dict[str, Any]:
+        return {"sigma": self.sigma, "offset": self._offset, "ratio": self._ratio}
+
+    def _tensors(self) -> model_file.Tensors:
+        first = {} if self._first is None else model_file.pack_examples("first", self._first)
+        return self._posterior.tensors() | first
+
+    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+        for phi in self._phis:
+            phi.kernel = Gaussian(float(description["sigma"]))
+        self._offset, self._ratio = float(description["offset"]), float(description["ratio"])
+        if not (math.isfinite(self._offset) and 0.0 < self._ratio < math.inf):
+            raise ValueError(f"expected a finite offset and a ratio > 0, got {self._offset!r} and {self._ratio!r}")
+        self._posterior = self._new_posterior()
+        self._posterior.restore(tensors)
+        self._first = model_file.unpack_examples("first", tensors, self._phis[0].directions)
+        if len(self._first or []) >= bandwidth.FIRST:
+            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"n_features": 32}

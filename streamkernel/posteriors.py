@@ -1,0 +1,274 @@
+"""What is known of f after the examples seen: by recursion, exactly, or by doubly stochastic gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamkernel import model_file, steps
+from streamkernel.bayesian_linear import BayesianLinear
+from streamkernel.errors import InputError
+from streamkernel.feature_map import FeatureMap
+from streamkernel.features import F64, Rows
+from streamkernel.generator import counter_bits, domain_key
+from streamkernel.gp_variance import OperatorVariance, RidgeFunctions
+
+_CHUNK = 64
+"""Rows whose features are in memory at once."""
+
+
+class Posterior(Protocol):
+    """The posterior of f, with y = f(x) + e, e ~ N(0, σ²)."""
+
+    @property
+    def noise(self) -> float:
+        """σ²."""
+
+    def learn(self, rows: Rows, y: F64) -> None:
+        """Learn from `rows` in order."""
+
+    def mean(self, rows: Rows) -> F64:
+        """Return the mean of f(x) for each row."""
+
+    def variance(self, rows: Rows) -> F64:
+        """Return the variance of f(x) for each row."""
+
+    def tensors(self) -> dict[str, Any]:
+        """Return what has been learnt."""
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Take over what has been learnt; raises a ValueError if it does not fit."""
+
+
+class Recursive:
+    """Bayesian linear regression on a fixed number of random features, exact at any time.
+
+    Parameters
+    ----------
+    phi
+        The features.
+    noise
+        σ², for f of covariance k and mean 0; ``None`` for f of covariance (σ²/ratio)·k around an unknown constant,
+        where σ² is the most likely one.
+    ratio
+        The noise in units of the prior variance of f.
+    """
+
+    def __init__(self, phi: FeatureMap, noise: float | None, ratio: float) -> None:
+        self._phi, self._noise = phi, noise
+        self.linear = BayesianLinear(phi.n_outputs + (noise is None), ratio)
+        self.examples = 0
+
+    @property
+    def noise(self) -> float:
+        """σ²; the targets' own mean takes one degree of freedom."""
+        if self._noise is not None:
+            return self._noise
+        return self.linear.squares / (self.examples - 1) if self.examples > 1 else 1.0
+
+    def features(self, rows: Rows) -> F64:
+        """Return the features, with a constant one where the mean of the targets is unknown."""
+        phi = self._phi(rows)
+        return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
+
+    def learn(self, rows: Rows, y: F64) -> None:
+        """Learn from `rows` in order."""
+        for part, piece in _pieces(rows):
+            self.linear.learn(self.features(piece), y[part])
+        self.examples += len(y)
+
+    def mean(self, rows: Rows) -> F64:
+        """Return the mean of f(x) for each row."""
+        return _joined(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
+
+    def variance(self, rows: Rows) -> F64:
+        """Return the variance of f(x) for each row."""
+        return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
+
+    def tensors(self) -> dict[str, Any]:
+        """Return what has been learnt."""
+        return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        self.examples = _count(tensors)
+        self.linear.restore(tensors)
+
+
+class Stochastic:
+    """The paper's posterior: a mean, and a variance by the operator or for points given beforehand.
+
+    Each step takes the next B examples and a block of features: a new one, or at the cap a random old one. ν is σ²/n
+    for the n examples seen so far.
+
+    Parameters
+    ----------
+    phis
+        The features; for the operator two independent sets of them.
+    blocks
+        Blocks they are divided into.
+    batch
+        B.
+    noise
+        σ².
+    step
+        γ_t.
+    points
+        The rows whose variance is learnt; ``None`` for the operator.
+    seed
+        Seed of the choice of old blocks.
+    """
+
+    def __init__(
+        self,
+        phis: Sequence[FeatureMap],
+        blocks: int,
+        batch: int,
+        noise: float,
+        step: steps.Step,
+        points: Rows | None,
+        seed: int,
+    ) -> None:
+        self._phis, self._blocks, self._batch, self._step = phis, blocks, batch, step
+        self.noise = noise
+        self._points, self._places = points, {} if points is None else {key: i for i, key in enumerate(_keys(points))}
+        self._key = domain_key(seed, "rule")
+        width = phis[0].n_outputs // blocks
+        self.f = RidgeFunctions(width, columns=1)
+        self.A = OperatorVariance(width) if points is None else RidgeFunctions(width, columns=len(points.start) - 1)
+        self.steps = 0
+        self.pending: list[tuple[Rows, float]] = []
+
+    def learn(self, rows: Rows, y: F64) -> None:
+        """Learn from `rows` in order; what does not fill a batch waits for the next call.
+
+        Raises
+        ------
+        InputError
+            If the steps have diverged. The batches before are learnt.
+        """
+        for i, target in enumerate(y.tolist()):
+            self.pending.append((rows.part(i, i + 1), target))
+            if len(self.pending) == self._batch:
+                batch, self.pending = self.pending, []
+                try:
+                    self._take(Rows.stack([row for row, _ in batch]), np.array([[target] for _, target in batch]))
+                except InputError:
+                    self.pending = batch[:-1]
+                    raise
+
+    def _take(self, rows: Rows, y: F64) -> None:
+        """Take a step on a batch."""
+        n = (self.steps + 1) * self._batch
+        gamma, nu = float(self._step(self.steps + 1)), self.noise / n
+        block = min(self.steps, self._blocks)
+        if block == self._blocks:
+            block = int(counter_bits(self._key, self.steps) % np.uint64(self._blocks))
+        phi, before = self._features(rows), self.f.alpha.copy()
+        self.f.step(phi, y, block, gamma, nu)
+        try:
+            if isinstance(self.A, OperatorVariance):
+                self.A.step(phi, self._features2(rows), block, gamma, nu)
+            elif self._points is not None:
+                self.A.step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
+        except InputError:
+            self.f.alpha = before
+            raise
+        self.steps += 1
+
+    def mean(self, rows: Rows) -> F64:
+        """Return the mean of f(x) for each row."""
+        return _joined(self.f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
+
+    def variance(self, rows: Rows) -> F64:
+        """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
+
+        Raises
+        ------
+        InputError
+            If a row is none of the points that were given beforehand.
+        """
+        return _joined(self._variance(piece) for _, piece in _pieces(rows))
+
+    def _variance(self, rows: Rows) -> F64:
+        phi = self._features(rows)
+        if isinstance(self.A, OperatorVariance):
+            explained = self.A(phi, self._features2(rows))
+        else:
+            places = [self._places.get(key) for key in _keys(rows)]
+            if None in places:
+                raise InputError("Expected one of the points that were given beforehand, got another x")
+            explained = self.A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
+        return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
+
+    def _features(self, rows: Rows) -> F64:
+        """Return φ(x), each block of which estimates k by itself."""
+        return math.sqrt(self._blocks) * self._phis[0](rows)
+
+    def _features2(self, rows: Rows) -> F64:
+        """Return φ'(x)."""
+        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].own(rows))
+
+    def tensors(self) -> dict[str, Any]:
+        """Return what has been learnt."""
+        learnt = {f"mean.{name}": tensor for name, tensor in self.f.tensors().items()} | self.A.tensors()
+        counters = {"count": np.array([self.steps], np.int64)}
+        return learnt | counters | model_file.pack_examples("pending", self.pending)
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        self.steps = _count(tensors)
+        blocks = min(self.steps, self._blocks)
+        self.f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
+        self.A.restore(tensors, blocks)
+        self.pending = model_file.unpack_examples("pending", tensors, self._phis[0].directions) or []
+        if len(self.pending) >= self._batch:
+            raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(self.pending)}")
+
+
+def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
+    """Return points that are given beforehand as rows; their names must be strings, as a file keeps them.
+
+    Raises
+    ------
+    ValueError
+        If there is none, a name is no string, or a value is no finite number.
+    """
+    for x in points:
+        if not all(isinstance(name, str) for name in x):
+            raise ValueError(f"Expected points with strings as names, got {list(x)!r}")
+    if not len(points):
+        raise ValueError("Expected at least one point, got none")
+    return Rows.stack([phi.row(x) for x in points])  # type: ignore[arg-type]  # Mapping is invariant
+
+
+def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
+    """Yield parts of rows, few enough for their features to be in memory at once."""
+    n = len(rows.start) - 1
+    for first in range(0, n, _CHUNK):
+        last = min(first + _CHUNK, n)
+        yield slice(first, last), rows.part(first, last)
+
+
+def _joined(parts: Iterator[F64]) -> F64:
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _keys(rows: Rows) -> Sequence[Hashable]:
+    """Return for each row what is the same for equal examples; a name that is missing counts as 0."""
+    keys = []
+    for a, b in zip(rows.start[:-1], rows.start[1:], strict=True):
+        used = rows.values[a:b] != 0.0
+        keys.append((rows.hashes[a:b][used].tobytes(), rows.values[a:b][used].tobytes()))
+    return keys
+
+
+def _count(tensors: Mapping[str, Any]) -> int:
+    """Return the counter that was saved; raises a ValueError if there is none."""
+    (found,) = model_file.taken(tensors, "count", np.int64, (1,))
+    if found < 0:
+        raise ValueError(f"expected a count, got {found}")
+    return int(found)
