@@ -26,8 +26,10 @@ def is_due(seen: int) -> bool:
     return 2 <= seen <= FIRST and seen & (seen - 1) == 0
 
 
-def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows]) -> Kernel:
-    """Return `kernel` with its pending bandwidths taken from the median distances of what each part reads of `rows`.
+def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows], multiple: float = 1.0) -> Kernel:
+    """Return `kernel` with its pending bandwidths taken from median distances of what each part reads of `rows`.
+
+    The medians are multiplied by `multiple`.
 
     Examples
     --------
@@ -41,7 +43,8 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows]) -> Kernel:
     found = Rows.stack(rows)
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        median_distance(found, part, kind.norm) if isinstance(kind, Stationary) else 1.0 for part, kind in parts
+        multiple * median_distance(found, part, kind.norm) if isinstance(kind, Stationary) else 1.0
+        for part, kind in parts
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from streamkernel import model_file
-from streamkernel.features import F64
+from streamkernel.rows import F64
 
 
 @njit(cache=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamkernel.features import F64
+from streamkernel.rows import F64
 
 USUAL = 0.1
 """The ratio that is taken for the most likely one before any example."""

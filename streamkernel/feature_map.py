@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
-from streamkernel.features import F64, Directions, Rows, check_values
-from streamkernel.kernels import Gaussian
-from streamkernel.random_features import RandomFeatures
+from streamkernel import stepping
+from streamkernel.features import Directions
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.rows import F64, I64, Rows
+from streamkernel.tables import table_rows
 
 
 class FeatureMap:
@@ -18,7 +22,7 @@ class FeatureMap:
     Parameters
     ----------
     kernel
-        The kernel k; its parameters must be numbers.
+        The kernel k. Bandwidths that are pending count as 1.
     n_features
         Random features.
     seed
@@ -28,6 +32,7 @@ class FeatureMap:
 
     Examples
     --------
+    >>> from streamkernel.kernels import Gaussian
     >>> phi = FeatureMap(Gaussian(1.0), n_features=5000, seed=1, cache_bytes=0)
     >>> rows = phi.directions.rows(["a"], np.array([[0.0], [1.0]]))
     >>> (phi(rows) @ phi(rows).T).round(1)
@@ -38,28 +43,45 @@ class FeatureMap:
            [0.6, 1. ]])
     """
 
-    def __init__(self, kernel: Gaussian, n_features: int, seed: int, cache_bytes: int) -> None:
-        self._map = RandomFeatures(kernel, n_features, seed)
-        self._map._directions = self.directions = Directions(seed, n_features, cache_bytes)
+    def __init__(self, kernel: Kernel, n_features: int, seed: int, cache_bytes: int) -> None:
+        self.n_features, self._seed = n_features, seed
+        plan = Plan(kernel, seed)
+        self.directions = Directions(plan, n_features, cache_bytes)
         self.directions.reserve(1)
+        self._ints: I64 = np.zeros(stepping.N_INTS, np.int64)
+        self._ints[stepping.PER_BLOCK] = n_features
+        self._ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
 
     @property
-    def kernel(self) -> Gaussian:
-        """The kernel, which may be replaced by one with another bandwidth; the directions are the same."""
-        return self._map._kernel
+    def kernel(self) -> Kernel:
+        """The kernel, which may be replaced by one with other bandwidths; the directions are the same."""
+        return self.directions.plan.kernel
 
     @kernel.setter
-    def kernel(self, kernel: Gaussian) -> None:
-        self._map._kernel = kernel
+    def kernel(self, kernel: Kernel) -> None:
+        plan = Plan(kernel, self._seed)
+        if not np.array_equal(plan.program, self.directions.plan.program):
+            raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
+        self.directions.plan = plan
 
     @property
     def n_outputs(self) -> int:
-        """Columns of the matrix; the features of one direction stand side by side."""
-        return len(self._map._names)
+        """Columns of the matrix; the outputs of one feature stand side by side."""
+        return self.n_features * self.directions.plan.outputs
 
     def __call__(self, rows: Rows) -> F64:
-        """Return the features of `rows`, shape (rows, outputs)."""
-        return self._map._transform(rows)
+        """Return the features of `rows`, shape (rows, outputs).
+
+        Raises
+        ------
+        InputError
+            If a row has no usable features.
+        """
+        out = np.empty((len(rows.start) - 1, self.n_outputs))
+        bad = stepping.transform(self._ints, *self.directions.kernel, *rows, out)
+        if bad >= 0:
+            raise self.directions.plan.unusable(rows.part(bad, bad + 1))
+        return out
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example.
@@ -67,15 +89,15 @@ class FeatureMap:
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty, or a value is not a finite number or a string, or is outside of the kernel's domain.
         """
         row = self.directions.row(x)
-        check_values(x, self.kernel.input_scale)
+        self.directions.plan.check(x)
         return row
 
     def own(self, rows: Rows) -> Rows:
         """Return rows that another map made, as this one reads them."""
-        return self.directions.restored(rows.start, rows.hashes, rows.values)
+        return self.directions.restored(rows.start, *rows[2:])
 
     def table(self, X: Any) -> Rows:
         """Return the rows of a data frame.
@@ -83,21 +105,31 @@ class FeatureMap:
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is unusable; names the column and the row.
         """
-        return self._map._table(X)
+        return table_rows(self.directions, X)
 
     def exact(self, rows: Rows, others: Rows) -> F64:
         """Return k(x, x') for each of `rows` and each of `others`."""
-        table, other_table = _examples(rows), _examples(others)
-        return np.array([[self.kernel(x, x2) for x2 in other_table] for x in table])
+        table, other_table = self._examples(rows), self._examples(others)
+        return np.array([[self._value(x, x2) for x2 in other_table] for x in table])
 
     def diagonal(self, rows: Rows) -> F64:
         """Return k(x, x) for each of `rows`."""
-        return np.array([self.kernel(x, x) for x in _examples(rows)])
+        return np.array([self._value(x, x) for x in self._examples(rows)])
 
+    def _value(self, x: list[dict[Hashable, float]], x2: list[dict[Hashable, float]]) -> float:
+        """Return Σ_t w_t ∏ k_part of what each part reads of two examples."""
+        plan = self.directions.plan
+        values = [part.exact(a, b) for (part, _), a, b in zip(plan.parts, x, x2, strict=True)]
+        return math.fsum(weight * math.prod(values[i] for i in parts) for weight, parts in plan.terms)
 
-def _examples(rows: Rows) -> list[dict[Hashable, float]]:
-    """Return rows as examples whose names are hashes."""
-    parts = (slice(a, b) for a, b in zip(rows.start[:-1], rows.start[1:], strict=True))
-    return [dict(zip(rows.hashes[part].tolist(), rows.values[part].tolist(), strict=True)) for part in parts]
+    def _examples(self, rows: Rows) -> list[list[dict[Hashable, float]]]:
+        """Return for each row what each part reads of it, by the hashes of names."""
+        parts = range(len(self.directions.plan.parts))
+        found = []
+        for i in range(len(rows.start) - 1):
+            _, _, hashes, readers, values = rows.part(i, i + 1)
+            entries = list(zip(hashes.tolist(), readers.tolist(), values.tolist(), strict=True))
+            found.append([{name: value for name, read, value in entries if read >> part & 1} for part in parts])
+        return found

@@ -14,11 +14,11 @@ from streamkernel import bandwidth, evidence, model_file, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import _at_least
 from streamkernel.feature_map import FeatureMap
-from streamkernel.features import F64, Rows
 from streamkernel.generator import domain_key
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.posteriors import Posterior, Recursive, Stochastic, point_rows
 from streamkernel.regression import _checked
+from streamkernel.rows import F64, Rows
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -60,8 +60,8 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
 
     Attributes
     ----------
-    sigma : float
-        The bandwidth in use.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
     noise_variance : float
         The variance of the noise in use, in units of the target squared.
 
@@ -91,7 +91,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
 
     def __init__(
         self,
-        kernel: Gaussian | None = None,
+        kernel: Kernel | None = None,
         noise: float | None = None,
         n_features: int = 256,
         variance: Form = "recursive",
@@ -131,20 +131,19 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         self._blocks = 1 if variance == "recursive" else n_features // per_block
         features = n_features if variance == "recursive" else self._blocks * per_block
         self._given = kernel or Gaussian("median")
-        start = Gaussian(1.0) if self._given.sigma == "median" else self._given
         # The second set of features, ω', is for the operator alone.
         seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
-        self._phis = [FeatureMap(start, features, key, cache_bytes) for key in seeds]
+        self._phis = [FeatureMap(self._given, features, key, cache_bytes) for key in seeds]
         self._points: Rows | None = None if points is None else point_rows(self._phis[0], points)
         self._offset, self._ratio = 0.0, evidence.USUAL if noise is None else float(noise)
         # Examples that still decide the bandwidth and the noise, with their targets; None once both are known.
-        self._first: list[tuple[Rows, float]] | None = [] if noise is None or self._given.sigma == "median" else None
+        self._first: list[tuple[Rows, float]] | None = [] if noise is None or self._given.is_pending else None
         self._posterior = self._new_posterior()
 
     @property
-    def sigma(self) -> float:
-        """The bandwidth in use; provisional during the first examples if it is taken from the stream."""
-        return float(self._phis[0].kernel.sigma)
+    def kernel_(self) -> Kernel:
+        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
+        return self._phis[0].kernel
 
     @property
     def noise_variance(self) -> float:
@@ -248,15 +247,15 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
                 log.warning("cannot learn an example again: %s", error)
         if len(first) == bandwidth.FIRST:
             self._first = None
-            log.info("bandwidth %.6g and noise ratio %.3g, from the first examples", self.sigma, self._ratio)
+            log.info("%r and noise ratio %.3g, from the first examples", self.kernel_, self._ratio)
 
     def _decide(self, rows: Rows, y: F64) -> None:
         """Take from the first examples what is not given: bandwidth, origin of the targets, ratio of noise."""
         kernels = [self._phis[0].kernel]
-        if self._given.sigma == "median":
-            median = bandwidth.median_distance([rows.part(i, i + 1) for i in range(len(y))])
+        if self._given.is_pending:
+            plan = self._phis[0].directions.plan
             choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
-            kernels = [self._given.with_median(multiple * median) for multiple in choice]
+            kernels = [bandwidth.with_medians(self._given, plan, [rows], multiple) for multiple in choice]
         if self.noise is None:
             self._offset = float(y.mean())
             found = [(*self._likelihood(kernel, rows, y - self._offset), kernel) for kernel in kernels]
@@ -264,7 +263,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         for phi in self._phis:
             phi.kernel = kernels[0]
 
-    def _likelihood(self, kernel: Gaussian, rows: Rows, y: F64) -> tuple[float, float]:
+    def _likelihood(self, kernel: Kernel, rows: Rows, y: F64) -> tuple[float, float]:
         """Return how likely the targets are with a kernel at best, and the ratio of noise it is with."""
         self._phis[0].kernel = kernel
         phi = self._phis[0](rows)
@@ -277,7 +276,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         return Stochastic(self._phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
 
     def _description(self) -> dict[str, Any]:
-        return {"sigma": self.sigma, "offset": self._offset, "ratio": self._ratio}
+        return {"kernel": self.kernel_, "offset": self._offset, "ratio": self._ratio}
 
     def _tensors(self) -> model_file.Tensors:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
@@ -285,7 +284,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
         for phi in self._phis:
-            phi.kernel = Gaussian(float(description["sigma"]))
+            phi.kernel = description["kernel"]
         self._offset, self._ratio = float(description["offset"]), float(description["ratio"])
         if not (math.isfinite(self._offset) and 0.0 < self._ratio < math.inf):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {self._offset!r} and {self._ratio!r}")

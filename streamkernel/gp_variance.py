@@ -14,7 +14,7 @@ import numpy as np
 
 from streamkernel import model_file
 from streamkernel.errors import InputError
-from streamkernel.features import F64
+from streamkernel.rows import F64
 from streamkernel.stepping import LARGEST_GRADIENT
 
 

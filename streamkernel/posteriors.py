@@ -12,9 +12,9 @@ from streamkernel import model_file, steps
 from streamkernel.bayesian_linear import BayesianLinear
 from streamkernel.errors import InputError
 from streamkernel.feature_map import FeatureMap
-from streamkernel.features import F64, Rows
 from streamkernel.generator import counter_bits, domain_key
 from streamkernel.gp_variance import OperatorVariance, RidgeFunctions
+from streamkernel.rows import F64, Rows
 
 _CHUNK = 64
 """Rows whose features are in memory at once."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from river import base, utils
 
-from streamkernel import bandwidth, model_file, stepping
-from streamkernel.features import Directions
+from streamkernel import bandwidth, model_file
+from streamkernel.feature_map import FeatureMap
 from streamkernel.kernels import Gaussian, Kernel
-from streamkernel.kernels.plan import Plan
-from streamkernel.rows import F64, Rows
-from streamkernel.tables import table_rows
+from streamkernel.rows import Rows
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -66,20 +63,16 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         self.kernel = kernel
         self.n_features = n_features
         self.seed = seed
-        plan = Plan(kernel, seed)
+        self._map = FeatureMap(kernel, n_features, seed, 1 << 26)
         self._first: list[Rows] | None = [] if kernel.is_pending else None
-        self._directions = Directions(plan, n_features, 1 << 26)
-        self._directions.reserve(1)
-        self._ints = np.zeros(stepping.N_INTS, np.int64)
-        self._ints[stepping.PER_BLOCK] = n_features
-        self._ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
-        parts = ["cos", "sin"] if plan.outputs == 2 else [f"z{i}_" for i in range(plan.outputs)]
+        outputs = self._map.directions.plan.outputs
+        parts = ["cos", "sin"] if outputs == 2 else [f"z{i}_" for i in range(outputs)]
         self._names = [f"{part}{i}" for i in range(n_features) for part in parts]
 
     @property
     def kernel_(self) -> Kernel:
         """The kernel in use."""
-        return self._directions.plan.kernel
+        return self._map.kernel
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Take the bandwidth from the first examples; later ones change nothing.
@@ -89,11 +82,11 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is not a finite number.
         """
-        self._see(self._row(x))
+        self._see(self._map.row(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
-        rows = self._table(X)
+        rows = self._map.table(X)
         for i in range(len(rows.start) - 1):
             self._see(rows.part(i, i + 1))
 
@@ -105,11 +98,11 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is not a finite number.
         """
-        return dict(zip(self._names, self._transform(self._row(x))[0].tolist(), strict=True))
+        return dict(zip(self._names, self._map(self._map.row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
         """Return the features of each row of a data frame."""
-        outputs = self._transform(self._table(X))
+        outputs = self._map(self._map.table(X))
         columns = {name: outputs[:, i] for i, name in enumerate(self._names)}
         return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
 
@@ -118,25 +111,9 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             return
         self._first.append(row)
         if bandwidth.is_due(len(self._first)):
-            kernel = bandwidth.with_medians(self.kernel, self._directions.plan, self._first)
-            self._directions.plan = Plan(kernel, self.seed)
+            self._map.kernel = bandwidth.with_medians(self.kernel, self._map.directions.plan, self._first)
             if len(self._first) == bandwidth.FIRST:
                 self._first = None
-
-    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
-        row = self._directions.row(x)
-        self._directions.plan.check(x)
-        return row
-
-    def _transform(self, rows: Rows) -> F64:
-        out = np.empty((len(rows.start) - 1, len(self._names)))
-        bad = stepping.transform(self._ints, *self._directions.kernel, *rows, 0, out)
-        if bad >= 0:
-            raise self._directions.plan.unusable(rows.part(bad, bad + 1))
-        return out
-
-    def _table(self, X: IntoDataFrame) -> Rows:
-        return table_rows(self._directions, X)
 
     def _description(self) -> dict[str, Any]:
         return {"kernel": self.kernel_}
@@ -145,8 +122,8 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         return {} if self._first is None else model_file.pack_examples("first", [(row, 0.0) for row in self._first])
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        self._directions.plan = Plan(description["kernel"], self.seed)
-        first = model_file.unpack_examples("first", tensors, self._directions)
+        self._map.kernel = description["kernel"]
+        first = model_file.unpack_examples("first", tensors, self._map.directions)
         self._first = None if first is None else [row for row, _ in first]
 
     @classmethod

@@ -141,8 +141,8 @@ def evaluate(ints, reals, program, constants, cache, start, slots, hashes, reade
 
 
 @njit(cache=True)
-def transform(ints, program, constants, cache, start, slots, hashes, readers, values, block, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to φ of a block for row i: the outputs of its first feature, of its second, ...
+def transform(ints, program, constants, cache, start, slots, hashes, readers, values, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to φ of the first block for row i: the outputs of its first feature, of its second, ...
 
     Return the first unusable row, or -1.
     """
@@ -150,18 +150,17 @@ def transform(ints, program, constants, cache, start, slots, hashes, readers, va
     width = cache.shape[3]
     phi = np.empty((outputs, width), np.float32)
     row, room, _, _, _ = _workspace(ints, start, 0, width)
-    panel = block // (width // per_block)
-    first = (block % (width // per_block)) * per_block
+    first = np.int64(0)
     scale = 1.0 / math.sqrt(per_block)
     for i in range(len(start) - 1):
         if not _take(kernel, (start, slots, hashes, readers, values), i, row):
             return i
-        features(kernel, per_block, row, panel, first, first + per_block, phi, room)
-        if power(phi, first, first + per_block)[0] < 0.0:
+        features(kernel, per_block, row, first, first, per_block, phi, room)
+        if power(phi, first, per_block)[0] < 0.0:
             return i
         for f in range(per_block):
             for o in range(outputs):
-                out[i, outputs * f + o] = scale * phi[o, first + f]
+                out[i, outputs * f + o] = scale * phi[o, f]
     return -1
 
 

@@ -72,7 +72,18 @@ def test_crafted_tensors_are_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"sigma": -1.0}, {"offset": math.nan}, {"offset": None}, {"ratio": 0.0}, {"ratio": "a"}], ids=repr
+    "state",
+    [
+        {},
+        {"kernel": {"type": "Gaussian", "sigma": -1.0}},
+        {"kernel": {"type": "Hellinger"}},
+        {"kernel": 7},
+        {"offset": math.nan},
+        {"offset": None},
+        {"ratio": 0.0},
+        {"ratio": "a"},
+    ],
+    ids=repr,
 )
 def test_crafted_descriptions_are_refused(state, tmp_path):
     description, tensors = model_file.describe(learn(gp(n_features=4), XS[:42], YS[:42]))
