@@ -4,12 +4,14 @@ from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
 from streamkernel.errors import InputError, ModelFileError
 from streamkernel.model_file import load
+from streamkernel.novelty import KernelNoveltyDetector
 from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
 
 __all__ = [
     "InputError",
     "KernelClassifier",
+    "KernelNoveltyDetector",
     "KernelRegressor",
     "ModelFileError",
     "RandomFeatures",

@@ -26,7 +26,9 @@ DEFAULT_RULE = rules.CDSG(longest=1.0)
 class KernelModel(model_file.Portable):
     """A River estimator around one :class:`~streamkernel.expansion.Expansion`."""
 
-    _for_classes: bool
+    _for_classes: bool | None
+    _intercept = stepping.NOTHING
+    _default_rule: rules.Rule = DEFAULT_RULE
 
     def __init__(
         self,
@@ -109,19 +111,23 @@ class KernelModel(model_file.Portable):
     def _is_stochastic(self) -> bool:
         return False
 
+    def _default_step(self) -> steps.Step:
+        """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature."""
+        return steps.Constant(0.25 / self._loss.curvature)
+
     def _new_expansion(self, columns: int) -> Expansion:
         return Expansion(
             self._kernel,
             self._loss,
-            self.rule or DEFAULT_RULE,
-            self.step or steps.Constant(default_gamma(self._loss)),
+            self.rule or self._default_rule,
+            self.step or self._default_step(),
             per_block=self._per_block,
             max_features=self.max_features,
             batch=self.batch_size,
             l2=self.l2,
             columns=columns,
             average=self.average,
-            intercept=stepping.NOTHING if self._for_classes else stepping.MEAN,
+            intercept=self._intercept,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
         )
@@ -206,11 +212,6 @@ class KernelModel(model_file.Portable):
     def _columns(self) -> int:
         """Return how many columns f has for the labels seen."""
         return 1
-
-
-def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature."""
-    return 0.25 / loss.curvature
 
 
 def _at_least(least: int, **values: int) -> None:

@@ -21,6 +21,7 @@ __all__ = ["Hinge", "Huber", "Logistic", "Loss", "Softmax", "Square", "SquaredHi
 F64 = npt.NDArray[np.float64]
 
 _LOGISTIC, _SOFTMAX, _HINGE, _SQUARED_HINGE, _SQUARE, _HUBER = range(6)
+_NOVELTY, _RATIO, _TRUNCATED_RATIO = range(20, 23)
 
 
 @njit(inline="always")
@@ -49,6 +50,8 @@ def value(code, parameter, f, y):  # type: ignore[no-untyped-def]
             total += max(0.0, 1.0 - t * f[c]) ** 2
         elif code == _SQUARE:
             total += 0.5 * (f[c] - y) ** 2
+        elif code == _NOVELTY:
+            total += max(0.0, y - f[c])
         else:
             r = abs(f[c] - y)
             total += 0.5 * r * r if r <= parameter else parameter * (r - 0.5 * parameter)
@@ -76,6 +79,8 @@ def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
             out[c] = -2.0 * t * max(0.0, 1.0 - t * f[c])
         elif code == _SQUARE:
             out[c] = f[c] - y
+        elif code == _NOVELTY:
+            out[c] = -1.0 if f[c] < y else 0.0
         else:
             out[c] = min(max(f[c] - y, -parameter), parameter)
 
@@ -88,11 +93,13 @@ class Loss:
     ----------
     curvature
         The largest second derivative in f; 1 for the hinge, which has none. The default step is its inverse.
+    for_classes
+        Whether targets are classes or numbers; ``None`` for a loss of one estimator, which brings it along.
     """
 
     code: ClassVar[int]
     curvature: ClassVar[float] = 1.0
-    for_classes: ClassVar[bool] = True
+    for_classes: ClassVar[bool | None] = True
 
     @property
     def parameter(self) -> float:
@@ -183,7 +190,7 @@ class Square(Loss):
     """½(f - y)²."""
 
     code: ClassVar[int] = _SQUARE
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
 
     def bound(self, columns: int) -> float:
         """Return infinity."""
@@ -207,7 +214,7 @@ class Huber(Loss):
 
     delta: float = 1.0
     code: ClassVar[int] = _HUBER
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         """Check the parameter."""
@@ -224,6 +231,14 @@ class Huber(Loss):
         return self.delta
 
 
+@dataclass(frozen=True)
+class Novelty(Loss):
+    """max(0, τ - f), for a threshold τ in the place of the target (Dai et al. 2014, section 4)."""
+
+    code: ClassVar[int] = _NOVELTY
+    for_classes: ClassVar[bool | None] = None
+
+
 _BY_NAME: dict[str, Loss] = {
     "logistic": Logistic(),
     "softmax": Softmax(),
@@ -234,7 +249,7 @@ _BY_NAME: dict[str, Loss] = {
 }
 
 
-def named(loss: str | Loss, for_classes: bool) -> Loss:
+def named(loss: str | Loss, for_classes: bool | None) -> Loss:
     """Return the loss of a name, or the loss itself, if it fits the task.
 
     Parameters
@@ -243,7 +258,7 @@ def named(loss: str | Loss, for_classes: bool) -> Loss:
         A loss or its name: ``"logistic"``, ``"softmax"``, ``"hinge"``, ``"squared_hinge"`` for classes,
         ``"square"``, ``"huber"`` for numbers.
     for_classes
-        Whether the labels are classes or numbers.
+        Whether the labels are classes or numbers; ``None`` for an estimator with a loss of its own.
 
     Raises
     ------

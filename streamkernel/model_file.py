@@ -80,7 +80,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    KernelClassifier, KernelRegressor or RandomFeatures
+    KernelClassifier, KernelNoveltyDetector, KernelRegressor or RandomFeatures
         The model; its predictions, and what it learns next, have the same bits as the original's.
 
     Raises
@@ -123,9 +123,10 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     ModelFileError
         If it is no model of this library, or its parts do not fit together.
     """
-    from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures
+    import streamkernel
 
-    classes: dict[str, Any] = {c.__name__: c for c in (KernelClassifier, KernelRegressor, RandomFeatures)}
+    estimators = (getattr(streamkernel, name) for name in streamkernel.__all__)
+    classes = {c.__name__: c for c in estimators if isinstance(c, type) and issubclass(c, Portable)}
     found = description.get("class") if isinstance(description, dict) else None
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")

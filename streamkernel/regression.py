@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base, utils
 
-from streamkernel import losses, rules, steps
+from streamkernel import losses, rules, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.features import number
@@ -67,6 +67,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     """
 
     _for_classes = False
+    _intercept = stepping.MEAN
 
     def __init__(
         self,
