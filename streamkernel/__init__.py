@@ -2,6 +2,7 @@
 
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
+from streamkernel.density_ratio import KernelDensityRatio
 from streamkernel.errors import InputError, ModelFileError
 from streamkernel.model_file import load
 from streamkernel.novelty import KernelNoveltyDetector
@@ -11,6 +12,7 @@ from streamkernel.regression import KernelRegressor
 __all__ = [
     "InputError",
     "KernelClassifier",
+    "KernelDensityRatio",
     "KernelNoveltyDetector",
     "KernelRegressor",
     "ModelFileError",

@@ -28,6 +28,7 @@ class KernelModel(model_file.Portable):
 
     _for_classes: bool | None
     _intercept = stepping.NOTHING
+    _default_kernel = DEFAULT_KERNEL
     _default_rule: rules.Rule = DEFAULT_RULE
 
     def __init__(
@@ -68,7 +69,7 @@ class KernelModel(model_file.Portable):
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._kernel = kernel or DEFAULT_KERNEL
+        self._kernel = kernel or self._default_kernel
         self._loss = losses.named(loss, self._for_classes)
         # Examples that still decide the bandwidth, with their targets; None once it is known.
         self._first: list[tuple[Rows, float]] | None = None
@@ -150,7 +151,7 @@ class KernelModel(model_file.Portable):
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
         """Take the bandwidth from the examples so far and learn them again, in order."""
         median = bandwidth.median_distance([row for row, _ in first])
-        self._kernel = (self.kernel or DEFAULT_KERNEL).with_median(median)
+        self._kernel = (self.kernel or self._default_kernel).with_median(median)
         self._expansion.start_again(self._kernel)
         for row, target in first:
             try:

@@ -21,7 +21,12 @@ __all__ = ["Hinge", "Huber", "Logistic", "Loss", "Softmax", "Square", "SquaredHi
 F64 = npt.NDArray[np.float64]
 
 _LOGISTIC, _SOFTMAX, _HINGE, _SQUARED_HINGE, _SQUARE, _HUBER = range(6)
-_NOVELTY, _RATIO, _TRUNCATED_RATIO = range(20, 23)
+
+NOVELTY, RATIO, TRUNCATED_RATIO = range(20, 23)
+"""Losses of one estimator each, which brings their classes along: for them y is τ, or ±w for a weight w."""
+
+LARGEST_EXPONENT = 50.0
+"""From here on the tangent of exp stands for it."""
 
 
 @njit(inline="always")
@@ -29,6 +34,12 @@ def _label(y, column, columns):  # type: ignore[no-untyped-def]
     """Return ±1 for a class, in its one column or against the rest."""
     positive = y > 0.0 if columns == 1 else column == int(y)
     return 1.0 if positive else -1.0
+
+
+@njit(inline="always")
+def _exp(f):  # type: ignore[no-untyped-def]
+    """Return exp(f), or its tangent where that is too large."""
+    return math.exp(min(f, LARGEST_EXPONENT)) * (1.0 + max(f - LARGEST_EXPONENT, 0.0))
 
 
 @njit(cache=True)
@@ -50,8 +61,12 @@ def value(code, parameter, f, y):  # type: ignore[no-untyped-def]
             total += max(0.0, 1.0 - t * f[c]) ** 2
         elif code == _SQUARE:
             total += 0.5 * (f[c] - y) ** 2
-        elif code == _NOVELTY:
+        elif code == NOVELTY:
             total += max(0.0, y - f[c])
+        elif code in (RATIO, TRUNCATED_RATIO):
+            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
+            dual = -math.exp(f[c] + parameter) if beyond else -1.0 - parameter - f[c]
+            total += y * dual if y > 0.0 else -y * _exp(f[c])
         else:
             r = abs(f[c] - y)
             total += 0.5 * r * r if r <= parameter else parameter * (r - 0.5 * parameter)
@@ -79,8 +94,12 @@ def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
             out[c] = -2.0 * t * max(0.0, 1.0 - t * f[c])
         elif code == _SQUARE:
             out[c] = f[c] - y
-        elif code == _NOVELTY:
+        elif code == NOVELTY:
             out[c] = -1.0 if f[c] < y else 0.0
+        elif code in (RATIO, TRUNCATED_RATIO):
+            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
+            slope = -math.exp(f[c] + parameter) if beyond else -1.0
+            out[c] = y * slope if y > 0.0 else -y * math.exp(min(f[c], LARGEST_EXPONENT))
         else:
             out[c] = min(max(f[c] - y, -parameter), parameter)
 
@@ -229,14 +248,6 @@ class Huber(Loss):
     def bound(self, columns: int) -> float:
         """Return δ."""
         return self.delta
-
-
-@dataclass(frozen=True)
-class Novelty(Loss):
-    """max(0, τ - f), for a threshold τ in the place of the target (Dai et al. 2014, section 4)."""
-
-    code: ClassVar[int] = _NOVELTY
-    for_classes: ClassVar[bool | None] = None
 
 
 _BY_NAME: dict[str, Loss] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from river import base, utils
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 MEMORY = 500
 """Events after which a support vector has faded to 1/e with the default step."""
+
+
+@dataclass(frozen=True)
+class Novelty(losses.Loss):
+    """max(0, τ - f), where the threshold τ is the target."""
+
+    code: ClassVar[int] = losses.NOVELTY
+    for_classes: ClassVar[bool | None] = None
 
 
 class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
@@ -99,7 +108,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         self.nu = nu
         super().__init__(
             kernel,
-            losses.Novelty(),
+            Novelty(),
             rule,
             features_per_seed,
             batch_size,

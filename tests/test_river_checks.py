@@ -8,7 +8,15 @@ import pytest
 from river import compose, datasets, preprocessing
 from river.checks import yield_checks
 
-from streamkernel import KernelClassifier, KernelNoveltyDetector, KernelRegressor, RandomFeatures, rules, steps
+from streamkernel import (
+    KernelClassifier,
+    KernelDensityRatio,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    RandomFeatures,
+    rules,
+    steps,
+)
 from streamkernel.kernels import Gaussian
 
 SMALL = {"features_per_seed": 16, "max_features": 40}
@@ -28,6 +36,7 @@ MODELS = {
     "novelty detector": KernelNoveltyDetector(),
     "UDSG, novelty, batches": KernelNoveltyDetector(0.2, rule=rules.UDSG(), batch_size=3, **SMALL),
     "scaled novelty detector": preprocessing.StandardScaler() | KernelNoveltyDetector(**SMALL, **FIXED),
+    "density ratio": KernelDensityRatio("novelty", -1.0),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**SMALL),

@@ -5,6 +5,7 @@ Only the random directions and the draws of old blocks come from the library: se
 
 from __future__ import annotations
 
+import numpy as np
 from reference.algorithms import Reference
 
 
@@ -37,3 +38,30 @@ class Novelty(Reference):
             self.alpha[k, :, 0] += gamma * self.features(x[None])[k, 0]
             self.tau -= gamma * (1.0 - self.nu)
         self.t += 1
+
+
+class Ratio:
+    """Events of q weigh -w(1 + f), those of p w exp(f): the target is w for one of q, -w for one of p.
+
+    With `rho`, the dual of r(t) = max(0, ρ - log t) takes the place of that of -log t.
+    """
+
+    def __init__(self, rho=None):
+        self.rho = rho
+
+    def value(self, f, y):
+        return abs(y) * (self.dual(-np.exp(f[0])) if y > 0 else np.exp(f[0]))
+
+    def gradient(self, f, y):
+        if y < 0:
+            return -y * np.exp(f)
+        return -y * (np.exp(f + self.rho) if self.rho is not None and f[0] <= -self.rho else np.ones(1))
+
+    def bound(self, columns):
+        return None
+
+    def dual(self, chi):
+        """Return sup over t of χt - r(t), from a fine grid of t with the kink of r on it."""
+        t = np.exp((self.rho or 0.0) + np.linspace(-12.0, 12.0, 200_001))
+        r = -np.log(t) if self.rho is None else np.maximum(0.0, self.rho - np.log(t))
+        return (chi * t - r).max()
