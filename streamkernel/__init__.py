@@ -3,6 +3,7 @@
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
 from streamkernel.density_ratio import KernelDensityRatio
+from streamkernel.drift import KernelDriftDetector
 from streamkernel.errors import InputError, ModelFileError
 from streamkernel.model_file import load
 from streamkernel.novelty import KernelNoveltyDetector
@@ -13,6 +14,7 @@ __all__ = [
     "InputError",
     "KernelClassifier",
     "KernelDensityRatio",
+    "KernelDriftDetector",
     "KernelNoveltyDetector",
     "KernelRegressor",
     "ModelFileError",

@@ -80,7 +80,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    KernelClassifier, KernelDensityRatio, KernelNoveltyDetector, KernelRegressor or RandomFeatures
+    KernelClassifier, KernelDensityRatio, KernelDriftDetector, KernelNoveltyDetector, KernelRegressor or RandomFeatures
         The model; its predictions, and what it learns next, have the same bits as the original's.
 
     Raises
