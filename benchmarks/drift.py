@@ -1,10 +1,10 @@
 """Drift detection: changes of the joint distribution alone, beside River's detectors on each feature.
 
-A stream changes once, after 5,000 events, and goes on for 2,000. In all but the last two streams each feature by itself
+A stream changes once, after 4,000 events, and goes on for 2,000. In all but the last two streams each feature by itself
 has exactly the same distribution before and after. River's detectors watch one feature each, with their defaults, and
 an alarm of any of them counts. "after" is the share of runs with an alarm in the 2,000 events after the change, and
 "before" of those with one in the 2,000 events before it, which is what chance alone detects; "false" is the number
-of alarms in the 5,000 events before, a run. The delay is that of the first alarm after the change.
+of alarms in the 4,000 events before, a run. The delay is that of the first alarm after the change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from river import base, drift
 from benchmarks.common import arguments, show
 from streamkernel import KernelDriftDetector
 
-BEFORE, AFTER = 5000, 2000
+BEFORE, AFTER = 4000, 2000
 
 
 def correlation(generator: np.random.Generator, n: int, changed: bool, pairs: int = 1) -> np.ndarray:
@@ -109,7 +109,7 @@ def alarms(detector: KernelDriftDetector | Each, X: np.ndarray) -> list[int]:
 
 def main() -> None:
     """Print detection rate, median delay, false alarms and speed of every detector on every stream."""
-    options = arguments(__doc__, seeds=10)
+    options = arguments(__doc__, seeds=5)
     alarms(KernelDriftDetector(window=2), np.random.default_rng(0).normal(size=(300, 2)))  # compiles
     for title, stream in STREAMS.items():
         rows = []

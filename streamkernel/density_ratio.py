@@ -85,7 +85,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     ----------
     divergence : float
         The running estimate of the divergence.
-    n_features, n_seeds, n_steps, n_reused, objective, sigma
+    n_features, n_seeds, n_steps, n_reused, sigma
         As for :class:`~streamkernel.KernelClassifier`.
 
     Raises

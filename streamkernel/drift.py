@@ -166,7 +166,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         waiting = model_file.unpack_examples("waiting", tensors, self._model._expansion.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
+        statistic = float(description["statistic"])
+        if not 0.0 <= statistic < math.inf:
+            raise ValueError(f"expected a statistic of at least 0, got {statistic!r}")
+        self.statistic = statistic
         self._waiting = deque(row for row, _ in waiting)
-        self.statistic = float(description["statistic"])
         self._drift_detected = bool(description["drift_detected"])
         self._waits = bool(description["waits"])

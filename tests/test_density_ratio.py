@@ -15,7 +15,7 @@ from reference import tasks as plain
 from river import preprocessing
 from streams import SMALL, content, examples
 
-from streamkernel import InputError, KernelDensityRatio, load, losses, steps
+from streamkernel import InputError, KernelDensityRatio, ModelFileError, load, losses, model_file, steps
 from streamkernel.density_ratio import Ratio, TruncatedRatio
 from streamkernel.kernels import Gaussian
 
@@ -179,6 +179,22 @@ def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
     assert twin.divergence == model.divergence
     assert [twin.predict_one(x) for x in xs] == [model.predict_one(x) for x in xs]
     assert content(learn(twin, xs[n:], ys[n:])) == content(learn(model, xs[n:], ys[n:]))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("counts", np.array([-1, 2])),
+        ("counts", np.ones(2)),
+        ("losses", np.array([0.0, np.nan])),
+        ("losses", np.zeros(3)),
+    ],
+)
+def test_a_file_with_running_numbers_of_no_kind_is_refused(name, tensor, tmp_path):
+    description, tensors = model_file.describe(learn(KernelDensityRatio(**SMALL), *examples(5, (False, True))))
+    model_file.write(tmp_path / "model", "model", description, tensors | {name: tensor})
+    with pytest.raises(ModelFileError, match="expected"):
+        load(tmp_path / "model")
 
 
 def test_features_and_memory_are_bounded():

@@ -11,7 +11,7 @@ from reference import algorithms as plain
 from river import base
 from streams import content, examples
 
-from streamkernel import InputError, KernelDriftDetector, load
+from streamkernel import InputError, KernelDriftDetector, ModelFileError, load, model_file
 from streamkernel.kernels import Gaussian
 
 FIXED = Gaussian(1.0)
@@ -181,6 +181,23 @@ def test_a_copy_goes_on_with_the_same_bits(n, kernel, way, tmp_path):
         twin.update(x)
         assert (twin.drift_detected, twin.statistic) == (detector.drift_detected, detector.statistic)
     assert content(twin) == content(detector)
+
+
+@pytest.mark.parametrize("statistic", [-1.0, float("nan"), float("inf"), None, "x"], ids=repr)
+def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
+    description, tensors = model_file.describe(updated(small(), examples(50)[0]))
+    description["state"]["statistic"] = statistic
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    with pytest.raises(ModelFileError, match=r"expected a statistic|float"):
+        load(tmp_path / "model")
+
+
+def test_a_file_with_more_waiting_events_than_the_window_holds_is_refused(tmp_path):
+    description, tensors = model_file.describe(updated(small(window=40), examples(50)[0]))
+    description["parameters"]["window"] = 20
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    with pytest.raises(ModelFileError, match="half of the window of 20"):
+        load(tmp_path / "model")
 
 
 def test_it_is_a_drift_detector_of_river():

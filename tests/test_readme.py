@@ -16,9 +16,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text().replace("/tmp/", f"{tmp_path}/")
-    examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, "README.md", "README.md", 0)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.name
+)
+def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
+    text = page.read_text().replace("/tmp/", f"{tmp_path}/")
+    examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, page.name, page.name, 0)
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert results.attempted >= 7
     assert results.failed == 0
