@@ -2,9 +2,12 @@
 
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
+from streamkernel.density_ratio import KernelDensityRatio
+from streamkernel.drift import KernelDriftDetector
 from streamkernel.errors import InputError, ModelFileError
 from streamkernel.gaussian_process import GaussianProcessRegressor
 from streamkernel.model_file import load
+from streamkernel.novelty import KernelNoveltyDetector
 from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
 
@@ -12,6 +15,9 @@ __all__ = [
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",
+    "KernelDensityRatio",
+    "KernelDriftDetector",
+    "KernelNoveltyDetector",
     "KernelRegressor",
     "ModelFileError",
     "RandomFeatures",

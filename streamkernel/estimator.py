@@ -26,7 +26,9 @@ DEFAULT_RULE = rules.CDSG(longest=1.0)
 class KernelModel(model_file.Portable):
     """A River estimator around one :class:`~streamkernel.expansion.Expansion`."""
 
-    _for_classes: bool
+    _for_classes: bool | None
+    _default_kernel: Kernel = DEFAULT_KERNEL
+    _default_rule: rules.Rule = DEFAULT_RULE
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class KernelModel(model_file.Portable):
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._wanted = kernel or DEFAULT_KERNEL
+        self._wanted = kernel or self._default_kernel
         self._loss = losses.named(loss, self._for_classes)
         self._expansion = self._new_expansion(self._wanted, 1)
         # Examples that still decide the bandwidths, with their targets; None once they are known.
@@ -115,12 +117,16 @@ class KernelModel(model_file.Portable):
     def _is_stochastic(self) -> bool:
         return False
 
+    def _default_step(self) -> steps.Step:
+        """Return the step that is safe untuned."""
+        return steps.Constant(default_gamma(self._loss))
+
     def _new_expansion(self, kernel: Kernel, columns: int) -> Expansion:
         return Expansion(
             kernel,
             self._loss,
-            self.rule or DEFAULT_RULE,
-            self.step or steps.Constant(default_gamma(self._loss)),
+            self.rule or self._default_rule,
+            self.step or self._default_step(),
             step_in_selves=self.step is None and self.preconditioning is None,
             epsilon=self.preconditioning or 0.0,
             per_block=self._per_block,

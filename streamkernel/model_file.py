@@ -81,7 +81,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    GaussianProcessRegressor, KernelClassifier, KernelRegressor or RandomFeatures
+    KernelClassifier, KernelRegressor, GaussianProcessRegressor, RandomFeatures or another estimator of this library
         The model; its predictions, and what it learns next, have the same bits as the original's.
 
     Raises
@@ -108,9 +108,8 @@ def load(path: str | Path) -> Any:
 
 def describe(model: Portable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
-    told = {"parameters": model._get_params(), "state": model._description()}
-    values = {kind: {name: _encoded(value) for name, value in table.items()} for kind, table in told.items()}
-    return {"class": type(model).__name__, **values}, model._tensors()
+    told = {"class": type(model).__name__, "parameters": model._get_params(), "state": model._description()}
+    return _encoded(told), model._tensors()
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
@@ -121,19 +120,17 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     ModelFileError
         If it is no model of this library, or its parts do not fit together.
     """
-    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures
+    import streamkernel
 
-    known = GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures
-    classes: dict[str, Any] = {c.__name__: c for c in known}
+    estimators = (getattr(streamkernel, name) for name in streamkernel.__all__)
+    classes = {c.__name__: c for c in estimators if isinstance(c, type) and issubclass(c, Portable)}
     found = description.get("class") if isinstance(description, dict) else None
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
     try:
-        told = [
-            {name: _decoded(name, value) for name, value in description[k].items()} for k in ("parameters", "state")
-        ]
-        model = classes[found](**told[0])
-        model._restore(told[1], tensors)
+        parameters, state = (_decoded(name, description[name]) for name in ("parameters", "state"))
+        model = classes[found](**parameters)
+        model._restore(state, tensors)
     except (
         KeyError,
         TypeError,
@@ -279,6 +276,8 @@ def _encoded(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, **fields}
+    if isinstance(value, dict):
+        return {name: _encoded(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_encoded(item) for item in value]
     if callable(value):
@@ -290,6 +289,8 @@ def _decoded(name: str, value: Any) -> Any:
     """Return what :func:`_encoded` told of the parameter called `name`."""
     if not isinstance(value, dict):
         return value
+    if "type" not in value:
+        return {key: _decoded(key, part) for key, part in value.items()}
     found = _PARTS.get(name, _PARTS["kernel"]).get(str(value.get("type")))
     if found is None:
         raise ValueError(f"a {name} of unknown type {value.get('type')!r}")

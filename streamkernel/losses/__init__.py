@@ -42,7 +42,7 @@ _BY_NAME: dict[str, Loss] = {
 }
 
 
-def named(loss: str | Loss, for_classes: bool) -> Loss:
+def named(loss: str | Loss, for_classes: bool | None) -> Loss:
     """Return the loss of a name, or the loss itself, if it fits the task.
 
     Parameters
@@ -52,7 +52,7 @@ def named(loss: str | Loss, for_classes: bool) -> Loss:
         ``"sigmoid"`` for classes, ``"square"``, ``"huber"``, ``"epsilon_insensitive"``, ``"absolute"``,
         ``"quantile"``, ``"correntropy"`` for numbers.
     for_classes
-        Whether the labels are classes or numbers.
+        Whether the labels are classes or numbers; ``None`` for an estimator with a loss of its own.
 
     Raises
     ------

@@ -9,6 +9,11 @@ from numba import njit
 
 LOGISTIC, SOFTMAX, HINGE, SQUARED_HINGE, SMOOTH_HINGE, SIGMOID = range(6)
 SQUARE, HUBER, EPSILON_INSENSITIVE, QUANTILE, CORRENTROPY = range(6, 11)
+NOVELTY, RATIO, TRUNCATED_RATIO = range(11, 14)
+"""Losses of one estimator each, which brings their classes along: for them y is τ, or ±w for a weight w."""
+
+LARGEST_EXPONENT = 50.0
+"""From here on the tangent of exp stands for it."""
 
 
 @njit(inline="always")
@@ -16,6 +21,12 @@ def _label(y, column, columns):  # type: ignore[no-untyped-def]
     """Return ±1 for a class, in its one column or against the rest."""
     positive = y > 0.0 if columns == 1 else column == int(y)
     return 1.0 if positive else -1.0
+
+
+@njit(inline="always")
+def _exp(f):  # type: ignore[no-untyped-def]
+    """Return exp(f), or its tangent where that is too large."""
+    return math.exp(min(f, LARGEST_EXPONENT)) * (1.0 + max(f - LARGEST_EXPONENT, 0.0))
 
 
 @njit(cache=True)
@@ -47,6 +58,12 @@ def value(code, parameter, f, y):  # type: ignore[no-untyped-def]
             total += max(0.0, abs(r) - parameter)
         elif code == QUANTILE:
             total += max(-parameter * r, (1.0 - parameter) * r)
+        elif code == NOVELTY:
+            total += max(0.0, -r)
+        elif code in (RATIO, TRUNCATED_RATIO):
+            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
+            dual = -math.exp(f[c] + parameter) if beyond else -1.0 - parameter - f[c]
+            total += y * dual if y > 0.0 else -y * _exp(f[c])
         else:
             total -= 0.5 * parameter**2 * math.expm1(-((r / parameter) ** 2))
     return total
@@ -84,5 +101,11 @@ def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
             out[c] = math.copysign(1.0, r) if abs(r) > parameter else 0.0
         elif code == QUANTILE:
             out[c] = 1.0 - parameter if r >= 0.0 else -parameter
+        elif code == NOVELTY:
+            out[c] = -1.0 if r < 0.0 else 0.0
+        elif code in (RATIO, TRUNCATED_RATIO):
+            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
+            slope = -math.exp(f[c] + parameter) if beyond else -1.0
+            out[c] = y * slope if y > 0.0 else -y * math.exp(min(f[c], LARGEST_EXPONENT))
         else:
             out[c] = r * math.exp(-((r / parameter) ** 2))

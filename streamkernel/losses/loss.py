@@ -22,6 +22,8 @@ class Loss:
     ----------
     curvature
         The largest size of a second derivative in f; 1 where there is none. The default step is its inverse.
+    for_classes
+        Whether targets are classes or numbers; ``None`` for a loss of one estimator, which brings it along.
     directional
         Whether the derivative says where the target is, but not how far; the default step is in units of the targets
         then.
@@ -29,7 +31,7 @@ class Loss:
 
     code: ClassVar[int]
     curvature: ClassVar[float] = 1.0
-    for_classes: ClassVar[bool] = True
+    for_classes: ClassVar[bool | None] = True
     directional: ClassVar[bool] = False
 
     @property

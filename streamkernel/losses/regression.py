@@ -20,7 +20,7 @@ class Square(Loss):
     """
 
     code: ClassVar[int] = compiled.SQUARE
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
 
     def bound(self, columns: int) -> float:
         """Return infinity."""
@@ -48,7 +48,7 @@ class Huber(Loss):
 
     delta: float = 1.0
     code: ClassVar[int] = compiled.HUBER
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         """Check the parameter."""
@@ -91,7 +91,7 @@ class EpsilonInsensitive(Loss):
 
     epsilon: float = 0.1
     code: ClassVar[int] = compiled.EPSILON_INSENSITIVE
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Absolute(Loss):
     """
 
     code: ClassVar[int] = compiled.EPSILON_INSENSITIVE
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
 
@@ -150,7 +150,7 @@ class Quantile(Loss):
 
     tau: float = 0.5
     code: ClassVar[int] = compiled.QUANTILE
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
     directional: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -195,7 +195,7 @@ class Correntropy(Loss):
 
     sigma: float = 1.0
     code: ClassVar[int] = compiled.CORRENTROPY
-    for_classes: ClassVar[bool] = False
+    for_classes: ClassVar[bool | None] = False
 
     def __post_init__(self) -> None:
         """Check the parameter."""
