@@ -43,7 +43,14 @@ def test_the_bets_are_the_printed_ones():
     X[200:, 1] += 1.0
     detector = small(average_run_length=1e12, seed=3)
     reference = plain.Reference(
-        [0, 1], 1.0, plain.Logistic(), plain.dsg, lambda t: 1.0, per_block=8, most_blocks=4, l2=1 / 20, seed=3
+        plain.gaussian([0, 1], 1.0, 8, seed=3),
+        plain.Logistic(),
+        plain.dsg,
+        lambda t: 1.0,
+        per_block=8,
+        most_blocks=4,
+        l2=1 / 20,
+        seed=3,
     )
     statistic, largest = 0.0, 0.0
     for t, x in enumerate(events(X)):
@@ -208,7 +215,7 @@ def test_it_is_a_drift_detector_of_river():
     assert twin.statistic == 0.0
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, "1.0", None, [1.0]], ids=repr)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, None, [1.0]], ids=repr)
 @pytest.mark.parametrize("n", [0, 1, 41, 42])
 def test_a_bad_value_is_named_and_changes_nothing(n, value):
     detector = updated(small(), examples(n)[0])

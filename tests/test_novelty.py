@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from reference import algorithms
 from reference import tasks as plain
 from sklearn.svm import OneClassSVM
 from streams import SMALL, content, examples, frame
@@ -32,7 +33,14 @@ def test_the_detector_takes_the_printed_steps(nu, cap):
     step = steps.PowerDecay(0.7, c=0.05)
     model = KernelNoveltyDetector(nu, Gaussian(1.1), rules.DSG(), 8, 1, 8 * cap, step, seed=4)
     reference = plain.Novelty(
-        [0, 1, 2], 1.1, None, None, lambda t: 0.7 / (1.0 + 0.05 * t), per_block=8, most_blocks=cap, seed=4, nu=nu
+        algorithms.gaussian([0, 1, 2], 1.1, 8, seed=4),
+        None,
+        None,
+        lambda t: 0.7 / (1.0 + 0.05 * t),
+        per_block=8,
+        most_blocks=cap,
+        seed=4,
+        nu=nu,
     )
     for i, x in enumerate(events(X)):
         score = model.score_one(x)
@@ -131,7 +139,7 @@ def test_a_copy_scores_and_learns_the_same_bits(n, way, tmp_path):
     assert content(learn(twin, xs[n:])) == content(learn(model, xs[n:]))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, "1.0", None, [1.0]], ids=repr)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, None, [1.0]], ids=repr)
 def test_a_bad_value_is_named_and_changes_nothing(value):
     xs, _ = examples(40)
     for kernel in (None, Gaussian(1.0)):

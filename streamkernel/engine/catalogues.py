@@ -24,7 +24,7 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
 }
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
-_FEW = 24
+_FEW, _SOME = 8, 24
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,9 @@ def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
     names = catalogue.classes
     if isinstance(name, str) and name in names:
         return names[name]
-    few = f" ({', '.join(names)})" if len(names) <= _FEW else ""
-    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {shown(name)}{did_you_mean(name, names)}")
+    nearest = did_you_mean(name, names)
+    few = f" ({', '.join(names)})" if len(names) <= (_FEW if nearest else _SOME) else ""
+    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {shown(name)}{nearest}")
 
 
 def objects_for(name: str) -> Catalogue:

@@ -134,12 +134,11 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
         "rule": {"type": "UDSG", "grow": 0},
         "step": {"type": "PowerDecay", "c": "x"},
     }
-    known = ", ".join(name for name in kernels.__all__ if name != "Kernel")
     assert set(problems(lambda: build(table, models(), "model"))) == {
         'model.max_feature: unknown key; did you mean "max_features"?',
         "model.seed: expected an integer, got true",
         'model.l2: expected a number, got "5"',
-        "model.kernel.type: expected a kernel (" + known + '), got "Gausian"; did you mean "Gaussian"?',
+        'model.kernel.type: expected a kernel, got "Gausian"; did you mean "Gaussian"?',
         "model.rule: expected grow >= 1, got 0",
         "model.step.gamma: PowerDecay needs it; expected a number, got nothing",
         'model.step.c: expected a number, got "x"',

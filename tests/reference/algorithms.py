@@ -323,9 +323,7 @@ class Reference:
         k, eta = self.rule(self, gradient, self.step(self.t + 1), variance * (M / batch) ** 2, room)
         phi = self.phi(k, X)
         if k == self.n_blocks:
-            shape = 1, phi.shape[1], self.columns
-            self.alpha = np.concatenate([self.alpha.reshape(-1, *shape[1:]), np.zeros(shape)])
-            self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
+            self._add_block(phi.shape[1])
 
         shrink = 1.0 - eta * self.l2
         change = phi.T @ g / batch
@@ -344,6 +342,12 @@ class Reference:
         """Return the old block that is drawn uniformly for this step."""
         bits = int(counter_bits(domain_key(self.seed, "rule"), np.uint64(self.t)))
         return (bits >> 11) * self.n_blocks >> 53
+
+    def _add_block(self, outputs):
+        """Add a block of coefficients that are 0."""
+        shape = 1, outputs, self.columns
+        self.alpha = np.concatenate([self.alpha.reshape(-1, *shape[1:]), np.zeros(shape)])
+        self.beta = np.concatenate([self.beta, np.zeros((1, self.columns))])
 
     def _clipped(self, g):
         """Return g with its norm at most M, the largest seen so far; M at most doubles."""

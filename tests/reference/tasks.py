@@ -29,13 +29,14 @@ class Novelty(Reference):
         """Take one step on one event, by DSG."""
         gamma, f = self.step(self.t + 1), self.function(x[None])[0, 0]
         k = self.n_blocks if self.n_blocks < self.most_blocks else self.drawn_block()
+        phi = self.phi(k, x[None])[0]
         if k == self.n_blocks:
-            self._add_block()
+            self._add_block(len(phi))
         self.alpha = (1.0 - gamma * self.nu) * self.alpha
         if f >= self.tau:
             self.tau += gamma * self.nu
         else:
-            self.alpha[k, :, 0] += gamma * self.features(x[None])[k, 0]
+            self.alpha[k, :, 0] += gamma * phi
             self.tau -= gamma * (1.0 - self.nu)
         self.t += 1
 
