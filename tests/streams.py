@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from streamkernel import KernelClassifier, KernelRegressor, model_file, rules
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
 SMALL = {"features_per_seed": 8, "max_features": 36}
 FIXED = Gaussian(1.5)
@@ -66,6 +66,13 @@ CLASSIFIERS = {
     "batches, median": {"batch_size": 4, "kernel": Gaussian("median")},
     "hinge, UDSG": {"loss": "hinge", "rule": rules.UDSG(1, 2)},
     "squared hinge, DSG, regenerated": {"loss": "squared_hinge", "rule": rules.DSG(), "cache_bytes": 0},
+    "kernels, preconditioned batches": {
+        "kernel": Gaussian("median") * ArcCosine(1) + 0.5 * Matern(1.5, 2.0).on("x0"),
+        "batch_size": 5,
+        "preconditioning": 0.1,
+        "average": True,
+    },
+    "a real kernel": {"kernel": Polynomial(2), "rule": rules.CDSG()},
     "softmax": {"loss": "softmax", "rule": rules.CDSG(), "max_features": None},
 }
 """Parameters of classifiers that differ in everything that matters to what is learnt."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from reference import algorithms as plain
 
-from streamkernel import losses, rules, steps
+from streamkernel import losses, rules, stepping, steps
 from streamkernel.expansion import Expansion
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import ArcCosine, ChiSquared, Gaussian
 
 NAMES = ["height", "width", ("a", 1)]
 SIGMA, PER_BLOCK, STEPS, CAP = 0.8, 8, 130, 9
@@ -102,6 +102,46 @@ def examples(n, loss, seed=None):
     return X, np.digitize(f, [0.0] if LOSSES[loss][2] < 3 else [-0.5, 0.7]).astype(float)
 
 
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("rule", ["DSG", "CDSG of 1.5 γ"])
+def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
+    """With steps in units of 1/k(x, x), and the variance of the check taken from the features."""
+    compiled_rule, plain_rule = RULES[rule]
+    f = Expansion(
+        Gaussian(SIGMA) * ArcCosine(1) + 0.5 * ChiSquared(),
+        losses.Huber(0.4),
+        compiled_rule,
+        steps.Constant(0.3),
+        step_in_selves=True,
+        per_block=PER_BLOCK,
+        max_features=CAP * PER_BLOCK,
+        batch=batch,
+        l2=0.01,
+        average=True,
+        seed=8,
+    )
+    reference = plain.Reference(
+        plain.composite(NAMES, SIGMA, 0.5, PER_BLOCK, seed=8),
+        plain.Huber(0.4),
+        plain_rule,
+        lambda t: 0.3,
+        per_block=PER_BLOCK,
+        most_blocks=CAP,
+        l2=0.01,
+        in_selves=True,
+        seed=8,
+    )
+    X, y = examples(STEPS * batch, "huber")
+    X = np.abs(X)
+    for t in range(STEPS):
+        part = slice(t * batch, (t + 1) * batch)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+        assert f.n_blocks == reference.n_blocks, t
+    assert close(f.reals[stepping.ETA], reference.eta)
+    assert close(f.scores(f.directions.rows(NAMES, X[:50])), reference.scores(X[:50], averaged=True))
+
+
 @pytest.mark.parametrize("batch", [1, 3, 40])
 @pytest.mark.parametrize("loss", ["square", "logistic of 3", "hinge"])
 @pytest.mark.parametrize("rule", ["DSG", "CDSG"])
@@ -158,7 +198,7 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
         assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta), t
     assert close(coefficients(f), reference.alpha)
     assert close(f.objective, reference.objective)
-    assert close(f.reals[5], reference.eta)
+    assert close(f.reals[stepping.ETA], reference.eta)
     new = examples(20, loss, seed=4)[0]
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))

@@ -18,7 +18,7 @@ from streamkernel import (
     rules,
     steps,
 )
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
 SMALL = {"features_per_seed": 16, "max_features": 40}
 FIXED = {"kernel": Gaussian(20.0)}
@@ -37,6 +37,10 @@ MODELS = {
     "epsilon-insensitive": KernelRegressor(loss="epsilon_insensitive", step=steps.Constant(0.1), **SMALL, **FIXED),
     "correntropy": KernelRegressor(loss="correntropy", **SMALL, **FIXED),
     "DSG, Huber, batches": KernelRegressor(rule=rules.DSG(), loss="huber", batch_size=7, cache_bytes=0, **SMALL),
+    "kernels, preconditioned": KernelRegressor(
+        kernel=Gaussian("median") * ArcCosine(1) + 0.5 * Matern(1.5, 20.0), preconditioning=0.1, batch_size=3, **SMALL
+    ),
+    "polynomial": KernelClassifier(kernel=Polynomial(2), **SMALL),
     "UDSG, averaged": KernelRegressor(
         rule=rules.UDSG(), average=True, l2=0.01, step=steps.InverseTime(100.0), **SMALL, **FIXED
     ),

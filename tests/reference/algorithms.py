@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from streamkernel.generator import counter_bits, domain_key, hash64
-from streamkernel.measures import NORMAL, draw
+from streamkernel.measures import NORMAL, SECH, draw
 
 HORIZON = 1000
 
@@ -212,17 +212,41 @@ def _margin(beta, steps, gamma, room):
     return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
 
 
+def directions(measure, names: Sequence[Hashable], per_block: int, seed: int, part: int, block: int):
+    """Return ω of the features of a block for the columns `names`, shape (names, F), of one part of a kernel."""
+    omega = np.empty((len(names), per_block), np.float32)
+    for name, row in zip(names, omega, strict=True):
+        key = domain_key(seed, f"features/{part}" if part else "features")
+        draw(measure, 0.0, key, block, np.uint64(hash64(name)), row)
+    return omega
+
+
+def features(z):
+    """Return φ from the complex features z of a kernel's terms, shape (terms, rows, F): real parts, then imaginary."""
+    return np.concatenate([part for term in z for part in (term.real, term.imag)], axis=1) / np.sqrt(z.shape[2])
+
+
 def gaussian(names: Sequence[Hashable], sigma: float, per_block: int, seed: int):
     """Return φ_b(x) of a block and rows: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω), for columns `names`."""
+    return lambda block, X: features(
+        np.exp(1j * X @ directions(NORMAL, names, per_block, seed, 0, block) / sigma)[None]
+    )
 
-    def features(block, X):
-        omega = np.empty((len(names), per_block), np.float32)
-        for name, row in zip(names, omega, strict=True):
-            draw(NORMAL, 0.0, domain_key(seed, "features"), block, np.uint64(hash64(name)), row)
-        phases = X @ omega / sigma
-        return np.concatenate([np.cos(phases), np.sin(phases)], axis=1) / np.sqrt(per_block)
 
-    return features
+def composite(names: Sequence[Hashable], sigma: float, weight: float, per_block: int, seed: int):
+    """Return φ_b(x) of Gaussian(sigma) · ArcCosine(1) + weight · ChiSquared()."""
+
+    def phi(block, X):
+        omega, omega1, omega2 = (
+            directions(measure, names, per_block, seed, part, block)
+            for part, measure in enumerate((NORMAL, NORMAL, SECH))
+        )
+        product = np.exp(1j * X @ omega / sigma) * np.sqrt(2.0) * np.maximum(X @ omega1, 0.0)
+        logs = np.log(np.where(X > 0.0, X, 1.0))[:, :, None]
+        chi = (np.sqrt(X)[:, :, None] * np.sign(omega2) * np.exp(1j * np.abs(omega2) * logs)).sum(axis=1)
+        return features(np.stack([product, np.sqrt(weight) * chi]))
+
+    return phi
 
 
 class Reference:
@@ -244,6 +268,8 @@ class Reference:
         ε of the preconditioner, 0 for none.
     intercept
         Whether the running mean of the targets is taken off them, and added to f.
+    in_selves
+        Whether |z|² is not 1, and γ in units of 1/k(x, x).
     """
 
     def __init__(
@@ -259,11 +285,13 @@ class Reference:
         columns: int = 1,
         intercept: bool = False,
         epsilon: float = 0.0,
+        in_selves: bool = False,
         seed: int = 0,
     ):
         self.phi, self.loss, self.rule, self.step = phi, loss, rule, step
         self.per_block, self.most_blocks, self.l2, self.columns = per_block, most_blocks, l2, columns
         self.intercept, self.epsilon, self.seed = intercept, epsilon, seed
+        self.in_selves, self.powers = in_selves, []  # |z|² of the first block's features, for every example
         self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
@@ -318,9 +346,14 @@ class Reference:
         gradient = g.mean(axis=0)
 
         M = self.largest if bound is None else bound
-        variance = 0.5 / self.per_block  # of a cosine of random phase, over F features
+        gamma, variance = self.step(self.t + 1), 0.5 / self.per_block  # of a cosine of random phase, over F features
+        if self.in_selves:
+            outputs = self.phi(0, X).reshape(batch, -1, self.per_block)
+            self.powers += list(self.per_block * (outputs**2).sum(axis=1))
+            gamma /= max(np.mean(self.powers), np.mean(self.powers[-batch:], axis=1).max())
+            variance *= np.mean(np.square(self.powers))
         room = self.n_blocks < self.most_blocks
-        k, eta = self.rule(self, gradient, self.step(self.t + 1), variance * (M / batch) ** 2, room)
+        k, eta = self.rule(self, gradient, gamma, variance * (M / batch) ** 2, room)
         phi = self.phi(k, X)
         if k == self.n_blocks:
             self._add_block(phi.shape[1])
