@@ -250,8 +250,12 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z
     if reals[SELF] > 0.0:
         square, fourth, largest = reals[SELF], reals[SELF] ** 2, reals[SELF]
+    offset_gamma = 0.0
     if ints[UNITS] & SELVES and largest > 0.0:
-        gamma /= max(square, largest)
+        if ints[INTERCEPT] == MARGIN:  # f and τ are of the size of k(x, x), whatever it is
+            offset_gamma = gamma * max(square, largest)
+        else:
+            gamma /= max(square, largest)
     if ints[UNITS] & SPREADS:
         gamma *= spread
         if gamma * reals[L2] > 1.0:
@@ -308,10 +312,10 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     ints[EXAMPLES] += batch
     ints[STEPS] += 1
     reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-    if ints[INTERCEPT] >= LEARNT:
+    if ints[INTERCEPT] == LEARNT:
         added -= gamma * gradient[0]
     if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ
-        added -= gamma * reals[L2]
+        added -= (offset_gamma or gamma) * (reals[L2] + gradient[0])
     if ints[INTERCEPT] >= LEARNT and coef.shape[1] > columns:
         reals[PREDICTED_OFFSET] += (added - reals[PREDICTED_OFFSET]) / ints[STEPS]
     else:

@@ -13,7 +13,7 @@ from sklearn.svm import OneClassSVM
 from streams import SMALL, content, examples, frame
 
 from streamkernel import InputError, KernelNoveltyDetector, load, rules, steps
-from streamkernel.kernels import Gaussian
+from streamkernel.kernels import Gaussian, Intersection, Polynomial
 
 
 def learn(model, xs):
@@ -137,6 +137,19 @@ def test_a_copy_scores_and_learns_the_same_bits(n, way, tmp_path):
     assert content(twin) == content(model)
     assert [twin.score_one(x) for x in xs] == [model.score_one(x) for x in xs]
     assert content(learn(twin, xs[n:])) == content(learn(model, xs[n:]))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.1), Polynomial(2, 1.0), Intersection()], ids=repr)
+@pytest.mark.parametrize("factor", [1e-4, 7.0, 1e6])
+def test_scores_are_in_units_of_the_kernel(kernel, factor):
+    X = np.abs(np.random.default_rng(3).normal(size=(300, 3)))
+    one, other = (KernelNoveltyDetector(kernel=k, max_features=64) for k in (kernel, factor * kernel))
+    for x in events(X):
+        one.learn_one(x)
+        other.learn_one(x)
+    found = np.array([[one.score_one(x), other.score_one(x)] for x in events(X[:50])])
+    assert np.allclose(factor * found[:, 0], found[:, 1], rtol=1e-3, atol=1e-3 * factor * np.abs(found[:, 0]).max())
+    assert one.threshold == pytest.approx(other.threshold / factor, rel=1e-3)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, None, [1.0]], ids=repr)
