@@ -285,7 +285,7 @@ class Expansion:
 
     def check_targets(self, targets: Sequence[float]) -> None:
         """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
-        classes = range(max(2, self.columns))
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
         if self.loss.for_classes and not all(y in classes for y in targets):
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 

@@ -94,6 +94,7 @@ class Product(_Pair):
     def planned(self, plan: Plan, view: View) -> list[Term]:
         """Multiply every term of the one by every term of the other."""
         left, right = self.left.planned(plan, view), self.right.planned(plan, view)
+        plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
 
 

@@ -63,11 +63,7 @@ class Plan:
         self.parts: list[tuple[SimpleKernel, View]] = []
         self._spaces: list[tuple[Transformed, View]] = []
         self.terms: list[Term] = self.kernel.planned(self, View())
-        if len(self.parts) > MOST_PARTS or len(self.terms) > forms.N_CONSTANTS:
-            raise ValueError(
-                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
-                f"got {len(self.parts)} and {len(self.terms)}"
-            )
+        self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
         is_complex = any(part.form in (forms.PHASE, forms.ADDITIVE) for part in found)
         self.outputs = len(self.terms) * (1 + is_complex)
@@ -88,6 +84,14 @@ class Plan:
         """Add a part that reads `view`, and return its one term."""
         self.parts.append((part, view))
         return [Term(1.0, (len(self.parts) - 1,))]
+
+    def allow(self, terms: int) -> None:
+        """Raise a ValueError if the parts so far, or so many terms, are too many."""
+        if len(self.parts) > MOST_PARTS or terms > forms.N_CONSTANTS:
+            raise ValueError(
+                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
+                f"got {len(self.parts)} and {terms}"
+            )
 
     def space(self, kernel: Transformed, view: View) -> View:
         """Add a transform of what `view` reads, and return a view of its outputs."""

@@ -48,6 +48,10 @@ class Stationary(SimpleKernel):
         """Phases ωᵀx, counted in turns of the circle."""
         return Part(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
 
+    def pending(self, multiple: float) -> Stationary:
+        """Return the kernel whose length is to be taken from the stream."""
+        return replace(self, **{self._length: "median", "multiple": multiple})
+
     def with_medians(self, medians: Iterator[float]) -> Stationary:
         """Return the kernel whose length, if it is pending, is `multiple` times the next median distance."""
         median = next(medians)
