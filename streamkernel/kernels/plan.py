@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MOST_PARTS = 62
 """Bits of a name's readers."""
 
+LARGEST_FACTOR = 1e60
+"""Its root still is a float32."""
+
 
 class View(NamedTuple):
     """What a part reads: the example (space 0) or the outputs of a transform, and of these the names of all filters."""
@@ -70,6 +73,12 @@ class Plan:
         self.itself = 0.0
         if all(part.itself > 0.0 for part in found):
             self.itself = sum(weight * float(np.prod([found[i].itself for i in parts])) for weight, parts in self.terms)
+        factors = [*(term.weight for term in self.terms), self.itself or 1.0]
+        if not all(1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors):
+            raise ValueError(
+                f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
+                f"got {self.kernel!r}"
+            )
         self.program: I64 = np.zeros((len(found), forms.TERMS + len(self.terms)), np.int64)
         self.constants: F64 = np.zeros((len(found) + 1, forms.N_CONSTANTS))
         for i, part in enumerate(found):
