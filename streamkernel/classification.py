@@ -273,6 +273,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self.labels = {_checked(label): i for i, label in enumerate(description["labels"])}
+        if len(self.labels) != len(description["labels"]):
+            raise ValueError(f"expected labels that differ, got {description['labels']!r}")
         super()._restore(description, tensors)
 
     def _columns(self) -> int:

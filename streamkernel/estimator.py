@@ -47,9 +47,10 @@ class KernelModel(model_file.Portable):
     ) -> None:
         _at_least(1, batch_size=batch_size, **{} if max_features is None else {"max_features": max_features})
         _at_least(0, cache_bytes=cache_bytes)
-        for name, value, kind in (("seed", seed, "an integer"), ("average", average, "a Boolean")):
-            if not isinstance(value, (int, np.integer, np.bool_)):
-                raise ValueError(f"Expected {name} to be {kind}, got {value!r}")
+        if not isinstance(seed, (int, np.integer)):
+            raise ValueError(f"Expected seed to be an integer, got {seed!r}")
+        if not isinstance(average, (bool, np.bool_)):
+            raise ValueError(f"Expected average to be a Boolean, got {average!r}")
         self._per_block = max(1, (max_features or 1024) // 4) if features_per_seed is None else features_per_seed
         _at_least(1, features_per_seed=self._per_block)
         if max_features is not None and max_features < self._per_block:
@@ -207,7 +208,7 @@ class KernelModel(model_file.Portable):
         return self._expansion.tensors() | first
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self._expansion = self._new_expansion(description["kernel"], self._columns())
+        self._expansion = self._new_expansion(model_file.kernel_in(description, self._wanted), self._columns())
         if description["columns"] != self._expansion.columns:
             raise ValueError(f"expected {self._expansion.columns} columns, got {description['columns']!r}")
         self._expansion.restore(tensors)

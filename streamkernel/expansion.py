@@ -285,7 +285,7 @@ class Expansion:
 
     def check_targets(self, targets: Sequence[float]) -> None:
         """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
-        classes = range(max(2, self.columns))
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
         if self.loss.for_classes and not all(y in classes for y in targets):
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
@@ -311,6 +311,7 @@ class Expansion:
                 self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
             except InputError:
                 self.pending = batch[:-1]
+                del self.pending[self._refused : self._refused + 1]  # or it would stop every batch from now on
                 raise
 
     def _step(self, rows: Rows, y: F64) -> None:
@@ -323,6 +324,7 @@ class Expansion:
         status, row = stepping.learn(
             self.ints, self.reals, *self.directions.kernel, *rows, y, gammas, self.coef, self.beta, self._phi
         )
+        self._refused = row
         if status == stepping.BAD_VALUE:
             raise self._unusable(rows.part(row, row + 1))
         if status == stepping.DIVERGED:

@@ -110,10 +110,7 @@ class Directions:
         return self._told(x, self._example)
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
-        """Return the rows of a table of numbers: `values` has shape (examples, names)."""
-        if self.plan.transforms:
-            examples = (dict(zip(names, row, strict=True)) for row in values.tolist())
-            return Rows.stack([self.row(x) for x in examples])
+        """Return the rows of a table of numbers, shape (examples, names), for a kernel without transforms."""
         record = self._names(tuple(names))
         order = np.array(record.get({name: i for i, name in enumerate(names)}), np.int64)
         n, d = values.shape

@@ -40,6 +40,9 @@ LARGEST_VALUE = 1e30
 LARGEST_FEATURE = np.float32(1e15)
 """Features beyond this are refused: their squares would not be exact enough to learn from."""
 
+SMALLEST = np.float32(1.2e-38)
+"""The least normal float32."""
+
 ROOM = 3
 """Vectors of a panel's width that one part needs to work in; with several parts each keeps two more."""
 
@@ -141,7 +144,7 @@ def _additive(kernel, per_block, part, row, panel, first, last, re, im, room):  
     for j in range(row[3][part]):
         omega = _entries(kernel, per_block, part, row, j, panel, first, last, room[0])
         root = np.float32(math.sqrt(row[2][part, j]))
-        turns = np.float32(math.log(row[2][part, j]) * scale)
+        turns = np.float32(math.log(max(row[2][part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
         for f in range(last - first):
             c, s = cos_sin_turns(abs(omega[f]) * turns)
             signed = root if omega[f] > np.float32(0.0) else -root

@@ -284,7 +284,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
         for phi in self._phis:
-            phi.kernel = description["kernel"]
+            phi.kernel = model_file.kernel_in(description, self._given)
         self._offset, self._ratio = float(description["offset"]), float(description["ratio"])
         if not (math.isfinite(self._offset) and 0.0 < self._ratio < math.inf):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {self._offset!r} and {self._ratio!r}")

@@ -17,6 +17,7 @@ from safetensors.numpy import save
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.errors import ModelFileError
 from streamkernel.features import Directions
+from streamkernel.kernels.stationary import Stationary
 from streamkernel.rows import Rows
 
 FORMAT = "streamkernel"
@@ -201,6 +202,20 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
         raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
 
 
+def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels.Kernel:
+    """Return the described kernel, if it is `wanted` with its pending bandwidths as numbers.
+
+    Raises
+    ------
+    ValueError
+        If it is another kernel; the sizes of its parts would not fit when the next bandwidth is taken.
+    """
+    found = description["kernel"]
+    if not _is_with_bandwidths(found, wanted):
+        raise ValueError(f"expected {wanted!r} with bandwidths as the kernel in use, got {found!r}")
+    return found  # type: ignore[no-any-return]
+
+
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
     """Return examples with their targets as tensors; their names are kept as hashes."""
     if not examples:
@@ -258,6 +273,15 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
     rows = directions.restored(start, hashes.view(np.uint64), readers, values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
+
+
+def _is_with_bandwidths(found: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, kernels.Kernel) or type(found) is not type(wanted):
+        return bool(found == wanted)
+    if isinstance(wanted, Stationary) and isinstance(found, Stationary) and wanted.is_pending:
+        return bool(found.pending(wanted.multiple) == wanted)
+    names = [field.name for field in dataclasses.fields(wanted)]  # type: ignore[arg-type]  # all kernels are
+    return all(_is_with_bandwidths(getattr(found, name), getattr(wanted, name)) for name in names)
 
 
 def _checksum(header: Mapping[str, str], tensors: Tensors) -> str:

@@ -151,7 +151,11 @@ class Stochastic:
             If the steps have diverged. The batches before are learnt.
         """
         for i, target in enumerate(y.tolist()):
-            self.pending.append((rows.part(i, i + 1), target))
+            row = rows.part(i, i + 1)
+            if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
+                for phi in self._phis:
+                    phi(phi.own(row))
+            self.pending.append((row, target))
             if len(self.pending) == self._batch:
                 batch, self.pending = self.pending, []
                 try:

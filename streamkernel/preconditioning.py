@@ -26,7 +26,7 @@ def precondition(phi, epsilon, g):  # type: ignore[no-untyped-def]
         for i in range(batch):
             vectors.add(a[i, i:], phi[p, i:], phi[p, i] / batch)
     for i in range(batch):
-        a[i, i] += epsilon
+        a[i, i] += max(epsilon, 1e-12 * a[i, i])  # a smaller ε is lost in rounding where examples are alike
     for j in range(batch):  # Cholesky: a becomes R with RᵀR = a
         vectors.multiply(a[j, j:], 1.0 / math.sqrt(a[j, j]))
         for i in range(j + 1, batch):

@@ -122,8 +122,10 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         return {} if self._first is None else model_file.pack_examples("first", [(row, 0.0) for row in self._first])
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        self._map.kernel = description["kernel"]
+        self._map.kernel = model_file.kernel_in(description, self.kernel)
         first = model_file.unpack_examples("first", tensors, self._map.directions)
+        if len(first or []) >= bandwidth.FIRST:
+            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         self._first = None if first is None else [row for row, _ in first]
 
     @classmethod

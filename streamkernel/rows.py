@@ -18,10 +18,18 @@ U64 = npt.NDArray[np.uint64]
 
 
 class Derived(NamedTuple):
-    """The name of an output of a transform inside a kernel."""
+    """The name of an output of a transform inside a kernel; it differs from a tuple that an example has as a name."""
 
     space: int
     name: Hashable
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it is the same name of the same transform."""
+        return isinstance(other, Derived) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return a hash that goes with ``==``."""
+        return hash((Derived, *self))
 
 
 class Rows(NamedTuple):

@@ -31,7 +31,7 @@ def table_rows(directions: Directions, X: Any) -> Rows:
     for name, column in zip(names, columns, strict=True):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
             strings |= _has_strings(name, column.to_list())
-    if strings:
+    if len(frame) and (strings or directions.plan.transforms):  # a transform may tell 1 from 1.0
         found = _examples(directions, names, list(zip(*(column.to_list() for column in columns), strict=True)))
     else:
         found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))

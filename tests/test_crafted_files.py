@@ -10,7 +10,17 @@ import pytest
 from safetensors.numpy import save
 from streams import classifier, examples, learn
 
-from streamkernel import ModelFileError, load, model_file
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    ModelFileError,
+    RandomFeatures,
+    kernels,
+    load,
+    model_file,
+)
 
 
 @pytest.fixture
@@ -212,3 +222,82 @@ def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
     path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])
     with pytest.raises(ModelFileError):
         load(path)
+
+
+def crafted(model, tmp_path, change):
+    """Check that a file of `model` is read, and refused once it is changed."""
+    description, tensors = copy.deepcopy(model_file.describe(model))
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    load(tmp_path / "model")
+    change(description, tensors)
+    check_refused(tmp_path, description, tensors)
+
+
+@pytest.mark.parametrize("average", [-1, 2, 5, 0])
+def test_average_is_a_boolean_because_arrays_have_its_size(average, parts, tmp_path):
+    description, tensors = parts
+    description["parameters"]["average"] = average
+    check_refused(tmp_path, description, tensors)
+    with pytest.raises(ValueError, match=f"Expected average to be a Boolean, got {average}"):
+        KernelClassifier(average=average)
+
+
+def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
+    model = KernelClassifier(kernels.Gaussian(1.0), loss="softmax", batch_size=4)
+    model.learn_one({"a": 1.0}, "yes")
+    crafted(model, tmp_path, lambda _, tensors: tensors["pending.targets"].fill(1.0))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge"])
+@pytest.mark.parametrize("labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["c", "a", "b", "c"]], ids=repr)
+def test_labels_that_are_equal_are_refused(labels, loss, tmp_path):
+    """A label's number is its place, and the coefficients have a column for each label that differs."""
+    model = KernelClassifier(kernels.Gaussian(1.0), loss=loss)
+    for label in ("a", "b", "c"):
+        model.learn_one({"a": 1.0}, label)
+    crafted(model, tmp_path, lambda description, _: description["state"].update(labels=labels))
+
+
+MEDIAN = kernels.Gaussian("median")
+OTHER_KERNELS = {
+    "fewer parts": (MEDIAN + MEDIAN, kernels.Gaussian(1.0)),
+    "more parts": (MEDIAN, kernels.Gaussian(1.0) + kernels.Gaussian(1.0)),
+    "fewer outputs": (MEDIAN, kernels.Polynomial(2)),
+    "other names": (MEDIAN.on("a"), kernels.Gaussian(1.0).on("b")),
+    "another shape": (kernels.Matern(0.5), kernels.Matern(2.5, 1.0)),
+    "another factor": (2.0 * MEDIAN, 3.0 * kernels.Gaussian(1.0)),
+    "another bandwidth": (kernels.Gaussian(2.0), kernels.Gaussian(1.0)),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_KERNELS)
+@pytest.mark.parametrize("make", [KernelRegressor, GaussianProcessRegressor, RandomFeatures, KernelNoveltyDetector])
+def test_another_kernel_than_the_parameter_is_refused(make, case, tmp_path):
+    """It would be replaced by one of other sizes when the next median is taken."""
+    wanted, found = OTHER_KERNELS[case]
+    model = make(kernel=wanted)
+    for i in range(3):
+        model.learn_one({"a": float(i)}, *([] if make in (RandomFeatures, KernelNoveltyDetector) else [1.0]))
+    crafted(model, tmp_path, lambda description, _: description["state"].update(kernel=model_file._encoded(found)))
+
+
+def test_more_first_examples_than_decide_are_refused(tmp_path):
+    model = RandomFeatures(MEDIAN, n_features=8)
+    for i in range(100):
+        model.learn_one({"a": float(i)})
+
+    def more(_, tensors):
+        rows = [(model._first[0], 0.0)] * 256
+        tensors.update(model_file.pack_examples("first", rows))
+
+    crafted(model, tmp_path, more)
+
+
+def test_a_kernel_of_too_many_terms_is_refused_before_they_are_made(parts, tmp_path):
+    description, tensors = parts
+    pair = model_file._encoded(kernels.Gaussian(1.0) + kernels.Gaussian(1.0))
+    kernel = pair
+    for _ in range(28):  # of 2²⁹ terms
+        kernel = {"type": "Product", "left": kernel, "right": pair}
+    description["parameters"]["kernel"] = kernel
+    check_refused(tmp_path, description, tensors)

@@ -17,11 +17,12 @@ from streamkernel.engine.annotations import expectation, parameters_of
 from streamkernel.engine.problems import ConfigError, did_you_mean, shown
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
-    "kernel": ("a kernel", "kernels"),
+    **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
     "step": ("a step size", "steps"),
 }
+_BASES = ("Kernel", "Loss", "Rule", "Step")
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
 _FEW, _SOME = 8, 24
@@ -140,7 +141,7 @@ def objects_for(name: str) -> Catalogue:
 
     kind, module_name = OBJECTS[name]
     module = getattr(streamkernel, module_name)
-    public = {item: getattr(module, item) for item in module.__all__ if item != name.capitalize()}
+    public = {item: getattr(module, item) for item in module.__all__ if item not in _BASES}
     return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})
 
 

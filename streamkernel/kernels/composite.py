@@ -94,6 +94,7 @@ class Product(_Pair):
     def planned(self, plan: Plan, view: View) -> list[Term]:
         """Multiply every term of the one by every term of the other."""
         left, right = self.left.planned(plan, view), self.right.planned(plan, view)
+        plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
 
 
@@ -190,7 +191,10 @@ class On(_Wrapper):
 
     def __call__(self, x: X, x2: X) -> float:
         """Return k(x, x2)."""
-        return self.kernel(*({name: v for name, v in one.items() if covers(self.names, name)} for one in (x, x2)))
+        return self.kernel(*({name: v for name, v in one.items() if self._reads(name, v)} for one in (x, x2)))
+
+    def _reads(self, name: Hashable, value: Any) -> bool:
+        return covers(self.names, name) or (isinstance(value, str) and covers(self.names, f"{name}={value}"))
 
     def planned(self, plan: Plan, view: View) -> list[Term]:
         """Narrow what is read."""

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 
 from streamkernel import measures
 from streamkernel.forms import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
@@ -102,7 +103,11 @@ class Polynomial(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= MOST_DEGREE:
+        if (
+            isinstance(self.degree, bool)
+            or not isinstance(self.degree, Integral)
+            or not 1 <= self.degree <= MOST_DEGREE
+        ):
             raise ValueError(f"Expected an integer from 1 to {MOST_DEGREE} as degree, got {self.degree!r}")
         if not 0 <= self.c < math.inf:
             raise ValueError(f"Expected c >= 0, got {self.c!r}")
@@ -148,7 +153,7 @@ class ArcCosine(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if isinstance(self.order, bool) or self.order not in (0, 1, 2):
+        if isinstance(self.order, bool) or not isinstance(self.order, Integral) or self.order not in (0, 1, 2):
             raise ValueError(f"Expected order to be 0, 1 or 2, got {self.order!r}")
 
     @property

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MOST_PARTS = 62
 """Bits of a name's readers."""
 
+LARGEST_FACTOR = 1e60
+"""Its root still is a float32."""
+
 
 class View(NamedTuple):
     """What a part reads: the example (space 0) or the outputs of a transform, and of these the names of all filters."""
@@ -63,17 +66,19 @@ class Plan:
         self.parts: list[tuple[SimpleKernel, View]] = []
         self._spaces: list[tuple[Transformed, View]] = []
         self.terms: list[Term] = self.kernel.planned(self, View())
-        if len(self.parts) > MOST_PARTS or len(self.terms) > forms.N_CONSTANTS:
-            raise ValueError(
-                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
-                f"got {len(self.parts)} and {len(self.terms)}"
-            )
+        self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
         is_complex = any(part.form in (forms.PHASE, forms.ADDITIVE) for part in found)
         self.outputs = len(self.terms) * (1 + is_complex)
         self.itself = 0.0
         if all(part.itself > 0.0 for part in found):
             self.itself = sum(weight * float(np.prod([found[i].itself for i in parts])) for weight, parts in self.terms)
+        factors = [*(term.weight for term in self.terms), self.itself or 1.0]
+        if not all(1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors):
+            raise ValueError(
+                f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
+                f"got {self.kernel!r}"
+            )
         self.program: I64 = np.zeros((len(found), forms.TERMS + len(self.terms)), np.int64)
         self.constants: F64 = np.zeros((len(found) + 1, forms.N_CONSTANTS))
         for i, part in enumerate(found):
@@ -88,6 +93,14 @@ class Plan:
         """Add a part that reads `view`, and return its one term."""
         self.parts.append((part, view))
         return [Term(1.0, (len(self.parts) - 1,))]
+
+    def allow(self, terms: int) -> None:
+        """Raise a ValueError if the parts so far, or so many terms, are too many."""
+        if len(self.parts) > MOST_PARTS or terms > forms.N_CONSTANTS:
+            raise ValueError(
+                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
+                f"got {len(self.parts)} and {terms}"
+            )
 
     def space(self, kernel: Transformed, view: View) -> View:
         """Add a transform of what `view` reads, and return a view of its outputs."""

@@ -40,8 +40,8 @@ class ExponentialSemigroup(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 < self.beta < math.inf:
-            raise ValueError(f"Expected beta > 0, got {self.beta!r}")
+        if not 0 < self.beta <= 1e100:
+            raise ValueError(f"Expected 0 < beta <= 1e100, got {self.beta!r}")
 
     @property
     def part(self) -> Part:

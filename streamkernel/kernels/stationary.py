@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import ClassVar, Literal
 
 from streamkernel import measures
@@ -12,6 +13,7 @@ from streamkernel.forms import PHASE
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 _SHORTEST = 1e-300
+_LARGE_NU = 50.0
 
 
 class Stationary(SimpleKernel):
@@ -27,7 +29,7 @@ class Stationary(SimpleKernel):
     def __post_init__(self) -> None:
         """Check the parameters."""
         length, multiple = getattr(self, self._length), self.multiple
-        number = isinstance(length, (int, float)) and not isinstance(length, bool)
+        number = isinstance(length, Real) and not isinstance(length, bool)
         if length != "median" and not (number and _SHORTEST < float(length) < math.inf):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
         if not 0 < multiple < math.inf:
@@ -47,6 +49,10 @@ class Stationary(SimpleKernel):
     def part(self) -> Part:
         """Phases ωᵀx, counted in turns of the circle."""
         return Part(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
+
+    def pending(self, multiple: float) -> Stationary:
+        """Return the kernel whose length is to be taken from the stream."""
+        return replace(self, **{self._length: "median", "multiple": multiple})
 
     def with_medians(self, medians: Iterator[float]) -> Stationary:
         """Return the kernel whose length, if it is pending, is `multiple` times the next median distance."""
@@ -171,7 +177,7 @@ class Matern(Stationary):
     Parameters
     ----------
     nu
-        ν > 0: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
+        ν from 0.01 to 10¹⁰: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
     length_scale
         The length ℓ > 0, in units of x, or ``"median"`` as for :class:`Gaussian`.
     multiple
@@ -201,8 +207,8 @@ class Matern(Stationary):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if not 0.01 <= self.nu < math.inf:
-            raise ValueError(f"Expected nu >= 0.01, got {self.nu!r}")
+        if not 0.01 <= self.nu <= 1e10:
+            raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
 
     @property
     def part(self) -> Part:
@@ -217,5 +223,20 @@ class Matern(Stationary):
         r = math.sqrt(2.0 * self.nu * math.fsum(((a - b) / self.length) ** 2 for a, b in pairs(x, x2)))
         if r == 0.0:
             return 1.0
+        if self.nu > _LARGE_NU:
+            return _smooth_matern(self.nu, r)
         logarithm = (1.0 - self.nu) * math.log(2.0) - gammaln(self.nu) + self.nu * math.log(r) - r
         return float(min(1.0, math.exp(logarithm) * kve(self.nu, r)))
+
+
+def _smooth_matern(nu: float, r: float) -> float:
+    """Return 2^(1-ν)/Γ(ν) rᵛ K_ν(r) for a large ν, where K_ν overflows (Abramowitz and Stegun 1964, 9.7.8 and 6.1.41).
+
+    With s² = 1 + (r/ν)² the expansions of both functions leave exp(ν(1 - s + log ½(1 + s)))/√s and corrections.
+    """
+    square = (r / nu) ** 2
+    s = math.sqrt(1.0 + square)
+    half, t = 0.5 * square / (1.0 + s), 1.0 / s  # ½(s - 1) without its rounding
+    u1, u2 = (3.0 * t - 5.0 * t**3) / 24.0, (81.0 * t**2 - 462.0 * t**4 + 385.0 * t**6) / 1152.0
+    correction = math.log1p(-u1 / nu + u2 / nu**2) - 1.0 / (12.0 * nu)
+    return min(1.0, math.exp(nu * (math.log1p(half) - 2.0 * half) + correction) / math.sqrt(s))

@@ -203,6 +203,44 @@ def test_paths_go_into_nested_tables(kernel: dict[str, Any], line: str) -> None:
     assert problems(lambda: build(table, models(), "model")) == [line]
 
 
+def test_kernels_of_kernels() -> None:
+    shares = {"type": "Transformed", "kernel": {"type": "DotProduct", "coefficients": [0, 1.5]}, "transform": "simplex"}
+    some = {"type": "On", "kernel": {"type": "Gaussian", "sigma": 2}, "names": ["a", "b"]}
+    product = {"type": "Product", "left": "Laplacian", "right": {"type": "Scaled", "kernel": some, "factor": 3}}
+    table = {"type": "KernelRegressor", "kernel": {"type": "Sum", "left": shares, "right": product}}
+    expected = kernels.DotProduct([0.0, 1.5]).of("simplex")
+    expected += kernels.Laplacian() * (3.0 * kernels.Gaussian(2.0).on("a", "b"))
+    assert build(table, models(), "model").kernel == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lines"),
+    [
+        ({"type": "Sum", "left": "Gaussian"}, ["model.kernel.right: Sum needs it; expected a kernel, got nothing"]),
+        (
+            {"type": "Product", "left": {"type": "Gaussian", "sigm": 1}, "right": {"type": "Polynomial", "degree": 0}},
+            [
+                'model.kernel.left.sigm: unknown key; did you mean "sigma"?',
+                "model.kernel.right: expected an integer from 1 to 31 as degree, got 0",
+            ],
+        ),
+        (
+            {"type": "On", "kernel": "Gaussian", "names": "a"},
+            ['model.kernel.names: expected a list, got "a"'],
+        ),
+    ],
+)
+def test_paths_go_into_kernels_of_kernels(kernel: dict[str, Any], lines: list[str]) -> None:
+    assert problems(lambda: build({"type": "KernelRegressor", "kernel": kernel}, models(), "model")) == lines
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_side_of_a_pair_can_only_be_a_kernel(side: str) -> None:
+    kernel = {"type": "Sum", "left": "Gaussian", "right": "Gaussian", side: "Kernel"}
+    (line,) = problems(lambda: build({"type": "KernelRegressor", "kernel": kernel}, models(), "model"))
+    assert line.startswith(f"model.kernel.{side}: expected a kernel (ArcCosine, Cauchy")
+
+
 def test_a_model_too_large_for_memory_is_a_problem_of_the_table() -> None:
     table = {"type": "KernelClassifier", "features_per_seed": 10**13, "max_features": 10**13}
     (line,) = problems(lambda: build(table, models(), "model"))
