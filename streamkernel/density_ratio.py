@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from river import base
 
-from streamkernel import losses, model_file, rules, stepping, steps
+from streamkernel import losses, model_file, rules, state, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Gaussian, Kernel
@@ -189,11 +189,11 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         counts = self._counts.copy()
         counts[side] += 1
         rarer, own = counts.min() + 1, counts[side] + 1
-        self._expansion.reals[stepping.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
+        self._expansion.reals[state.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
         self._learn_example(x, (1.0 if y else -1.0) * 2.0 * rarer / own)
         self._counts = counts
         loss = self._loss.value(f, 1.0 if y else -1.0)
-        self._losses[side] += (loss - self._losses[side]) / min(counts[side], stepping.HORIZON)
+        self._losses[side] += (loss - self._losses[side]) / min(counts[side], state.HORIZON)
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the estimate of log q(x)/p(x), or with ``form="novelty"`` of its maximum with -ρ.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, model_file, rules, stepping, steps
+from streamkernel import bandwidth, losses, model_file, rules, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel
@@ -97,12 +97,12 @@ class KernelModel(model_file.Portable):
     @property
     def n_steps(self) -> int:
         """Steps taken."""
-        return int(self._expansion.ints[stepping.STEPS])
+        return int(self._expansion.ints[state.STEPS])
 
     @property
     def n_reused(self) -> int:
         """Steps that moved an old block."""
-        return int(self._expansion.ints[stepping.REUSED])
+        return int(self._expansion.ints[state.REUSED])
 
     @property
     def objective(self) -> float:
@@ -112,7 +112,7 @@ class KernelModel(model_file.Portable):
     @property
     def _intercept(self) -> int:
         """What f has added to it."""
-        return stepping.NOTHING
+        return state.NOTHING
 
     @property
     def _is_stochastic(self) -> bool:

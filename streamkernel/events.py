@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from streamkernel import forms, places, stepping
+from streamkernel import forms, places, scoring, state, stepping
 from streamkernel.places import example_at, f32_at, f64_at, ints_at
 
 NO_ROOM = -1
@@ -16,13 +16,13 @@ NO_ROOM = -1
 def _opened(model):  # type: ignore[no-untyped-def]
     """Return the table of a model, and its arrays as `streamkernel.stepping` knows them."""
     table = ints_at(model, places.N_PLACES)
-    ints = ints_at(table[places.INTS], stepping.N_INTS)
-    reals = f64_at(table[places.REALS], stepping.N_REALS)
-    columns, outputs, parts = ints[stepping.COLUMNS], ints[stepping.OUTPUTS], ints[stepping.PARTS]
+    ints = ints_at(table[places.INTS], state.N_INTS)
+    reals = f64_at(table[places.REALS], state.N_REALS)
+    columns, outputs, parts = ints[state.COLUMNS], ints[state.OUTPUTS], ints[state.PARTS]
     width, panels = table[places.WIDTH], table[places.PANELS]
     where, cached_panels, cached_names = ints_at(table[places.CACHE], 3)
     kernel = (
-        ints_at(table[places.PROGRAM], (parts, forms.TERMS + ints[stepping.TERMS])),
+        ints_at(table[places.PROGRAM], (parts, forms.TERMS + ints[state.TERMS])),
         f64_at(table[places.CONSTANTS], (parts + 1, forms.N_CONSTANTS)),
         f32_at(where, (cached_panels, cached_names, parts, width)),
     )
@@ -38,12 +38,12 @@ def _opened(model):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _work(table, ints, counts, room):  # type: ignore[no-untyped-def]
     """Return the room that `streamkernel.stepping` works in; the entries' is in the example's record."""
-    columns, outputs, width = ints[stepping.COLUMNS], ints[stepping.OUTPUTS], table[places.WIDTH]
+    columns, outputs, width = ints[state.COLUMNS], ints[state.OUTPUTS], table[places.WIDTH]
     entries = room[0], room[1].view(np.uint64), room[2].view(np.float32), counts
-    vectors = f32_at(table[places.ROOM], (forms.ROOM + 2 * ints[stepping.PARTS], width))
+    vectors = f32_at(table[places.ROOM], (forms.ROOM + 2 * ints[state.PARTS], width))
     sums = f64_at(table[places.SUMS], (table[places.SUMMED], width))
     gradients = f64_at(table[places.GRADIENTS], (2, 1, columns))
-    move = f64_at(table[places.MOVE], (columns, outputs, ints[stepping.PER_BLOCK]))
+    move = f64_at(table[places.MOVE], (columns, outputs, ints[state.PER_BLOCK]))
     return entries, vectors, sums, gradients, move
 
 
@@ -73,8 +73,8 @@ def score_event(model, example):  # type: ignore[no-untyped-def]
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if _sort(n, columns) and table[places.LAST] == serial:
         return True
-    work = _work(table, ints, np.empty(ints[stepping.PARTS], np.int64), room)
-    usable = stepping.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
+    work = _work(table, ints, np.empty(ints[state.PARTS], np.int64), room)
+    usable = scoring.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
     table[places.LAST] = serial if usable else 0
     return usable
 
@@ -87,13 +87,13 @@ def learn_event(model, example, y):  # type: ignore[no-untyped-def]
     """
     serial, n, columns, room = example_at(example)
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
-    if table[places.BETAS] == ints[stepping.BLOCKS] < ints[stepping.MOST_BLOCKS]:
+    if table[places.BETAS] == ints[state.BLOCKS] < ints[state.MOST_BLOCKS]:
         return NO_ROOM
     known = np.int64(_sort(n, columns) and table[places.LAST] == serial)
     table[places.LAST] = 0
-    beta = f64_at(table[places.BETA], (table[places.BETAS], ints[stepping.COLUMNS]))
+    beta = f64_at(table[places.BETA], (table[places.BETAS], ints[state.COLUMNS]))
     gamma = f64_at(table[places.STEP], 1)[0]
-    work, rows = _work(table, ints, np.empty(ints[stepping.PARTS], np.int64), room), _rows(n, columns)
+    work, rows = _work(table, ints, np.empty(ints[state.PARTS], np.int64), room), _rows(n, columns)
     target = np.full(1, y)
     status, _ = stepping.step(
         ints, reals, kernel, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work

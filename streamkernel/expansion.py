@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import events, losses, model_file, rules, stepping, steps
+from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.features import Directions
 from streamkernel.generator import domain_key
@@ -46,7 +46,7 @@ class Expansion:
     average
         Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
     intercept
-        What f has added to it: ``stepping.NOTHING``; the running ``MEAN`` of the targets; ``LEARNT``, a constant that
+        What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNT``, a constant that
         every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learnt with f (Dai et al. 2014, section 4,
         novelty detection, where ν is `l2`).
     step_in_spreads
@@ -81,7 +81,7 @@ class Expansion:
         l2: float = 0.0,
         columns: int = 1,
         average: bool = False,
-        intercept: int = stepping.NOTHING,
+        intercept: int = state.NOTHING,
         step_in_spreads: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
@@ -94,24 +94,24 @@ class Expansion:
         code, grow, reuse, self._longest = rule.parameters
         self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
         plan, key = self.directions.plan, int(domain_key(seed, "rule").view(np.int64))
-        units = stepping.SELVES * step_in_selves + stepping.SPREADS * step_in_spreads
-        self.ints: I64 = np.zeros(stepping.N_INTS, np.int64)
-        self.ints[stepping.COLUMNS : stepping.PARTS] = [
+        units = state.SELVES * step_in_selves + state.SPREADS * step_in_spreads
+        self.ints: I64 = np.zeros(state.N_INTS, np.int64)
+        self.ints[state.COLUMNS : state.PARTS] = [
             columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, key, units
         ]  # fmt: skip
-        self.ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
-        self.reals: F64 = np.zeros(stepping.N_REALS)
+        self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
+        self.reals: F64 = np.zeros(state.N_REALS)
         self.start_again(kernel)
 
     def start_again(self, kernel: Kernel) -> None:
         """Forget all that was learnt and go on with other bandwidths; the directions are the same."""
-        self.ints[: stepping.COLUMNS] = 0
-        self.reals[: stepping.L2] = 0.0
-        self.reals[stepping.SCALE] = 1.0
+        self.ints[: state.COLUMNS] = 0
+        self.reals[: state.L2] = 0.0
+        self.reals[state.SCALE] = 1.0
         loss, plan, width = self.loss, Plan(kernel, self._seed), self.directions.width
         self.directions.plan = plan
         given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, self._epsilon, plan.itself
-        self.reals[stepping.L2 :] = given
+        self.reals[state.L2 :] = given
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))
         self.beta: F64 = np.zeros((0, self.columns))
         self._phi = np.empty((0, plan.outputs, width), np.float32)
@@ -127,23 +127,23 @@ class Expansion:
     @property
     def columns(self) -> int:
         """Outputs of f."""
-        return int(self.ints[stepping.COLUMNS])
+        return int(self.ints[state.COLUMNS])
 
     @property
     def n_blocks(self) -> int:
         """Blocks, each of its own seed."""
-        return int(self.ints[stepping.BLOCKS])
+        return int(self.ints[state.BLOCKS])
 
     @property
     def penalty(self) -> float:
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
-        norm2 = self.reals[stepping.SCALE] ** 2 * max(self.reals[stepping.NORM2], 0.0)
+        norm2 = self.reals[state.SCALE] ** 2 * max(self.reals[state.NORM2], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
 
     @property
     def objective(self) -> float:
         """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
-        return float(self.reals[stepping.LOSS]) + self.penalty
+        return float(self.reals[state.LOSS]) + self.penalty
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""
@@ -171,7 +171,7 @@ class Expansion:
         """
         out = np.empty((len(rows.start) - 1, 2, self.columns))
         self._model.table[LAST] = 0
-        bad = stepping.evaluate(self.ints, self.reals, *self.directions.kernel, *rows, self.coef, self._phi, out)
+        bad = scoring.evaluate(self.ints, self.reals, *self.directions.kernel, *rows, self.coef, self._phi, out)
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
         return out[:, 1]
@@ -182,15 +182,15 @@ class Expansion:
             self._gather(self.row(x), y)
             return
         if not self._constant:
-            self._gamma[0] = self.step(int(self.ints[stepping.STEPS]) + 1)
+            self._gamma[0] = self.step(int(self.ints[state.STEPS]) + 1)
         example = self.directions.example(x)
         status = events.learn_event(self._address, example, float(y))
         if status == events.NO_ROOM:
             self._reserve(self.n_blocks + 1)
             status = events.learn_event(self._address, example, float(y))
-        if status == stepping.BAD_VALUE:
+        if status == state.BAD_VALUE:
             raise self._unusable(self.row(x))
-        if status == stepping.DIVERGED:
+        if status == state.DIVERGED:
             raise self._diverged(y)
 
     def learn_one(self, row: Rows, y: float) -> None:
@@ -206,7 +206,7 @@ class Expansion:
         Raises
         ------
         InputError
-            If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
+            If a value is not finite or too large, or the steps have diverged. The rows before are learnt, or wait.
         """
         done = 0
         while done < len(y) and (self.pending or len(y) - done < self.batch):
@@ -217,9 +217,15 @@ class Expansion:
             last = min(first + _CHUNK * self.batch, whole)
             n = (last - first) // self.batch
             self._reserve(min(self.n_blocks + n, self.most_blocks))
-            t = self.ints[stepping.STEPS]
+            t = self.ints[state.STEPS]
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
-            self._steps(rows.part(first, last), y[first:last], gammas)
+            try:
+                self._steps(rows.part(first, last), y[first:last], gammas)
+            except InputError:
+                refused = first + self._refused
+                batch = range(refused - self._refused % self.batch, refused)
+                self.pending = [(rows.part(i, i + 1), float(y[i])) for i in batch]
+                raise
         for i in range(whole, len(y)):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
@@ -237,15 +243,15 @@ class Expansion:
                 axis=1,
             )
             self.beta = self.beta * spread
-            self.ints[stepping.COLUMNS] = 3
+            self.ints[state.COLUMNS] = 3
         else:
             parts = np.split(self.coef, 1 + self._averages, axis=1)
             zeros = np.zeros_like(self.coef[:, :1])
             self.coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
             self.beta = np.concatenate([self.beta, np.zeros((len(self.beta), 1))], axis=1)
-            self.ints[stepping.COLUMNS] += 1
-        self.reals[stepping.LOSS_BOUND] = self.loss.bound(self.columns)
-        self.reals[stepping.NORM2] = np.square(self.coef[:, : self.columns]).sum()
+            self.ints[state.COLUMNS] += 1
+        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
+        self.reals[state.NORM2] = np.square(self.coef[:, : self.columns]).sum()
         self._tell()
 
     def tensors(self) -> dict[str, Any]:
@@ -253,7 +259,7 @@ class Expansion:
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        counters = {"ints": self.ints[: stepping.COLUMNS].copy(), "reals": self.reals[: stepping.L2].copy()}
+        counters = {"ints": self.ints[: state.COLUMNS].copy(), "reals": self.reals[: state.L2].copy()}
         return learnt | counters | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
@@ -264,10 +270,10 @@ class Expansion:
         ValueError
             If a tensor is missing, does not fit, or holds what no function learns.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (stepping.COLUMNS,))
-        reals = model_file.taken(tensors, "reals", np.float64, (stepping.L2,))
-        blocks = int(ints[stepping.BLOCKS])
-        if (ints < 0).any() or blocks > min(self.most_blocks, ints[stepping.STEPS]) or reals[stepping.SCALE] == 0.0:
+        ints = model_file.taken(tensors, "ints", np.int64, (state.COLUMNS,))
+        reals = model_file.taken(tensors, "reals", np.float64, (state.L2,))
+        blocks = int(ints[state.BLOCKS])
+        if (ints < 0).any() or blocks > min(self.most_blocks, ints[state.STEPS]) or reals[state.SCALE] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         width = self.directions.width
         panels = -(-blocks * self.per_block // width)
@@ -277,7 +283,7 @@ class Expansion:
         if len(pending) >= self.batch:
             raise ValueError(f"expected less than a batch of {self.batch} examples as pending, got {len(pending)}")
         self.check_targets([y for _, y in pending])
-        self.ints[: stepping.COLUMNS], self.reals[: stepping.L2] = ints, reals
+        self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
         self._reserve(max(1, blocks))
         self.coef[:panels], self.beta[:blocks] = coef, beta
         self.pending = pending
@@ -302,7 +308,7 @@ class Expansion:
     def _gather(self, row: Rows, y: float) -> None:
         if not self.directions.plan.usable(row):
             raise self._unusable(row)
-        if self.reals[stepping.SELF] == 0.0:
+        if self.reals[state.SELF] == 0.0:
             self.scores(row)  # its features must be of usable size
         self.pending.append((row, y))
         if len(self.pending) == self.batch:
@@ -317,7 +323,7 @@ class Expansion:
     def _step(self, rows: Rows, y: F64) -> None:
         """Take one step."""
         self._reserve(min(self.n_blocks + 1, self.most_blocks))
-        self._steps(rows, y, np.array([self.step(int(self.ints[stepping.STEPS]) + 1)], np.float64))
+        self._steps(rows, y, np.array([self.step(int(self.ints[state.STEPS]) + 1)], np.float64))
 
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
         self._model.table[LAST] = 0
@@ -325,9 +331,9 @@ class Expansion:
             self.ints, self.reals, *self.directions.kernel, *rows, y, gammas, self.coef, self.beta, self._phi
         )
         self._refused = row
-        if status == stepping.BAD_VALUE:
+        if status == state.BAD_VALUE:
             raise self._unusable(rows.part(row, row + 1))
-        if status == stepping.DIVERGED:
+        if status == state.DIVERGED:
             raise self._diverged(y[row])
 
     def _unusable(self, row: Rows) -> InputError:
@@ -336,7 +342,7 @@ class Expansion:
     def _diverged(self, y: float) -> InputError:
         return InputError(
             f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
-            f"(step {int(self.ints[stepping.STEPS]) + 1}); use a smaller step"
+            f"(step {int(self.ints[state.STEPS]) + 1}); use a smaller step"
         )
 
     def _reserve(self, blocks: int) -> None:

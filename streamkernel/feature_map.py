@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import stepping
+from streamkernel import scoring, state
 from streamkernel.features import Directions
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
@@ -48,9 +48,9 @@ class FeatureMap:
         plan = Plan(kernel, seed)
         self.directions = Directions(plan, n_features, cache_bytes)
         self.directions.reserve(1)
-        self._ints: I64 = np.zeros(stepping.N_INTS, np.int64)
-        self._ints[stepping.PER_BLOCK] = n_features
-        self._ints[stepping.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
+        self._ints: I64 = np.zeros(state.N_INTS, np.int64)
+        self._ints[state.PER_BLOCK] = n_features
+        self._ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
 
     @property
     def kernel(self) -> Kernel:
@@ -78,7 +78,7 @@ class FeatureMap:
             If a row has no usable features.
         """
         out = np.empty((len(rows.start) - 1, self.n_outputs))
-        bad = stepping.transform(self._ints, *self.directions.kernel, *rows, out)
+        bad = scoring.transform(self._ints, *self.directions.kernel, *rows, out)
         if bad >= 0:
             raise self.directions.plan.unusable(rows.part(bad, bad + 1))
         return out

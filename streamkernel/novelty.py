@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from river import base, utils
 
-from streamkernel import losses, rules, stepping, steps
+from streamkernel import losses, rules, state, steps
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.losses import compiled
@@ -123,12 +123,12 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
 
     @property
     def _intercept(self) -> int:
-        return stepping.MARGIN
+        return state.MARGIN
 
     @property
     def threshold(self) -> float:
         """The threshold τ."""
-        return -float(self._expansion.reals[stepping.OFFSET])
+        return -float(self._expansion.reals[state.OFFSET])
 
     @property
     def objective(self) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base, utils
 
-from streamkernel import losses, rules, stepping, steps
+from streamkernel import losses, rules, state, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
@@ -120,7 +120,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     @property
     def _intercept(self) -> int:
-        return stepping.LEARNT if self._loss.directional else stepping.MEAN
+        return state.LEARNT if self._loss.directional else state.MEAN
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
         """Learn from one example.

@@ -1,16 +1,4 @@
-"""The compiled heart: f(x) for rows of examples, and one doubly stochastic step after another.
-
-Everything is told as arrays, which `streamkernel.expansion` owns (a call with few arguments is a fast call).
-A model with n blocks of F features and C columns is
-
-    coef[panel, column, output, feature]    α without its scale; after C columns, the running sum for the average
-    beta[block, column]                     β without its scale
-    ints[...], reals[...]                   the numbers named below
-    phi[panel, output, feature]             the features of the row that was evaluated last, √F φ
-
-A feature has one output or more: the real and imaginary parts of `streamkernel.forms`, a cosine and a sine for a
-Gaussian.
-"""
+"""The compiled heart: one doubly stochastic step after another, on the arrays that `streamkernel.scoring` explains."""
 
 from __future__ import annotations
 
@@ -20,36 +8,54 @@ import numpy as np
 from numba import njit
 
 from streamkernel import losses, rules, vectors
-from streamkernel.forms import ROOM, features, power, prepare
+from streamkernel.forms import features, power
 from streamkernel.preconditioning import precondition
-
-# Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples.
-BLOCKS, STEPS, REUSED, EXAMPLES = LEARNT_INTS = range(4)
-# What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
-# what is added to f, the key of the rule's draws, the units of γ; parts and terms of the kernel, outputs of a feature.
-COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, RULE_KEY, UNITS = range(4, 15)
-PARTS, TERMS, OUTPUTS = range(15, 18)
-N_INTS = 18
-
-# Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
-# iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f; that of
-# predictions, which is averaged if they are; the spread, a running mean of |f(x) - y|; the running means of |z|² and
-# |z|⁴ over features and examples.
-SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET, PREDICTED_OFFSET, SPREAD, SQUARE, FOURTH = LEARNT_REALS = range(11)
-# What is given: λ, the loss's parameter and bound, the rule's longest step in units of γ, ε of the preconditioner (0
-# for none), and k(x, x) where it is the same for all x, else 0.
-L2, LOSS_PARAMETER, LOSS_BOUND, LONGEST, EPSILON, SELF = range(11, 17)
-N_REALS = 17
-
-NOTHING, MEAN, LEARNT, MARGIN = range(4)
-"""What is added to f: nothing; the running mean of the targets; a constant that is learnt as f is, as if 1 were added
-to the kernel; or -τ, a threshold that is learnt with f."""
-
-SELVES, SPREADS = 1, 2
-"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the spread."""
-
-HORIZON = 1000.0
-"""Examples over which the running loss is averaged."""
+from streamkernel.scoring import score, take, workspace
+from streamkernel.state import (
+    BAD_VALUE,
+    BATCH,
+    BLOCKS,
+    BOUND,
+    COLUMNS,
+    DIVERGED,
+    DONE,
+    EPSILON,
+    ETA,
+    EXAMPLES,
+    FOURTH,
+    GROW,
+    HORIZON,
+    INTERCEPT,
+    L2,
+    LEARNT,
+    LONGEST,
+    LOSS,
+    LOSS_BOUND,
+    LOSS_CODE,
+    LOSS_PARAMETER,
+    MARGIN,
+    MEAN,
+    MOST_BLOCKS,
+    NORM2,
+    OFFSET,
+    OUTPUTS,
+    PER_BLOCK,
+    PREDICTED_OFFSET,
+    REUSE,
+    REUSED,
+    RULE_CODE,
+    RULE_KEY,
+    SCALE,
+    SCALE_SUM,
+    SELF,
+    SELVES,
+    SPREAD,
+    SPREADS,
+    SQUARE,
+    STEPS,
+    TERMS,
+    UNITS,
+)
 
 SPREAD_HORIZON = 100.0
 """Examples over which the spread is averaged: few, so that steps are as long as targets that change ask for."""
@@ -59,109 +65,6 @@ LARGEST_DEVIATION = 10.0
 
 LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
-
-DONE, BAD_VALUE, DIVERGED = range(3)
-
-
-@njit(inline="always")
-def _workspace(ints, start, columns, width):  # type: ignore[no-untyped-def]
-    """Return room for a row's entries, a part's features, the sums of f, the gradients, and a block's move."""
-    longest = 0
-    for i in range(len(start) - 1):
-        longest = max(longest, start[i + 1] - start[i])
-    parts = ints[PARTS]
-    entries = np.empty((parts, longest), np.int64), np.empty((parts, longest), np.uint64)
-    row = entries[0], entries[1], np.empty((parts, longest), np.float32), np.empty(parts, np.int64)
-    room = np.empty((ROOM + 2 * parts, width), np.float32)
-    gradients = np.empty((2, ints[BATCH], ints[COLUMNS]))
-    move = np.empty((ints[COLUMNS], ints[OUTPUTS], ints[PER_BLOCK]))
-    return row, room, np.empty((columns, width)), gradients, move
-
-
-@njit(inline="always")
-def _take(kernel, rows, i, row):  # type: ignore[no-untyped-def]
-    start, slots, hashes, readers, values = rows
-    a, b = start[i], start[i + 1]
-    return prepare(kernel, readers[a:b], slots[a:b], hashes[a:b], values[a:b], row)
-
-
-@njit
-def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[no-untyped-def]
-    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
-
-    Return whether the row is usable.
-    """
-    row, room, sums = work[0], work[1], work[2]
-    if not _take(kernel, rows, i, row):
-        return False
-    width = coef.shape[3]
-    total = ints[BLOCKS] * ints[PER_BLOCK]
-    sums[:] = 0.0
-    if total == 0 and reals[SELF] == 0.0:
-        features(kernel, ints[PER_BLOCK], row, np.int64(0), np.int64(0), ints[PER_BLOCK], phi[0], room)
-        if power(phi[0], np.int64(0), ints[PER_BLOCK])[0] < 0.0:
-            return False
-    for p in range((total + width - 1) // width):
-        last = min(width, total - p * width)
-        features(kernel, ints[PER_BLOCK], row, p, np.int64(0), last, phi[p], room)
-        if reals[SELF] == 0.0 and power(phi[p], np.int64(0), last)[0] < 0.0:
-            return False
-        for c in range(coef.shape[1]):
-            s = sums[c]
-            if ints[OUTPUTS] == 2:
-                cos, sin, a, b = phi[p, 0], phi[p, 1], coef[p, c, 0], coef[p, c, 1]
-                for f in range(last):
-                    s[f] += cos[f] * a[f] + sin[f] * b[f]
-                continue
-            for o in range(ints[OUTPUTS]):
-                z, a = phi[p, o], coef[p, c, o]
-                for f in range(last):
-                    s[f] += z[f] * a[f]
-    normaliser = 1.0 / math.sqrt(ints[PER_BLOCK])
-    columns = ints[COLUMNS]
-    for c in range(columns):
-        dot = vectors.tree_sum(sums[c]) * normaliser
-        out[0, c] = reals[SCALE] * dot
-        out[1, c] = out[0, c]
-        if coef.shape[1] > columns and ints[STEPS] > 0:
-            out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
-        out[1, c] += reals[PREDICTED_OFFSET]
-    return True
-
-
-@njit(cache=True)
-def evaluate(ints, reals, program, constants, cache, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
-    work = _workspace(ints, start, coef.shape[1], coef.shape[3])
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
-    for i in range(len(start) - 1):
-        if not score(ints, reals, kernel, rows, i, coef, phi, work, out[i]):
-            return i
-    return -1
-
-
-@njit(cache=True)
-def transform(ints, program, constants, cache, start, slots, hashes, readers, values, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to φ of the first block for row i: the outputs of its first feature, of its second, ...
-
-    Return the first unusable row, or -1.
-    """
-    kernel, per_block, outputs = (program, constants, cache), ints[PER_BLOCK], ints[OUTPUTS]
-    width = cache.shape[3]
-    phi = np.empty((outputs, width), np.float32)
-    row, room, _, _, _ = _workspace(ints, start, 0, width)
-    first = np.int64(0)
-    scale = 1.0 / math.sqrt(per_block)
-    for i in range(len(start) - 1):
-        if not _take(kernel, (start, slots, hashes, readers, values), i, row):
-            return i
-        features(kernel, per_block, row, first, first, per_block, phi, room)
-        if power(phi, first, per_block)[0] < 0.0:
-            return i
-        for f in range(per_block):
-            for o in range(outputs):
-                out[i, outputs * f + o] = scale * phi[o, f]
-    return -1
 
 
 @njit
@@ -201,7 +104,7 @@ def _features_of(ints, reals, kernel, rows, i, k, phi, work):  # type: ignore[no
     """Set the features of block k to those of row i; return whether they are usable."""
     per_panel = phi.shape[2] // ints[PER_BLOCK]
     panel, first = k // per_panel, (k % per_panel) * ints[PER_BLOCK]
-    _take(kernel, rows, i, work[0])
+    take(kernel, rows, i, work[0])
     features(kernel, ints[PER_BLOCK], work[0], panel, first, first + ints[PER_BLOCK], phi[panel], work[1])
     return reals[SELF] > 0.0 or power(phi[panel], first, first + ints[PER_BLOCK])[0] >= 0.0
 
@@ -290,9 +193,14 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
             gain = g[i, c] * normaliser / batch
             for part in range(ints[OUTPUTS]):
                 vectors.add(u[c, part], phi[panel, part, offset : offset + per_block], gain)
-    # 4. shrink all, move one
+    # 4. shrink all, move one; τ ← τ + γ(ν + mean derivative) with ν = λ
     shrink = 1.0 - eta * reals[L2]
-    if not vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) or not abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT:
+    if ints[INTERCEPT] == LEARNT:
+        added -= gamma * gradient[0]
+    if ints[INTERCEPT] == MARGIN:
+        added -= (offset_gamma or gamma) * (reals[L2] + gradient[0])
+    inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT
+    if not (inside and abs(reals[SCALE] * shrink) <= LARGEST_GRADIENT):
         return DIVERGED, first + batch - 1
     reals[SCALE] *= shrink
     if not 1e-12 <= abs(reals[SCALE]) <= 1e12:
@@ -312,10 +220,6 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     ints[EXAMPLES] += batch
     ints[STEPS] += 1
     reals[LOSS] += min(1.0, batch / min(float(ints[EXAMPLES]), HORIZON)) * (loss - reals[LOSS])
-    if ints[INTERCEPT] == LEARNT:
-        added -= gamma * gradient[0]
-    if ints[INTERCEPT] == MARGIN:  # τ ← τ + γ(ν + mean derivative) with ν = λ
-        added -= (offset_gamma or gamma) * (reals[L2] + gradient[0])
     if ints[INTERCEPT] >= LEARNT and coef.shape[1] > columns:
         reals[PREDICTED_OFFSET] += (added - reals[PREDICTED_OFFSET]) / ints[STEPS]
     else:
@@ -340,7 +244,7 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
     With a preconditioner the g_i of the last line are solved against the block's covariance.
     """
     kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
-    work = _workspace(ints, start, coef.shape[1], coef.shape[3])
+    work = workspace(ints, start, coef.shape[1], coef.shape[3])
     scores = np.empty((2, ints[COLUMNS]))
     for i in range(len(gammas)):
         status, row = step(

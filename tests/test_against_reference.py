@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from reference import algorithms as plain
 
-from streamkernel import losses, rules, stepping, steps
+from streamkernel import losses, rules, state, steps
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import ArcCosine, ChiSquared, Gaussian
 
@@ -138,7 +138,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         f.learn(f.directions.rows(NAMES, X[part]), y[part])
         reference.learn(X[part], y[part])
         assert f.n_blocks == reference.n_blocks, t
-    assert close(f.reals[stepping.ETA], reference.eta)
+    assert close(f.reals[state.ETA], reference.eta)
     assert close(f.scores(f.directions.rows(NAMES, X[:50])), reference.scores(X[:50], averaged=True))
 
 
@@ -198,7 +198,7 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
         assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta), t
     assert close(coefficients(f), reference.alpha)
     assert close(f.objective, reference.objective)
-    assert close(f.reals[stepping.ETA], reference.eta)
+    assert close(f.reals[state.ETA], reference.eta)
     new = examples(20, loss, seed=4)[0]
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))

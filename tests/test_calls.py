@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import CLASSIFIERS, classifier, content, examples, frame, learn, predictions, regressor, targets
 
-from streamkernel import KernelClassifier, RandomFeatures, stepping
-from streamkernel.kernels import Gaussian
+from streamkernel import InputError, KernelClassifier, RandomFeatures, scoring, stepping
+from streamkernel.kernels import DotProduct, Gaussian
 
 LABELS = ("b", "a", "d", "c")
 
@@ -177,5 +177,18 @@ def test_one_compiled_version_serves_every_call():
             model.predict_many(frame(xs).astype(dtype))
             RandomFeatures(Gaussian(1.0)).transform_many(frame(xs).astype(dtype))
     assert len(stepping.learn.signatures) == 1
-    assert len(stepping.evaluate.signatures) == 1
-    assert len(stepping.transform.signatures) == 1
+    assert len(scoring.evaluate.signatures) == 1
+    assert len(scoring.transform.signatures) == 1
+
+
+def test_what_came_before_a_refused_row_of_a_frame_is_learnt_or_waits():
+    """Its value is in the kernel's domain, but its features are of no use."""
+    xs, _ = examples(12)
+    xs[6]["x0"] = 1e12
+    many, one = (regressor(kernel=DotProduct([0.0, 0.0, 1.0]), batch_size=4) for _ in range(2))
+    with pytest.raises(InputError, match="usable size for DotProduct"):
+        many.learn_many(frame(xs), pd.Series(range(12)))
+    learn(one, xs[:6], range(6))
+    assert content(many) == content(one)
+    many.learn_many(frame(xs[7:]), pd.Series(range(7, 12)))
+    assert content(many) == content(learn(one, xs[7:], range(7, 12)))

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn import metrics
 from streams import content, examples, learn, predictions, regressor, targets
 
-from streamkernel import KernelRegressor, losses, rules, stepping, steps
+from streamkernel import KernelRegressor, losses, rules, state, steps
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import Gaussian
 
@@ -58,7 +58,7 @@ def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2
         batch=batch,
         l2=l2,
         average=average,
-        intercept=stepping.LEARNT,
+        intercept=state.LEARNT,
         step_in_spreads=True,
     )
     reference = Relative(
