@@ -107,7 +107,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class DSG:
-    """A new block at every step (Dai et al. 2014, Algorithm 1); at the cap an old one, drawn uniformly."""
+    """A new block at every step (Dai et al. 2014, Algorithm 1); at the cap an old one, drawn uniformly.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelClassifier, rules
+    >>> model = KernelClassifier(rule=rules.DSG(), features_per_seed=16, max_features=64)
+    >>> for i in range(10):
+    ...     model.learn_one({"x": float(i)}, i % 2 == 0)
+    >>> model.n_seeds, model.n_reused
+    (4, 6)
+    """
 
     code: ClassVar[int] = _DSG
 
@@ -130,6 +140,15 @@ class UDSG:
     ------
     ValueError
         If one of them is smaller.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelClassifier, rules
+    >>> model = KernelClassifier(rule=rules.UDSG(grow=1, reuse=4), features_per_seed=16, max_features=64)
+    >>> for i in range(10):
+    ...     model.learn_one({"x": float(i)}, i % 2 == 0)
+    >>> model.n_seeds, model.n_reused
+    (2, 8)
     """
 
     grow: int = 1
@@ -165,6 +184,15 @@ class CDSG:
     ------
     ValueError
         If `longest` is below 1.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelClassifier, rules
+    >>> model = KernelClassifier(rule=rules.CDSG(), features_per_seed=16, max_features=64)
+    >>> for i in range(10):
+    ...     model.learn_one({"x": float(i)}, i % 2 == 0)
+    >>> model.n_seeds, model.n_reused
+    (1, 9)
     """
 
     longest: float = math.inf

@@ -150,7 +150,8 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
         vectors.add(gradient, g[i], 1.0)
     for c in range(columns):
         gradient[c] /= batch
-    # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z
+    # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z;
+    # it is in units of k(x, x)², as ḡ and β are of a kernel of size 1
     if reals[SELF] > 0.0:
         square, fourth, largest = reals[SELF], reals[SELF] ** 2, reals[SELF]
     offset_gamma = 0.0
@@ -163,7 +164,7 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
         gamma *= spread
         if gamma * reals[L2] > 1.0:
             gamma = 1.0 / reals[L2]
-    variance = fourth / (per_block * (2.0 if ints[OUTPUTS] > ints[TERMS] else 1.0))
+    variance = fourth / (per_block * (2.0 if ints[OUTPUTS] > ints[TERMS] else 1.0)) / (square * square or 1.0)
     blocks = ints[BLOCKS]
     k, eta = rules.choose(
         (ints[RULE_CODE], ints[GROW], ints[REUSE], reals[LONGEST]),

@@ -336,6 +336,20 @@ def test_strings_in_a_data_frame_are_those_of_its_rows():
     assert many.predict_many(X).tolist() == [one.predict_one(x) for x in X.to_dict("records")]
 
 
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(1, 2), rules.CDSG(), None], ids=repr)
+@pytest.mark.parametrize("name", ["Gaussian", "polynomial 2", "sum"])
+def test_a_multiple_of_a_kernel_learns_the_same(name, rule):
+    """With the default step; λ weighs another norm, and is 0."""
+    xs, _ = examples(400)
+    xs = [{feature: abs(value) for feature, value in x.items()} for x in xs]
+    ys = [x["x0"] * x["x1"] for x in xs]
+    one, other = (regressor(kernel=k, rule=rule, max_features=64) for k in (ALL[name], 7.0 * ALL[name]))
+    learn(one, xs, ys)
+    learn(other, xs, ys)
+    assert one.n_features == other.n_features
+    assert np.allclose(predictions(one, xs[:50]), predictions(other, xs[:50]), rtol=1e-4, atol=1e-4)
+
+
 @settings(max_examples=25)
 @given(st.floats(1e-3, 1e3), st.sampled_from(["polynomial 2", "arc-cosine 2", "intersection", "sum", "multiple"]))
 def test_the_default_step_is_in_units_of_the_kernel(scale, name):

@@ -49,6 +49,13 @@ class Kernel:
 
     Kernels add and multiply: ``k1 + k2``, ``k1 * k2``, ``2.0 * k1``. ``k1.on("a", "b")`` reads these names only, and
     ``k1.of(transform)`` is the kernel k1(ψ(x), ψ(x')).
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> k = kernels.Gaussian(1.0).on("a") + 2.0 * kernels.Intersection().on("colour")
+    >>> k({"a": 1.0, "colour": "red"}, {"a": 1.0, "colour": "red"})
+    3.0
     """
 
     def __call__(self, x: X, x2: X) -> float:

@@ -22,6 +22,11 @@ class Logistic(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> Logistic().value(0.0, 1), Logistic().derivative(0.0, 1)
+    (0.693..., array([-0.5]))
     """
 
     code: ClassVar[int] = compiled.LOGISTIC
@@ -39,6 +44,11 @@ class Softmax(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> Softmax().value([0.0, 0.0], 1), Softmax().derivative([0.0, 0.0], 1)
+    (0.693..., array([ 0.5, -0.5]))
     """
 
     code: ClassVar[int] = compiled.SOFTMAX
@@ -56,6 +66,11 @@ class Hinge(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> Hinge().value(0.25, 1), Hinge().value(0.25, -1)
+    (0.75, 1.25)
     """
 
     code: ClassVar[int] = compiled.HINGE
@@ -68,6 +83,11 @@ class SquaredHinge(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> SquaredHinge().value(0.5, 1), SquaredHinge().derivative(0.5, 1)
+    (0.25, array([-1.]))
     """
 
     code: ClassVar[int] = compiled.SQUARED_HINGE

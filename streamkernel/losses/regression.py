@@ -17,6 +17,11 @@ class Square(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> Square().value(3.0, 1.0), Square().derivative(3.0, 1.0)
+    (2.0, array([2.]))
     """
 
     code: ClassVar[int] = compiled.SQUARE
@@ -44,6 +49,11 @@ class Huber(Loss):
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4.
+
+    Examples
+    --------
+    >>> Huber(delta=1.0).value(3.0, 1.0), Huber(delta=1.0).derivative(3.0, 1.0)
+    (1.5, array([1.]))
     """
 
     delta: float = 1.0

@@ -351,7 +351,7 @@ class Reference:
             outputs = self.phi(0, X).reshape(batch, -1, self.per_block)
             self.powers += list(self.per_block * (outputs**2).sum(axis=1))
             gamma /= max(np.mean(self.powers), np.mean(self.powers[-batch:], axis=1).max())
-            variance *= np.mean(np.square(self.powers))
+            variance *= np.mean(np.square(self.powers)) / np.mean(self.powers) ** 2
         room = self.n_blocks < self.most_blocks
         k, eta = self.rule(self, gradient, gamma, variance * (M / batch) ** 2, room)
         phi = self.phi(k, X)
