@@ -3,9 +3,9 @@
 The streams are the 2-D ridge data of figure 4 (a Gaussian of 0.1 times the median distance, λ = 10⁻⁶) and Friedman's
 (ten inputs on [0, 1], five of them noise; a Gaussian of σ = 1, λ = 10⁻⁶, targets in units of their deviation). The
 error is the mean squared one on 1,000 points without noise. All models have DSG with a cap of 4,096 features, and steps
-γ/(1 + n/1280)^½ after n examples. Each way has eight settings to choose from by its error at the end: γ of 4⁻³,
-4⁻², ..., 4⁴ without, and γ of 0.3 or 1 with ε of 10⁻⁴, 10⁻³, 10⁻² or 10⁻¹ with. One seed decides, the others are measured
-in turn: the table has the medians of the errors and the least times. Single examples (B = 1), which the preconditioner
+γ/(1 + n/1280)^½ after n examples. Each way has eight settings to choose from by its error at the end: γ of 4⁻³, 4⁻²,
+..., 4⁴ without, and γ of 0.3 or 1 with ε of 10⁻⁴, 10⁻³, 10⁻² or 10⁻¹ with. One seed decides, the others are measured in
+turn: the table has the medians of the errors and the least times. Single examples (B = 1), which the preconditioner
 cannot help, are there for comparison. It takes about three minutes.
 """
 
