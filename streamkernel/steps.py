@@ -110,6 +110,8 @@ class PowerDecay:
         _positive("power", self.power)
 
     def __call__(self, t: Number) -> Number:
-        """Return γ₀/(1 + c t)^p."""
+        """Return γ₀/(1 + c t)^p; of an array one by one, because NumPy's powers may differ in the last bit."""
+        if isinstance(t, np.ndarray):
+            return np.array([self.gamma / (1.0 + self.c * one) ** self.power for one in t.tolist()])
         step: Number = self.gamma / (1.0 + self.c * t) ** self.power
         return step
