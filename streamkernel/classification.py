@@ -135,14 +135,14 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y
             The label: a string, a number or a Boolean.
 
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number, or `y` is no label; names the field.
+            If `x` is empty or a value is neither a finite number nor a string, or `y` is no label; names the field.
             The model is as it was before.
         """
         try:
@@ -172,7 +172,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         scores = self._scores(x)
         if len(self.labels) == 2 and len(scores) == 1:  # the way most events go
@@ -186,7 +186,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         scores = self._scores(x)
         best = int(scores.argmax()) if len(scores) > 1 else scores.item() > 0.0 and len(self.labels) == 2
@@ -205,7 +205,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If a value is not a finite number, or a label is none; names the column and the row. Nothing is learnt.
+            If a value is unusable, or a label is none; names the column and the row. Nothing is learnt.
         """
         rows = self._table(X)
         labels = [_checked(label) for label in utils.dataframe.into_series(y).to_list()]
@@ -225,7 +225,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is neither a finite number nor a string; names the column and the row.
         """
         probabilities = self._probabilities(self._expansion.scores(self._table(X)))
         columns = {label: probabilities[:, i] for label, i in self.labels.items()}
@@ -237,7 +237,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is neither a finite number nor a string; names the column and the row.
         """
         frame = utils.dataframe.into_frame(X)
         rows = self._table(X)

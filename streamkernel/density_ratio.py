@@ -173,14 +173,15 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y
             Whether the event is one of q; if not, it is one of p.
 
         Raises
         ------
         InputError
-            If `x` is empty, a value is not a finite number, or `y` is no Boolean. The model is as it was before.
+            If `x` is empty, a value is neither a finite number nor a string, or `y` is no Boolean.
+            The model is as it was before.
         """
         if not isinstance(y, (bool, np.bool_)):
             raise InputError(f"Expected True for an event of q or False for one of p, got {y!r} - at y")
@@ -189,8 +190,13 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         counts = self._counts.copy()
         counts[side] += 1
         rarer, own = counts.min() + 1, counts[side] + 1
+        before = self._expansion.reals[state.L2]
         self._expansion.reals[state.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
-        self._learn_example(x, (1.0 if y else -1.0) * 2.0 * rarer / own)
+        try:
+            self._learn_example(x, (1.0 if y else -1.0) * 2.0 * rarer / own)
+        except InputError:
+            self._expansion.reals[state.L2] = before
+            raise
         self._counts = counts
         loss = self._loss.value(f, 1.0 if y else -1.0)
         self._losses[side] += (loss - self._losses[side]) / min(counts[side], state.HORIZON)
@@ -201,7 +207,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         f = float(self._scores(x)[0])
         return f if self.form == "kl" else max(f, -self.rho)

@@ -124,12 +124,13 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
 
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number; names the field. The detector is as it was before.
+            If `x` is empty or a value is neither a finite number nor a string; names the field.
+            The detector is as it was before.
         """
         row = self._model._expansion.row(x)
         self._model._expansion.directions.plan.check(x)

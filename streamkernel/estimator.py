@@ -233,4 +233,4 @@ def default_gamma(loss: losses.Loss) -> float:
 def _at_least(least: int, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(f"Expected {name} >= {least}, got {value!r}")
+            raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")

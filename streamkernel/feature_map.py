@@ -89,7 +89,7 @@ class FeatureMap:
         Raises
         ------
         InputError
-            If `x` is empty, or a value is not a finite number or a string, or is outside of the kernel's domain.
+            If `x` is empty, or a value is neither a finite number nor a string, or is outside of the kernel's domain.
         """
         row = self.directions.row(x)
         self.directions.plan.check(x)

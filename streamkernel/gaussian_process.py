@@ -156,14 +156,14 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y
             The target.
 
         Raises
         ------
         InputError
-            If `x` is empty, or a value or `y` is not a finite number; names the field. The model is as it was before.
+            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
         self._learn(self._phis[0].row(x), np.array([_checked(y)], np.float64))
 
@@ -180,7 +180,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value or a target is not a finite number; names the column and the row. Nothing is learnt.
+            If a value or a target is unusable; names the column and the row. Nothing is learnt.
         """
         targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
         self._learn(self._phis[0].table(X), np.array(targets, np.float64))
@@ -199,8 +199,8 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number, or if the variance is asked for at another point than
-            those given beforehand.
+            If `x` is empty or a value is neither a finite number nor a string, or if the variance is asked for at
+            another point than those given beforehand.
         """
         row = self._phis[0].row(x)
         mean = self._offset + float(self._posterior.mean(row)[0])
@@ -217,7 +217,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is neither a finite number nor a string; names the column and the row.
         """
         predictions = self._offset + self._posterior.mean(self._phis[0].table(X))
         return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))

@@ -141,12 +141,13 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
 
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number; names the field. The model is as it was before.
+            If `x` is empty or a value is neither a finite number nor a string; names the field.
+            The model is as it was before.
         """
         self._learn_example(x, 0.0)
 
@@ -156,7 +157,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         return -float(self._scores(x)[0])
 
@@ -166,7 +167,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row. Nothing is learnt.
+            If a value is neither a finite number nor a string; names the column and the row. Nothing is learnt.
         """
         rows = self._table(X)
         self._learn(rows, np.zeros(len(rows.start) - 1))
@@ -177,7 +178,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is neither a finite number nor a string; names the column and the row.
         """
         scores = -self._expansion.scores(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(scores, name=None, like=utils.dataframe.into_frame(X))

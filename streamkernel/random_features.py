@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from river import base, utils
 
 from streamkernel import bandwidth, model_file
@@ -58,8 +59,8 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     """
 
     def __init__(self, kernel: Kernel, n_features: int = 512, seed: int = 0) -> None:
-        if n_features < 1:
-            raise ValueError(f"Expected n_features >= 1, got {n_features!r}")
+        if not isinstance(n_features, (int, np.integer)) or n_features < 1:
+            raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
         self.kernel = kernel
         self.n_features = n_features
         self.seed = seed
@@ -80,7 +81,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         self._see(self._map.row(x))
 
@@ -96,7 +97,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         return dict(zip(self._names, self._map(self._map.row(x))[0].tolist(), strict=True))
 

@@ -128,14 +128,14 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Parameters
         ----------
         x
-            The features, numbers by name. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y
             The target.
 
         Raises
         ------
         InputError
-            If `x` is empty, or a value or `y` is not a finite number; names the field. The model is as it was before.
+            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
         self._learn_example(x, _checked(y))
 
@@ -145,7 +145,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If `x` is empty or a value is not a finite number.
+            If `x` is empty or a value is neither a finite number nor a string.
         """
         return float(self._scores(x)[0])
 
@@ -162,7 +162,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value or a target is not a finite number; names the column and the row. Nothing is learnt.
+            If a value or a target is unusable; names the column and the row. Nothing is learnt.
         """
         targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
         self._learn(self._table(X), np.array(targets, np.float64))
@@ -173,7 +173,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value is not a finite number; names the column and the row.
+            If a value is neither a finite number nor a string; names the column and the row.
         """
         predictions = self._expansion.scores(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
 from numba import njit
 
 from streamkernel.generator import counter_bits
@@ -158,8 +159,8 @@ class UDSG:
     def __post_init__(self) -> None:
         """Check the parameters."""
         for name, steps in (("grow", self.grow), ("reuse", self.reuse)):
-            if steps < 1:
-                raise ValueError(f"Expected {name} >= 1, got {steps!r}")
+            if not isinstance(steps, (int, np.integer)) or steps < 1:
+                raise ValueError(f"Expected an integer {name} >= 1, got {steps!r}")
 
     @property
     def parameters(self) -> tuple[int, int, int, float]:

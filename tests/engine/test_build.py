@@ -139,7 +139,7 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
         "model.seed: expected an integer, got true",
         'model.l2: expected a number, got "5"',
         'model.kernel.type: expected a kernel, got "Gausian"; did you mean "Gaussian"?',
-        "model.rule: expected grow >= 1, got 0",
+        "model.rule: expected an integer grow >= 1, got 0",
         "model.step.gamma: PowerDecay needs it; expected a number, got nothing",
         'model.step.c: expected a number, got "x"',
     }
