@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 
-from streamkernel import KernelClassifier, KernelRegressor, model_file, rules
+from streamkernel import KernelClassifier, KernelRegressor, load, model_file, rules
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
 SMALL = {"features_per_seed": 8, "max_features": 36}
@@ -59,6 +62,18 @@ def classifier(**options):
 def regressor(**options):
     return KernelRegressor(**{"kernel": FIXED, **SMALL, **options})
 
+
+def saved_and_loaded(model, tmp_path):
+    model.save(tmp_path / "model")
+    return load(tmp_path / "model")
+
+
+WAYS = {
+    "file": saved_and_loaded,
+    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
+    "deepcopy": lambda model, _: copy.deepcopy(model),
+}
+"""Ways to copy a model."""
 
 CLASSIFIERS = {
     "default": {"kernel": None, "features_per_seed": None, "max_features": 64},

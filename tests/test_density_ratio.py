@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from reference import algorithms
 from reference import tasks as plain
 from river import preprocessing
-from streams import SMALL, content, examples
+from streams import SMALL, WAYS, content, examples
 
 from streamkernel import InputError, KernelDensityRatio, ModelFileError, load, model_file, steps
 from streamkernel.density_ratio import Ratio, TruncatedRatio
@@ -155,18 +153,6 @@ def test_it_stands_behind_a_scaler():
     model = preprocessing.StandardScaler() | KernelDensityRatio(**SMALL)
     learn(model, xs, ys)
     assert isinstance(model.predict_one(xs[0]), float)
-
-
-def saved_and_loaded(model, tmp_path):
-    model.save(tmp_path / "model")
-    return load(tmp_path / "model")
-
-
-WAYS = {
-    "file": saved_and_loaded,
-    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
-    "deepcopy": lambda model, _: copy.deepcopy(model),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)

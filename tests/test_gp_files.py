@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
 from processes import MODELS, XS, YS, gp, predictions
-from streams import content, learn
+from streams import WAYS, content, learn
 
 from streamkernel import ModelFileError, load, model_file
-
-
-def saved_and_loaded(model, tmp_path):
-    model.save(tmp_path / "model")
-    return load(tmp_path / "model")
-
-
-WAYS = {
-    "file": saved_and_loaded,
-    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
-    "deepcopy": lambda model, _: copy.deepcopy(model),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)

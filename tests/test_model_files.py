@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from streams import CLASSIFIERS, classifier, content, examples, learn, predictions, regressor, targets
+from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
 
 from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, model_file, rules, steps
 from streamkernel.kernels import Gaussian
@@ -21,18 +20,6 @@ REGRESSORS = {
     "epsilon-insensitive": {"loss": losses.EpsilonInsensitive(0.3)},
     "correntropy": {"loss": losses.Correntropy(2.0)},
     "averaged": {"average": True, "l2": 0.1, "step": steps.PowerDecay(1.0, c=0.1), "rule": rules.CDSG(2.0)},
-}
-
-
-def saved_and_loaded(model, tmp_path):
-    model.save(tmp_path / "model")
-    return load(tmp_path / "model")
-
-
-WAYS = {
-    "file": saved_and_loaded,
-    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
-    "deepcopy": lambda model, _: copy.deepcopy(model),
 }
 
 
@@ -97,7 +84,7 @@ def test_a_label_that_is_learnt_can_be_saved(label, tmp_path):
         model = learn(classifier(), [{"a": 1.0}, {"a": -1.0}], ["other", label])
     except InputError:  # early enough
         return
-    twin = saved_and_loaded(model, tmp_path)
+    twin = WAYS["file"](model, tmp_path)
     assert list(twin.labels) == ["other", label]
     assert type(list(twin.labels)[1]) is type(label)
 
@@ -121,7 +108,7 @@ def test_parameters_may_be_numbers_of_numpy(options, tmp_path):
     """As a search over parameters makes them."""
     xs, ys = examples(20)
     model = learn(classifier(**options), xs, ys)
-    assert predictions(saved_and_loaded(model, tmp_path), xs) == predictions(model, xs)
+    assert predictions(WAYS["file"](model, tmp_path), xs) == predictions(model, xs)
 
 
 def test_saving_replaces_the_file_in_one_piece(tmp_path):

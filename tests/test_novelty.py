@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 from reference import algorithms
 from reference import tasks as plain
 from sklearn.svm import OneClassSVM
-from streams import SMALL, content, examples, frame
+from streams import SMALL, WAYS, content, examples, frame
 
-from streamkernel import InputError, KernelNoveltyDetector, load, rules, steps
+from streamkernel import InputError, KernelNoveltyDetector, rules, steps
 from streamkernel.kernels import Gaussian, Intersection, Polynomial
 
 
@@ -114,18 +111,6 @@ def test_many_events_are_learnt_and_scored_as_one_after_the_other(options):
         twin.learn_many(frame(xs[first : first + 37]))
     assert content(model) == content(twin)
     assert twin.score_many(frame(xs)).tolist() == [model.score_one(x) for x in xs]
-
-
-def saved_and_loaded(model, tmp_path):
-    model.save(tmp_path / "model")
-    return load(tmp_path / "model")
-
-
-WAYS = {
-    "file": saved_and_loaded,
-    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
-    "deepcopy": lambda model, _: copy.deepcopy(model),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)
