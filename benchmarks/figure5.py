@@ -17,7 +17,8 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks.common import arguments, seconds, show
-from benchmarks.ridge import target
+from benchmarks.figure4 import target
+from benchmarks.race import save
 from streamkernel.bayesian_linear import BayesianLinear
 from streamkernel.feature_map import FeatureMap
 from streamkernel.gp_variance import OperatorVariance, RidgeFunctions
@@ -53,7 +54,7 @@ def main() -> None:
         multiple=0.1,
         features=1024,
         seed=1,
-        output="figure5.png",
+        output=Path("figures/figure5.png"),
     )
     rng = np.random.default_rng(options.seed)
     X, X_test = rng.uniform(-5, 5, (N, 2)), rng.uniform(-5, 5, (M, 2))
@@ -133,7 +134,7 @@ def main() -> None:
     events = dict.fromkeys(took, options.steps * options.batch) | {RECURSION: N}
     rows = [[name, f"{1e6 * took[name] / events[name]:.0f} µs", f"{memory[name] / 1e6:.0f} MB"] for name in took]
     show("cost", ["form", "an event", "memory"], rows)
-    draw(means, variances, Path(options.output))
+    draw(means, variances, options.output)
 
 
 def draw(means: dict[str, dict[float, float]], variances: dict[str, dict[float, float]], path: Path) -> None:
@@ -156,7 +157,7 @@ def draw(means: dict[str, dict[float, float]], variances: dict[str, dict[float, 
         axes.set(title=title, xlabel="batches of 64 examples")
         axes.grid(alpha=0.3)
         axes.legend()
-    figure.savefig(path, dpi=100)
+    save(figure, path)
 
 
 if __name__ == "__main__":
