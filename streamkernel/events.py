@@ -36,9 +36,10 @@ def _opened(model):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _work(table, ints, counts, room):  # type: ignore[no-untyped-def]
+def _work(table, ints, of_parts):  # type: ignore[no-untyped-def]
     """Return the room that `streamkernel.stepping` works in; the entries' is in the example's record."""
     columns, outputs, width = ints[state.COLUMNS], ints[state.OUTPUTS], table[places.WIDTH]
+    counts, room = of_parts
     entries = room[0], room[1].view(np.uint64), room[2].view(np.float32), counts
     vectors = f32_at(table[places.ROOM], (forms.ROOM + 2 * ints[state.PARTS], width))
     sums = f64_at(table[places.SUMS], (table[places.SUMMED], width))
@@ -69,11 +70,11 @@ def _rows(n, columns):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def score_event(model, example):  # type: ignore[no-untyped-def]
     """Set the model's scores to those of an example, if they are not; return whether it is usable."""
-    serial, n, columns, room = example_at(example)
+    serial, n, columns, of_parts = example_at(example)
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if _sort(n, columns) and table[places.LAST] == serial:
         return True
-    work = _work(table, ints, np.empty(ints[state.PARTS], np.int64), room)
+    work = _work(table, ints, of_parts)
     usable = scoring.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
     table[places.LAST] = serial if usable else 0
     return usable
@@ -85,7 +86,7 @@ def learn_event(model, example, y):  # type: ignore[no-untyped-def]
 
     If it is the example that was scored last, its scores and features are at hand.
     """
-    serial, n, columns, room = example_at(example)
+    serial, n, columns, of_parts = example_at(example)
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if table[places.BETAS] == ints[state.BLOCKS] < ints[state.MOST_BLOCKS]:
         return NO_ROOM
@@ -93,7 +94,7 @@ def learn_event(model, example, y):  # type: ignore[no-untyped-def]
     table[places.LAST] = 0
     beta = f64_at(table[places.BETA], (table[places.BETAS], ints[state.COLUMNS]))
     gamma = f64_at(table[places.STEP], 1)[0]
-    work, rows = _work(table, ints, np.empty(ints[state.PARTS], np.int64), room), _rows(n, columns)
+    work, rows = _work(table, ints, of_parts), _rows(n, columns)
     target = np.full(1, y)
     status, _ = stepping.step(
         ints, reals, kernel, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work

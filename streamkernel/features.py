@@ -69,6 +69,7 @@ class Directions:
 
     def __init__(self, plan: Plan, per_block: int, cache_bytes: int) -> None:
         self.plan = plan
+        self._plain = not plan.transforms
         self.per_block = per_block
         self.width = per_block * max(1, LANES // per_block)
         self._budget = cache_bytes // (4 * self.width * len(plan.program))  # in (panel, name) pairs
@@ -107,6 +108,14 @@ class Directions:
         InputError
             If `x` is empty, or a value is neither a number nor a string.
         """
+        if self._plain:  # what most examples are, without a call more
+            names = tuple(x)
+            try:
+                record = self._known.get(names) or self._names(names)
+                record.put(x.values())
+                return record.address
+            except (struct.error, TypeError, OverflowError):
+                pass
         return self._told(x, self._example)
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
@@ -136,9 +145,7 @@ class Directions:
 
     def _told(self, x: Mapping[Hashable, Any], tell: Callable[[Mapping[Hashable, Any]], T]) -> T:
         """Tell an example as it is, if it is all numbers, and expanded if it is not."""
-        if not x:
-            raise InputError("Expected at least one feature, got an empty x")
-        if not self.plan.transforms:
+        if self._plain or not x:
             try:
                 return tell(x)
             except (struct.error, TypeError, OverflowError):
@@ -160,6 +167,8 @@ class Directions:
         """Return what is known of the names of an example, or learn it."""
         known = self._known.get(names)
         if known is None:
+            if not names:
+                raise InputError("Expected at least one feature, got an empty x")
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
             slots = [self._slot(h) for h in hashes.values()]
             known = Names(names, hashes, slots, self.plan.readers(list(hashes)), len(self.plan.program))

@@ -45,9 +45,9 @@ class _InThisProcess:
 class Names(_InThisProcess):
     """The names of an example, its record in memory, and how its values get there.
 
-    The record is ``[serial, n, parts]`` and n numbers each of: slots, hashes, readers, places of the sorted values
-    among those given, values as given, values sorted by their names' hashes, and for each part of the kernel three
-    columns of room for the entries that it reads.
+    The record is ``[serial, n, parts]``, room for a number for each part of the kernel, and n numbers each of: slots,
+    hashes, readers, places of the sorted values among those given, values as given, values sorted by their names'
+    hashes, and for each part of the kernel three columns of room for the entries that it reads.
     """
 
     __slots__ = ("_record", "address", "get", "hashes", "put", "readers", "slots", "start")
@@ -64,9 +64,9 @@ class Names(_InThisProcess):
         n = len(ordered)
         self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: (x[ordered[0]],)
         self.start = np.array([0, n])
-        self._record = np.zeros(_HEAD + (_COLUMNS + _PER_PART * parts) * n, np.int64)
+        self._record = np.zeros(_HEAD + parts + (_COLUMNS + _PER_PART * parts) * n, np.int64)
         self._record[:_HEAD] = next(_serials), n, parts
-        columns = self._record[_HEAD:].reshape(-1, n)
+        columns = self._record[_HEAD + parts :].reshape(-1, n)
         self.slots, self.hashes, self.readers = columns[0], columns[1].view(np.uint64), columns[2]
         self.slots[:], self.hashes[:], self.readers[:] = slots, list(hashes.values()), readers
         place = {name: i for i, name in enumerate(names)}
@@ -126,7 +126,8 @@ def f32_at(address, shape):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def example_at(address):  # type: ignore[no-untyped-def]
-    """Return what is in the record at an address: (serial, n, columns, columns of room for each part)."""
+    """Return what is in the record at an address: (serial, n, columns, (counts, columns of room) of the parts)."""
     serial, n, parts = ints_at(address, _HEAD)
-    columns = ints_at(address + 8 * _HEAD, (_COLUMNS, n))
-    return serial, n, columns, ints_at(address + 8 * (_HEAD + _COLUMNS * n), (_PER_PART, parts, n))
+    counts, first = ints_at(address + 8 * _HEAD, parts), _HEAD + parts
+    columns = ints_at(address + 8 * first, (_COLUMNS, n))
+    return serial, n, columns, (counts, ints_at(address + 8 * (first + _COLUMNS * n), (_PER_PART, parts, n)))
