@@ -101,15 +101,19 @@ class Expansion:
         ]  # fmt: skip
         self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
         self.reals: F64 = np.zeros(state.N_REALS)
-        self.start_again(kernel)
+        self._start()
 
     def start_again(self, kernel: Kernel) -> None:
         """Forget all that was learnt and go on with other bandwidths; the directions are the same."""
+        self.directions.plan = Plan(kernel, self._seed)
+        self._start()
+
+    def _start(self) -> None:
+        """Set everything to what it is before the first example."""
         self.ints[: state.COLUMNS] = 0
         self.reals[: state.L2] = 0.0
         self.reals[state.SCALE] = 1.0
-        loss, plan, width = self.loss, Plan(kernel, self._seed), self.directions.width
-        self.directions.plan = plan
+        loss, plan, width = self.loss, self.directions.plan, self.directions.width
         given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, self._epsilon, plan.itself
         self.reals[state.L2 :] = given
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
@@ -25,8 +25,6 @@ from streamkernel.rows import F32, F64, I64, Rows
 
 if TYPE_CHECKING:
     from streamkernel.kernels.plan import Plan
-
-T = TypeVar("T")
 
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
@@ -98,7 +96,14 @@ class Directions:
         InputError
             If `x` is empty, or a value is neither a number nor a string.
         """
-        return self._told(x, self._row)
+        if x and not self._plain:
+            x = self.plan.expanded(x)
+        names = self._names(tuple(x))
+        try:
+            values = np.array(array("d", names.get(x)))
+        except (TypeError, OverflowError):  # strings, or what the error is about
+            return self.row(self.plan.expanded(x))
+        return Rows(names.start, names.slots, names.hashes, names.readers, values)
 
     def example(self, x: Mapping[Hashable, Any]) -> int:
         """Return the address of the record of one example; it holds until the next call.
@@ -108,15 +113,15 @@ class Directions:
         InputError
             If `x` is empty, or a value is neither a number nor a string.
         """
-        if self._plain:  # what most examples are, without a call more
-            names = tuple(x)
-            try:
-                record = self._known.get(names) or self._names(names)
-                record.put(x.values())
-                return record.address
-            except (struct.error, TypeError, OverflowError):
-                pass
-        return self._told(x, self._example)
+        if x and not self._plain:
+            x = self.plan.expanded(x)
+        names = tuple(x)
+        record = self._known.get(names) or self._names(names)
+        try:
+            record.put(x.values())
+        except (struct.error, TypeError, OverflowError):  # strings, or what the error is about
+            return self.example(self.plan.expanded(x))
+        return record.address
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
         """Return the rows of a table of numbers, shape (examples, names), for a kernel without transforms."""
@@ -142,26 +147,6 @@ class Directions:
         self._wanted = -(-blocks * self.per_block // self.width)
         if self._wanted > panels and names:
             self._resize(min(max(self._wanted, 2 * panels), self._budget // names), names)
-
-    def _told(self, x: Mapping[Hashable, Any], tell: Callable[[Mapping[Hashable, Any]], T]) -> T:
-        """Tell an example as it is, if it is all numbers, and expanded if it is not."""
-        if self._plain or not x:
-            try:
-                return tell(x)
-            except (struct.error, TypeError, OverflowError):
-                pass
-        return tell(self.plan.expanded(x))
-
-    def _row(self, x: Mapping[Hashable, Any]) -> Rows:
-        names = self._names(tuple(x))
-        values = np.array(array("d", names.get(x)))
-        return Rows(names.start, names.slots, names.hashes, names.readers, values)
-
-    def _example(self, x: Mapping[Hashable, Any]) -> int:
-        names = tuple(x)
-        record = self._known.get(names) or self._names(names)
-        record.put(x.values())
-        return record.address
 
     def _names(self, names: tuple[Hashable, ...]) -> Names:
         """Return what is known of the names of an example, or learn it."""

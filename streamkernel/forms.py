@@ -96,6 +96,7 @@ def _entries(kernel, per_block, part, row, j, panel, first, last, scratch):  # t
 
 @njit
 def _add(out, omega, value):  # type: ignore[no-untyped-def]
+    """Add ``value * omega``; called where the cache is told from regenerated entries, or it does not vectorise."""
     for f in range(len(omega)):
         out[f] += value * omega[f]
 

@@ -13,8 +13,26 @@ from streamkernel.kernels.base import Kernel, Transform, X
 from streamkernel.kernels.plan import Plan, Term, View, covers
 
 
+class _Composite(Kernel):
+    """A kernel some of whose fields are kernels."""
+
+    @property
+    def _kernels(self) -> dict[str, Kernel]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Kernel)}
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether one of the kernels has a bandwidth to be taken from a stream."""
+        return any(kernel.is_pending for kernel in self._kernels.values())
+
+    def with_medians(self, medians: Iterator[float]) -> Kernel:
+        """Return the same of the kernels with their bandwidths taken from median distances."""
+        found: dict[str, Any] = {name: kernel.with_medians(medians) for name, kernel in self._kernels.items()}
+        return replace(self, **found)  # type: ignore[type-var]  # all are dataclasses
+
+
 @dataclass(frozen=True)
-class _Pair(Kernel):
+class _Pair(_Composite):
     left: Kernel
     right: Kernel
 
@@ -23,15 +41,6 @@ class _Pair(Kernel):
         for kernel in (self.left, self.right):
             if not isinstance(kernel, Kernel):
                 raise ValueError(f"Expected two kernels for a {type(self).__name__}, got {kernel!r}")
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether one of the two has a bandwidth to be taken from a stream."""
-        return self.left.is_pending or self.right.is_pending
-
-    def with_medians(self, medians: Iterator[float]) -> Kernel:
-        """Return the pair with its bandwidths taken from median distances."""
-        return replace(self, left=self.left.with_medians(medians), right=self.right.with_medians(medians))
 
 
 @dataclass(frozen=True)
@@ -99,22 +108,13 @@ class Product(_Pair):
 
 
 @dataclass(frozen=True)
-class _Wrapper(Kernel):
+class _Wrapper(_Composite):
     kernel: Kernel
 
     def __post_init__(self) -> None:
         """Check the kernel."""
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"Expected a kernel, got {self.kernel!r}")
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the kernel has a bandwidth to be taken from a stream."""
-        return self.kernel.is_pending
-
-    def with_medians(self, medians: Iterator[float]) -> Kernel:
-        """Return the same of the kernel with its bandwidths taken from median distances."""
-        return replace(self, kernel=self.kernel.with_medians(medians))
 
 
 @dataclass(frozen=True)
