@@ -77,10 +77,10 @@ def error(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
 
 def training_objective(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
     """Return the regularised loss of `model` over the training data."""
-    scores = model._expansion.scores(model._table(X))[:, 0]
+    scores = model._learner.scores(model._table(X))[:, 0]
     signs = np.where(y == list(model.labels)[1], 1.0, -1.0)
     loss = np.mean([losses.Hinge().value(f, s) for f, s in zip(scores, signs, strict=True)])
-    return float(loss + model._expansion.penalty)
+    return float(loss + model._learner.penalty)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         average: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
+        second_order: str | None = "auto",
+        forgetting: float = 1.0,
     ) -> None:
         self.labels: dict[Label, int] = {}
         super().__init__(
@@ -123,6 +125,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             average,
             cache_bytes,
             seed,
+            second_order,
+            forgetting,
         )
 
     @property
@@ -227,7 +231,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        probabilities = self._probabilities(self._expansion.scores(self._table(X)))
+        probabilities = self._probabilities(self._learner.scores(self._table(X)))
         columns = {label: probabilities[:, i] for label, i in self.labels.items()}
         return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
 
@@ -243,7 +247,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         rows = self._table(X)
         if not self.labels:
             return utils.dataframe.to_native_series(np.full(len(frame), None, object), name=None, like=frame)
-        best = self._probabilities(self._expansion.scores(rows)).argmax(axis=1)
+        best = self._probabilities(self._learner.scores(rows)).argmax(axis=1)
         labels = np.array(list(self.labels))[best] if _one_type(self.labels) else _objects(self.labels)[best]
         return utils.dataframe.to_native_series(labels, name=None, like=frame)
 
@@ -264,7 +268,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         """Make room for a label that is new, and return its number."""
         softmax = isinstance(self._loss, losses.Softmax)
         if len(self.labels) >= (1 if softmax else 2):
-            self._expansion.add_column()
+            self._learner.add_column()
         self.labels[label] = len(self.labels)
         return self.labels[label]
 

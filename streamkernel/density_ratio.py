@@ -156,6 +156,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             average,
             cache_bytes,
             seed,
+            None,
+            1.0,
         )
 
     @property
@@ -190,12 +192,12 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         counts = self._counts.copy()
         counts[side] += 1
         rarer, own = counts.min() + 1, counts[side] + 1
-        before = self._expansion.reals[state.L2]
-        self._expansion.reals[state.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
+        before = self._learner.reals[state.L2]
+        self._learner.reals[state.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
         try:
             self._learn_example(x, (1.0 if y else -1.0) * 2.0 * rarer / own)
         except InputError:
-            self._expansion.reals[state.L2] = before
+            self._learner.reals[state.L2] = before
             raise
         self._counts = counts
         loss = self._loss.value(f, 1.0 if y else -1.0)

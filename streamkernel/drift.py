@@ -132,11 +132,11 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
             If `x` is empty or a value is neither a finite number nor a string; names the field.
             The detector is as it was before.
         """
-        row = self._model._expansion.row(x)
-        self._model._expansion.directions.plan.check(x)
+        row = self._model._learner.row(x)
+        self._model._learner.directions.plan.check(x)
         if self.drift_detected:
             self._reset()
-            row = self._model._expansion.row(x)
+            row = self._model._learner.row(x)
         if self._waits:
             self._waiting.append(row)
         elif 2 * len(self._waiting) >= self.window:
@@ -145,7 +145,7 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def _compare(self, pair: Rows) -> None:
         """Bet on which event of a pair of an old and a new one is which, and learn it."""
-        old, new = self._model._expansion.scores(pair)[:, 0].tolist()
+        old, new = self._model._learner.scores(pair)[:, 0].tolist()
         self.statistic = (self.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
         self._drift_detected = self.statistic >= 0.5 * self.average_run_length
         self._model._learn(pair, OLD_AND_NEW)
@@ -164,7 +164,7 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
         self._model._restore(description["model"], tensors)
-        waiting = model_file.unpack_examples("waiting", tensors, self._model._expansion.directions) or []
+        waiting = model_file.unpack_examples("waiting", tensors, self._model._learner.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
         statistic = float(description["statistic"])

@@ -13,6 +13,7 @@ from streamkernel import bandwidth, losses, model_file, rules, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
 
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 
 DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
+MANY_BANDWIDTHS = Gaussian("median", multiple=0.5)
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 
@@ -44,6 +46,8 @@ class KernelModel(model_file.Portable):
         average: bool,
         cache_bytes: int,
         seed: int,
+        second_order: str | None,
+        forgetting: float,
     ) -> None:
         _at_least(1, batch_size=batch_size, **{} if max_features is None else {"max_features": max_features})
         _at_least(0, cache_bytes=cache_bytes)
@@ -73,16 +77,19 @@ class KernelModel(model_file.Portable):
         self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._wanted = kernel or self._default_kernel
+        self.second_order = second_order
+        self.forgetting = forgetting
         self._loss = losses.named(loss, self._for_classes)
-        self._expansion = self._new_expansion(self._wanted, 1)
+        self._groups = self._order()
+        self._wanted = kernel or (MANY_BANDWIDTHS if self._groups else self._default_kernel)
+        self._learner = self._new_learner(self._wanted, 1)
         # Examples that still decide the bandwidths, with their targets; None once they are known.
-        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending else None
+        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._groups else None
 
     @property
     def kernel_(self) -> Kernel:
         """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
-        return self._expansion.kernel
+        return self._learner.kernel
 
     @property
     def n_features(self) -> int:
@@ -92,22 +99,22 @@ class KernelModel(model_file.Portable):
     @property
     def n_seeds(self) -> int:
         """Blocks in the model, each of one seed."""
-        return self._expansion.n_blocks
+        return self._learner.n_blocks
 
     @property
     def n_steps(self) -> int:
         """Steps taken."""
-        return int(self._expansion.ints[state.STEPS])
+        return int(self._learner.ints[state.STEPS])
 
     @property
     def n_reused(self) -> int:
         """Steps that moved an old block."""
-        return int(self._expansion.ints[state.REUSED])
+        return int(self._learner.ints[state.REUSED])
 
     @property
     def objective(self) -> float:
         """The running regularised loss, about the last thousand examples, each before it was learnt."""
-        return self._expansion.objective
+        return self._learner.objective
 
     @property
     def _intercept(self) -> int:
@@ -122,7 +129,46 @@ class KernelModel(model_file.Portable):
         """Return the step that is safe untuned."""
         return steps.Constant(default_gamma(self._loss))
 
-    def _new_expansion(self, kernel: Kernel, columns: int) -> Expansion:
+    def _order(self) -> int:
+        """Return how many groups of features second-order steps take, each with a factor of its own; 0 for none."""
+        if self.second_order not in ("auto", "block", "full", None):
+            raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
+        first_order = {
+            name: getattr(self, name)
+            for name in ("rule", "preconditioning")
+            if getattr(self, name) is not None
+        } | ({"average": True} if self.average else {})
+        if not self._loss.is_curved:
+            first_order["loss"] = self.loss
+        if self.max_features is None:
+            first_order["max_features"] = None
+        order = self.second_order
+        if order == "auto":
+            order = None if first_order or self.step is not None or self.l2 > 0.0 else "block"
+        elif order and first_order:
+            name, value = next(iter(first_order.items()))
+            raise ValueError(f"Expected second_order=None with {name}={value!r}, got {order!r}")
+        if order is None:
+            return 0
+        return (self.max_features or 0) // self._per_block if order == "block" else 1
+
+    def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
+        if self._groups:
+            return Mixture(
+                kernel,
+                self._loss,
+                self.step or steps.Constant(0.75 / self._loss.curvature),
+                groups=self._groups,
+                per_block=self._per_block,
+                max_features=self.max_features or 0,
+                batch=self.batch_size,
+                forgetting=self.forgetting,
+                l2=self.l2,
+                columns=columns,
+                intercept=self._intercept,
+                cache_bytes=self.cache_bytes,
+                seed=self.seed,
+            )
         return Expansion(
             kernel,
             self._loss,
@@ -148,22 +194,23 @@ class KernelModel(model_file.Portable):
         while self._first is not None and done < len(y):
             self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
             done += 1
-        self._expansion.learn(rows.part(done, len(y)), y[done:])
+        self._learner.learn(rows.part(done, len(y)), y[done:])
 
     def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
         """Learn one of the first examples, which decide the bandwidth and are learnt again each time it changes."""
-        self._expansion.learn_one(row, y)  # before it counts: an example that is refused decides nothing
+        self._learner.learn_one(row, y)  # before it counts: an example that is refused decides nothing
         first.append((row, y))
         if bandwidth.is_due(len(first)):
             self._start_again(first)
 
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
         """Take the bandwidths from the examples so far and learn them again, in order."""
-        plan = self._expansion.directions.plan
-        self._expansion.start_again(bandwidth.with_medians(self._wanted, plan, [row for row, _ in first]))
+        plan = self._learner.directions.plan
+        rows = [row for row, _ in first]
+        self._learner.start_again(bandwidth.with_medians(self._wanted, plan, rows), Rows.stack(rows))
         for row, target in first:
             try:
-                self._expansion.learn_one(row, target)
+                self._learner.learn_one(row, target)
             except InputError as error:
                 log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
         if len(first) == bandwidth.FIRST:
@@ -178,42 +225,42 @@ class KernelModel(model_file.Portable):
     def _scores(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f(x), shape (columns,)."""
         try:
-            return self._expansion.score_event(x)
+            return self._learner.score_event(x)
         except InputError:
-            self._expansion.directions.plan.check(x)
+            self._learner.directions.plan.check(x)
             raise
 
     def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
         try:
             if self._first is None:
-                self._expansion.learn_event(x, y)
+                self._learner.learn_event(x, y)
             else:
-                self._learn_first(self._expansion.row(x), y, self._first)
+                self._learn_first(self._learner.row(x), y, self._first)
         except InputError:
-            self._expansion.directions.plan.check(x)
+            self._learner.directions.plan.check(x)
             raise
 
     def _table(self, X: Any) -> Rows:
-        return table_rows(self._expansion.directions, X)
+        return table_rows(self._learner.directions, X)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
 
     def _description(self) -> dict[str, Any]:
-        return {"kernel": self.kernel_, "columns": self._expansion.columns}
+        return {"kernel": self.kernel_, "columns": self._learner.columns}
 
     def _tensors(self) -> dict[str, Any]:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
-        return self._expansion.tensors() | first
+        return self._learner.tensors() | first
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self._expansion = self._new_expansion(model_file.kernel_in(description, self._wanted), self._columns())
-        if description["columns"] != self._expansion.columns:
-            raise ValueError(f"expected {self._expansion.columns} columns, got {description['columns']!r}")
-        self._expansion.restore(tensors)
-        self._first = model_file.unpack_examples("first", tensors, self._expansion.directions)
-        self._expansion.check_targets([y for _, y in self._first or []])
+        self._learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns())
+        if description["columns"] != self._learner.columns:
+            raise ValueError(f"expected {self._learner.columns} columns, got {description['columns']!r}")
+        self._learner.restore(tensors)
+        self._first = model_file.unpack_examples("first", tensors, self._learner.directions)
+        self._learner.check_targets([y for _, y in self._first or []])
         if len(self._first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
 

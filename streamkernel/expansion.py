@@ -9,10 +9,10 @@ import numpy as np
 
 from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
 from streamkernel.errors import InputError
-from streamkernel.features import Directions
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
+from streamkernel.learner import Learner
 from streamkernel.places import LAST, Model
 from streamkernel.rows import F64, I64, Rows
 
@@ -20,7 +20,7 @@ _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
 
 
-class Expansion:
+class Expansion(Learner):
     """A function that grows by blocks of seeded random features, and the steps that train it.
 
     Parameters
@@ -86,36 +86,29 @@ class Expansion:
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.loss, self.step, self._constant = loss, step, isinstance(step, steps.Constant)
-        self.batch, self.l2, self.per_block = batch, l2, per_block
-        self._seed = seed
-        self.directions = Directions(Plan(kernel, seed), per_block, cache_bytes)
+        most_blocks = (1 << 62) if max_features is None else max_features // per_block
+        super().__init__(kernel, loss, step, per_block, most_blocks, batch, l2, columns, intercept, cache_bytes, seed)
+        self._constant = isinstance(step, steps.Constant)
         self._averages, self._epsilon = average, epsilon
         code, grow, reuse, self._longest = rule.parameters
-        self.most_blocks = (1 << 62) if max_features is None else max_features // per_block
-        plan, key = self.directions.plan, int(domain_key(seed, "rule").view(np.int64))
         units = state.SELVES * step_in_selves + state.SPREADS * step_in_spreads
-        self.ints: I64 = np.zeros(state.N_INTS, np.int64)
-        self.ints[state.COLUMNS : state.PARTS] = [
-            columns, per_block, batch, self.most_blocks, loss.code, code, grow, reuse, intercept, key, units
-        ]  # fmt: skip
-        self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
-        self.reals: F64 = np.zeros(state.N_REALS)
+        key = int(domain_key(seed, "rule").view(np.int64))
+        self.ints[state.RULE_CODE : state.INTERCEPT] = code, grow, reuse
+        self.ints[state.RULE_KEY : state.PARTS] = key, units
         self._start()
 
-    def start_again(self, kernel: Kernel) -> None:
-        """Forget all that was learnt and go on with other bandwidths; the directions are the same."""
+    def start_again(self, kernel: Kernel, rows: Rows) -> None:
+        """Forget all that was learnt and go on with other bandwidths, of which `rows` are the examples; the directions
+        are the same.
+        """
         self.directions.plan = Plan(kernel, self._seed)
         self._start()
 
     def _start(self) -> None:
         """Set everything to what it is before the first example."""
-        self.ints[: state.COLUMNS] = 0
-        self.reals[: state.L2] = 0.0
-        self.reals[state.SCALE] = 1.0
-        loss, plan, width = self.loss, self.directions.plan, self.directions.width
-        given = self.l2, loss.parameter, loss.bound(self.columns), self._longest, self._epsilon, plan.itself
-        self.reals[state.L2 :] = given
+        self._reset()
+        self.reals[state.LONGEST], self.reals[state.EPSILON] = self._longest, self._epsilon
+        plan, width = self.directions.plan, self.directions.width
         self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))
         self.beta: F64 = np.zeros((0, self.columns))
         self._phi = np.empty((0, plan.outputs, width), np.float32)
@@ -124,34 +117,10 @@ class Expansion:
         self._reserve(1)
 
     @property
-    def kernel(self) -> Kernel:
-        """The kernel, with its bandwidths as numbers."""
-        return self.directions.plan.kernel
-
-    @property
-    def columns(self) -> int:
-        """Outputs of f."""
-        return int(self.ints[state.COLUMNS])
-
-    @property
-    def n_blocks(self) -> int:
-        """Blocks, each of its own seed."""
-        return int(self.ints[state.BLOCKS])
-
-    @property
     def penalty(self) -> float:
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
         norm2 = self.reals[state.SCALE] ** 2 * max(self.reals[state.NORM2], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
-
-    @property
-    def objective(self) -> float:
-        """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
-        return float(self.reals[state.LOSS]) + self.penalty
-
-    def row(self, x: Mapping[Hashable, Any]) -> Rows:
-        """Return one example as this function reads it."""
-        return self.directions.row(x)
 
     def score_event(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f at one example, shape (columns,), valid until the next call; its features are kept to learn from.
@@ -226,35 +195,28 @@ class Expansion:
             try:
                 self._steps(rows.part(first, last), y[first:last], gammas)
             except InputError:
-                refused = first + self._refused
-                batch = range(refused - self._refused % self.batch, refused)
+                refused = first + self.refused
+                batch = range(refused - self.refused % self.batch, refused)
                 self.pending = [(rows.part(i, i + 1), float(y[i])) for i in batch]
                 raise
         for i in range(whole, len(y)):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
     def add_column(self) -> None:
-        """Make room for one more class; a function of two classes in one column becomes one of three.
-
-        The margin f splits into the scores -f/2 and f/2 where the loss becomes softmax, and into -f and f
-        where each class is learnt against the rest.
-        """
-        if self.columns == 1 and not isinstance(self.loss, losses.Softmax):
-            half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
-            spread = np.array([-half, half, 0.0])
+        """Make room for one more class; a function of two classes in one column becomes one of three."""
+        if self._is_binary:
+            spread = self._split()
             self.coef = np.concatenate(
                 [spread[None, :, None, None] * part for part in np.split(self.coef, 1 + self._averages, axis=1)],
                 axis=1,
             )
             self.beta = self.beta * spread
-            self.ints[state.COLUMNS] = 3
         else:
             parts = np.split(self.coef, 1 + self._averages, axis=1)
             zeros = np.zeros_like(self.coef[:, :1])
             self.coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
             self.beta = np.concatenate([self.beta, np.zeros((len(self.beta), 1))], axis=1)
-            self.ints[state.COLUMNS] += 1
-        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
+        self._add_columns()
         self.reals[state.NORM2] = np.square(self.coef[:, : self.columns]).sum()
         self._tell()
 
@@ -263,8 +225,7 @@ class Expansion:
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        counters = {"ints": self.ints[: state.COLUMNS].copy(), "reals": self.reals[: state.L2].copy()}
-        return learnt | counters | model_file.pack_examples("pending", self.pending)
+        return learnt | self._numbers() | model_file.pack_examples("pending", self.pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` of a function with the same parameters returned.
@@ -274,11 +235,8 @@ class Expansion:
         ValueError
             If a tensor is missing, does not fit, or holds what no function learns.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (state.COLUMNS,))
-        reals = model_file.taken(tensors, "reals", np.float64, (state.L2,))
+        ints, reals = self._numbers_in(tensors)
         blocks = int(ints[state.BLOCKS])
-        if (ints < 0).any() or blocks > min(self.most_blocks, ints[state.STEPS]) or reals[state.SCALE] == 0.0:
-            raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         width = self.directions.width
         panels = -(-blocks * self.per_block // width)
         coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
@@ -292,12 +250,6 @@ class Expansion:
         self.coef[:panels], self.beta[:blocks] = coef, beta
         self.pending = pending
         self._model.table[LAST] = 0
-
-    def check_targets(self, targets: Sequence[float]) -> None:
-        """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
-        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
-        if self.loss.for_classes and not all(y in classes for y in targets):
-            raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _tell(self) -> None:
         """Tell the calls for single events where the arrays are; no example counts as scored then."""
@@ -321,7 +273,7 @@ class Expansion:
                 self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
             except InputError:
                 self.pending = batch[:-1]
-                del self.pending[self._refused : self._refused + 1]  # or it would stop every batch from now on
+                del self.pending[self.refused : self.refused + 1]  # or it would stop every batch from now on
                 raise
 
     def _step(self, rows: Rows, y: F64) -> None:
@@ -334,20 +286,11 @@ class Expansion:
         status, row = stepping.learn(
             self.ints, self.reals, *self.directions.kernel, *rows, y, gammas, self.coef, self.beta, self._phi
         )
-        self._refused = row
+        self.refused = row
         if status == state.BAD_VALUE:
             raise self._unusable(rows.part(row, row + 1))
         if status == state.DIVERGED:
             raise self._diverged(y[row])
-
-    def _unusable(self, row: Rows) -> InputError:
-        return self.directions.plan.unusable(row)
-
-    def _diverged(self, y: float) -> InputError:
-        return InputError(
-            f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
-            f"(step {int(self.ints[state.STEPS]) + 1}); use a smaller step"
-        )
 
     def _reserve(self, blocks: int) -> None:
         """Make room for `blocks` blocks in all arrays."""

@@ -119,6 +119,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             False,
             cache_bytes,
             seed,
+            None,
+            1.0,
         )
 
     @property
@@ -128,7 +130,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     @property
     def threshold(self) -> float:
         """The threshold τ."""
-        return -float(self._expansion.reals[state.OFFSET])
+        return -float(self._learner.reals[state.OFFSET])
 
     @property
     def objective(self) -> float:
@@ -180,7 +182,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        scores = -self._expansion.scores(self._table(X))[:, 0]
+        scores = -self._learner.scores(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(scores, name=None, like=utils.dataframe.into_frame(X))
 
     def _default_step(self) -> steps.Step:

@@ -101,6 +101,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         average: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
+        second_order: str | None = "auto",
+        forgetting: float = 1.0,
     ) -> None:
         super().__init__(
             kernel,
@@ -115,6 +117,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             average,
             cache_bytes,
             seed,
+            second_order,
+            forgetting,
         )
         self.loss, self.tau = loss, tau
 
@@ -175,7 +179,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        predictions = self._expansion.scores(self._table(X))[:, 0]
+        predictions = self._learner.scores(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
 
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit
+from numba.extending import intrinsic
+
+
+@intrinsic
+def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return a·b + c of three numbers of one type, rounded once on every machine."""
+
+    def multiply_and_add(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return c(a, b, c), multiply_and_add
 
 
 @njit

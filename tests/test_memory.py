@@ -69,7 +69,7 @@ def test_memory_is_flat_when_names_never_stop_to_come():
     # One hash a name is remembered, of 65,536 names at most; here 3 × 3,000 names come.
     assert grown < 300 * 9000
     assert own <= 2000
-    assert model._expansion.directions.cached_bytes <= 50_000
+    assert model._learner.directions.cached_bytes <= 50_000
 
 
 def test_memory_of_a_regressor_is_flat_after_the_cap():

@@ -87,7 +87,7 @@ def test_the_objective_is_the_running_value_of_what_is_minimised():
     for x in events(X):
         misses.append(max(0.0, model.score_one(x)))
         model.learn_one(x)
-    f = model._expansion
+    f = model._learner
     norm2 = (f.coef**2).sum() * f.reals[0] ** 2  # one block
     assert model.objective == pytest.approx(np.mean(misses) + 0.1 * norm2 - 0.2 * model.threshold, abs=1e-9)
 

@@ -111,7 +111,7 @@ def test_rows_at_once_are_learnt_as_one_after_the_other(options):
     xs, _ = examples(300)
     ys = targets(xs)
     model, twin = regressor(**options), learn(regressor(**options), xs, ys)
-    rows = model._expansion.directions.rows(["x0", "x1", "x2"], np.array([list(x.values()) for x in xs]))
+    rows = model._learner.directions.rows(["x0", "x1", "x2"], np.array([list(x.values()) for x in xs]))
     for first in range(0, 300, 77):
         model._learn(rows.part(first, min(first + 77, 300)), np.array(ys[first : first + 77]))
     assert content(model) == content(twin)

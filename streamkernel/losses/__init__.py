@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamkernel.losses.classification import Hinge, Logistic, Sigmoid, SmoothHinge, Softmax, SquaredHinge
-from streamkernel.losses.compiled import derivative, value
+from streamkernel.losses.compiled import curvature, derivative, value
 from streamkernel.losses.loss import Loss
 from streamkernel.losses.regression import Absolute, Correntropy, EpsilonInsensitive, Huber, Quantile, Square
 
@@ -21,6 +21,7 @@ __all__ = [
     "Softmax",
     "Square",
     "SquaredHinge",
+    "curvature",
     "derivative",
     "named",
     "value",

@@ -31,6 +31,7 @@ class Logistic(Loss):
 
     code: ClassVar[int] = compiled.LOGISTIC
     curvature: ClassVar[float] = 0.25
+    is_curved: ClassVar[bool] = True
 
     def bound(self, columns: int) -> float:
         """Return 1 for one column and √2 for the softmax of several."""
@@ -53,6 +54,7 @@ class Softmax(Loss):
 
     code: ClassVar[int] = compiled.SOFTMAX
     curvature: ClassVar[float] = 0.5
+    is_curved: ClassVar[bool] = True
 
     def bound(self, columns: int) -> float:
         """Return √2."""
@@ -92,6 +94,7 @@ class SquaredHinge(Loss):
 
     code: ClassVar[int] = compiled.SQUARED_HINGE
     curvature: ClassVar[float] = 2.0
+    is_curved: ClassVar[bool] = True
 
     def bound(self, columns: int) -> float:
         """Return infinity."""
@@ -114,6 +117,7 @@ class SmoothHinge(Loss):
     """
 
     code: ClassVar[int] = compiled.SMOOTH_HINGE
+    is_curved: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -109,3 +109,27 @@ def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
             out[c] = y * slope if y > 0.0 else -y * math.exp(min(f[c], LARGEST_EXPONENT))
         else:
             out[c] = r * math.exp(-((r / parameter) ** 2))
+
+
+@njit(cache=True)
+def curvature(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to ∂²ℓ(f, y)/∂f_c², for the losses that have one."""
+    columns = len(f)
+    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
+        out[:] = np.exp(f - f.max())
+        out /= out.sum()
+        out *= 1.0 - out
+        return
+    for c in range(columns):
+        m, r = _label(y, c, columns) * f[c], f[c] - y
+        if code == LOGISTIC:
+            e = math.exp(-abs(m))
+            out[c] = e / (1.0 + e) ** 2
+        elif code == SQUARED_HINGE:
+            out[c] = 2.0 if m < 1.0 else 0.0
+        elif code == SMOOTH_HINGE:
+            out[c] = 1.0 if 0.0 < m < 1.0 else 0.0
+        elif code == HUBER:
+            out[c] = 1.0 if abs(r) <= parameter else 0.0
+        else:
+            out[c] = 1.0

@@ -27,12 +27,15 @@ class Loss:
     directional
         Whether the derivative says where the target is, but not how far; the default step is in units of the targets
         then.
+    is_curved
+        Whether it is convex with a second derivative, so that second-order steps can be taken.
     """
 
     code: ClassVar[int]
     curvature: ClassVar[float] = 1.0
     for_classes: ClassVar[bool | None] = True
     directional: ClassVar[bool] = False
+    is_curved: ClassVar[bool] = False
 
     @property
     def parameter(self) -> float:

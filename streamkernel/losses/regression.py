@@ -26,6 +26,7 @@ class Square(Loss):
 
     code: ClassVar[int] = compiled.SQUARE
     for_classes: ClassVar[bool | None] = False
+    is_curved: ClassVar[bool] = True
 
     def bound(self, columns: int) -> float:
         """Return infinity."""
@@ -59,6 +60,7 @@ class Huber(Loss):
     delta: float = 1.0
     code: ClassVar[int] = compiled.HUBER
     for_classes: ClassVar[bool | None] = False
+    is_curved: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameter."""

@@ -1,0 +1,156 @@
+"""What every function of seeded random features that learns from a stream has, however it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel import losses, model_file, state, steps
+from streamkernel.errors import InputError
+from streamkernel.features import Directions
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.rows import F64, I64, Rows
+
+
+class Learner:
+    """The directions, the loss, and the numbers that `streamkernel.state` names.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k. Bandwidths that are pending count as 1.
+    loss, step
+        What is minimised, and the step size.
+    per_block, most_blocks
+        Features in a block, and cap on the blocks.
+    batch
+        Examples in a step.
+    l2
+        Regularisation λ.
+    columns
+        Outputs of f.
+    intercept
+        What is added to f.
+    cache_bytes
+        Memory for cached directions.
+    seed
+        Seed of the features.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: losses.Loss,
+        step: steps.Step,
+        per_block: int,
+        most_blocks: int,
+        batch: int,
+        l2: float,
+        columns: int,
+        intercept: int,
+        cache_bytes: int,
+        seed: int,
+    ) -> None:
+        self.loss, self.step, self.batch, self.l2, self.per_block = loss, step, batch, l2, per_block
+        self.most_blocks, self._seed = most_blocks, seed
+        self.directions = Directions(Plan(kernel, seed), per_block, cache_bytes)
+        plan = self.directions.plan
+        self.ints: I64 = np.zeros(state.N_INTS, np.int64)
+        self.ints[state.COLUMNS : state.RULE_CODE] = columns, per_block, batch, most_blocks, loss.code
+        self.ints[state.INTERCEPT] = intercept
+        self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
+        self.reals: F64 = np.zeros(state.N_REALS)
+
+    def _reset(self) -> None:
+        """Set the numbers to what they are before the first example."""
+        self.ints[: state.COLUMNS] = 0
+        self.reals[: state.L2] = 0.0
+        self.reals[state.SCALE] = 1.0
+        self.reals[state.L2] = self.l2
+        self.reals[state.LOSS_PARAMETER] = self.loss.parameter
+        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
+        self.reals[state.SELF] = self.directions.plan.itself
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self.directions.plan.kernel
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.ints[state.COLUMNS])
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks, each of its own seed."""
+        return int(self.ints[state.BLOCKS])
+
+    @property
+    def penalty(self) -> float:
+        """The regularisation of f."""
+        raise NotImplementedError
+
+    @property
+    def objective(self) -> float:
+        """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
+        return float(self.reals[state.LOSS]) + self.penalty
+
+    def row(self, x: Mapping[Hashable, Any]) -> Rows:
+        """Return one example as this function reads it."""
+        return self.directions.row(x)
+
+    def check_targets(self, targets: Sequence[float]) -> None:
+        """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
+        if self.loss.for_classes and not all(y in classes for y in targets):
+            raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
+
+    def _split(self) -> F64:
+        """Return how the one column of two classes becomes three columns of classes.
+
+        The margin f splits into the scores -f/2 and f/2 where the loss becomes softmax, and into -f and f where each
+        class is learnt against the rest.
+        """
+        half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
+        return np.array([-half, half, 0.0])
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.columns == 1 and not isinstance(self.loss, losses.Softmax)
+
+    def _add_columns(self) -> None:
+        """Count one more column, or three instead of one."""
+        self.ints[state.COLUMNS] += 2 if self._is_binary else 1
+        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return the numbers that are learnt, as tensors."""
+        return {"ints": self.ints[: state.COLUMNS].copy(), "reals": self.reals[: state.L2].copy()}
+
+    def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
+        """Return the numbers in `tensors`.
+
+        Raises
+        ------
+        ValueError
+            If they are not what can be learnt.
+        """
+        ints = model_file.taken(tensors, "ints", np.int64, (state.COLUMNS,))
+        reals = model_file.taken(tensors, "reals", np.float64, (state.L2,))
+        blocks = int(ints[state.BLOCKS])
+        if (ints < 0).any() or blocks > min(self.most_blocks, ints[state.STEPS]) or reals[state.SCALE] == 0.0:
+            raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
+        return ints, reals
+
+    def _unusable(self, row: Rows) -> InputError:
+        return self.directions.plan.unusable(row)
+
+    def _diverged(self, y: float) -> InputError:
+        return InputError(
+            f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
+            f"(step {int(self.ints[state.STEPS]) + 1}); use a smaller step"
+        )

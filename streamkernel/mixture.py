@@ -1,0 +1,219 @@
+"""Second-order learning: functions of groups of features, learnt by Newton and by constant steps, and their mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel import losses, mixing, model_file, state, steps
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.learner import Learner
+from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.square_root import EIGHT
+
+GATHERED = 16
+"""Examples in a Newton step, where the model says nothing else."""
+
+PRIOR = 0.06
+SMALLEST_PRIOR = 1e-3
+"""λ is this times (1 - κ)², where κ is the mean of k(x, x') over pairs of examples, in units of k(x, x): what hardly
+differs from example to example needs larger coefficients to tell them apart."""
+
+
+class Mixture(Learner):
+    """A mixture of functions on seeded random features, which `streamkernel.mixing` explains.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k. Bandwidths that are pending count as 1.
+    loss
+        What is minimised; it must have a second derivative.
+    step
+        γ of the constant steps, in units of 1/k(x, x).
+    groups
+        Groups that the features stand in; each has a factor of its own.
+    per_block, max_features
+        Features in a block, F, and in all blocks.
+    batch
+        Examples in a Newton step, B; 1 for as many as suit.
+    forgetting
+        What the Newton steps keep of the past at each example; 1 keeps all.
+    l2, columns, intercept, cache_bytes, seed
+        As for :class:`~streamkernel.expansion.Expansion`.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), steps.Constant(0.75), groups=1, per_block=16, max_features=16)
+    >>> row = f.row({"x": 1.0})
+    >>> for _ in range(1000):
+    ...     f.learn(row, np.array([2.0]))
+    >>> f.scores(row).round(3)
+    array([[2.]])
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: losses.Loss,
+        step: steps.Step,
+        *,
+        groups: int,
+        per_block: int = 256,
+        max_features: int = 1024,
+        batch: int = 1,
+        forgetting: float = 1.0,
+        l2: float = 0.0,
+        columns: int = 1,
+        intercept: int = state.NOTHING,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        self.groups, self._forgetting = groups, forgetting
+        blocks = max_features // per_block
+        batch = GATHERED if batch == 1 else batch
+        super().__init__(kernel, loss, step, per_block, blocks, batch, l2, columns, intercept, cache_bytes, seed)
+        self._start()
+
+    def start_again(self, kernel: Kernel, rows: Rows) -> None:
+        """Forget all that was learnt and go on with other bandwidths; `rows` decide λ."""
+        self.directions.plan = Plan(kernel, self._seed)
+        self._start()
+        n = len(rows.start) - 1
+        features = np.empty((n, self.groups, self.outputs), np.float32)
+        mixing.embed_many(self.ints, self.reals, *self.directions.kernel, *rows, self._phi, features)
+        own = np.square(features, dtype=np.float64).sum(axis=2).mean(axis=0)
+        mean = np.square(features.mean(axis=0, dtype=np.float64)).sum(axis=1)
+        likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
+        self.priors[:] = np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR)
+
+    def _start(self) -> None:
+        """Set everything to what it is before the first example."""
+        self._reset()
+        self.reals[state.FORGETTING] = self._forgetting
+        plan, groups, columns = self.directions.plan, self.groups, self.columns
+        self.outputs = self.most_blocks // groups * self.per_block * plan.outputs
+        room = -(-(self.batch + 1) // EIGHT) * EIGHT
+        self.factor: F32 = np.zeros((groups, self.outputs, self.outputs), np.float32)
+        self.newton: F64 = np.zeros((groups, columns, self.outputs))
+        self.steady, self.sums = np.zeros_like(self.newton), np.zeros_like(self.newton)
+        self.rows: F32 = np.zeros((groups, room, self.outputs), np.float32)
+        self.weights: F64 = np.full(2 * groups, 0.5 / groups)
+        self.mixer: F64 = np.zeros((2 * groups, 2 * groups))
+        self.bounds: F64 = np.zeros(2 * groups + 1)
+        self.priors: F64 = np.full(groups, 0.5 * PRIOR)
+        self.directions.reserve(self.most_blocks)
+        panels = -(-self.most_blocks * self.per_block // self.directions.width)
+        self._phi: F32 = np.empty((panels, plan.outputs, self.directions.width), np.float32)
+
+    @property
+    def penalty(self) -> float:
+        """(λ/2)‖w‖² of the mixed function."""
+        newton, steady = self.weights.reshape(2, self.groups, 1, 1)
+        return float(0.5 * self.l2 * np.square(newton * self.newton + steady * self.steady).sum())
+
+    def score_event(self, x: Mapping[Hashable, Any]) -> F64:
+        """Return f at one example, shape (columns,)."""
+        scores: F64 = self.scores(self.row(x))[0]
+        return scores
+
+    def scores(self, rows: Rows) -> F64:
+        """Return f at each of `rows`, shape (rows, columns).
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        out = np.empty((len(rows.start) - 1, self.columns))
+        bad = mixing.evaluate(
+            self.ints,
+            self.reals,
+            *self.directions.kernel,
+            *rows,
+            self.newton,
+            self.steady,
+            self.weights,
+            self._phi,
+            out,
+        )
+        if bad >= 0:
+            raise self._unusable(rows.part(bad, bad + 1))
+        return out
+
+    def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example; raises what :meth:`learn` raises."""
+        self.learn_one(self.row(x), y)
+
+    def learn_one(self, row: Rows, y: float) -> None:
+        """Learn from one row as :meth:`learn` does."""
+        self.learn(row, np.array([y], np.float64))
+
+    def learn(self, rows: Rows, y: F64) -> None:
+        """Learn from `rows` in order.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
+        """
+        t = self.ints[state.STEPS]
+        gammas = np.atleast_1d(np.asarray(self.step(np.arange(t + 1, t + len(y) + 1, dtype=np.float64)), np.float64))
+        status, row = mixing.learn(
+            self.ints, self.reals, *self.directions.kernel, *rows, y, np.broadcast_to(gammas, len(y)).copy(),
+            self.factor, self.newton, self.steady, self.rows, self.sums, self.weights, self.mixer, self.bounds,
+            self.priors, self._phi,
+        )  # fmt: skip
+        self.refused = row
+        if status == state.BAD_VALUE:
+            raise self._unusable(rows.part(row, row + 1))
+        if status == state.DIVERGED:
+            raise self._diverged(y[row])
+
+    def add_column(self) -> None:
+        """Make room for one more class; a function of two classes in one column becomes one of three."""
+        for name in ("newton", "steady", "sums"):
+            old = getattr(self, name)
+            more = [self._split()[:, None] * old] if self._is_binary else [old, np.zeros_like(old[:, :1])]
+            setattr(self, name, np.concatenate(more, axis=1))
+        self._add_columns()
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything that has been learnt, as arrays that share nothing with this function."""
+        upper = np.triu_indices(self.outputs)
+        waiting = int(self.ints[state.EXAMPLES]) % self.batch
+        kept = {name: getattr(self, name).copy() for name in self._kept()}
+        return self._numbers() | kept | {"factor": self.factor[:, *upper], "rows": self.rows[:, :waiting].copy()}
+
+    def _kept(self) -> dict[str, tuple[int, ...]]:
+        """Return the names and shapes of the arrays that are saved as they are."""
+        functions = self.groups, self.columns, self.outputs
+        count = 2 * self.groups
+        shapes = [functions] * 3 + [(count,), (count, count), (count + 1,), (self.groups,)]
+        return dict(zip(("newton", "steady", "sums", "weights", "mixer", "bounds", "priors"), shapes, strict=True))
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Take over what :meth:`tensors` of a function with the same parameters returned.
+
+        Raises
+        ------
+        ValueError
+            If a tensor is missing, does not fit, or holds what no function learns.
+        """
+        ints, reals = self._numbers_in(tensors)
+        kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._kept().items()}
+        upper = np.triu_indices(self.outputs)
+        factor = model_file.taken(tensors, "factor", np.float32, (self.groups, len(upper[0])))
+        waiting = int(ints[state.EXAMPLES]) % self.batch
+        rows = model_file.taken(tensors, "rows", np.float32, (self.groups, waiting, self.outputs))
+        if not (kept["priors"] > 0.0).all():
+            raise ValueError(f"expected priors above 0, got {kept['priors'].tolist()}")
+        self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
+        for name, value in kept.items():
+            setattr(self, name, value.copy())
+        self.factor[:, *upper] = factor
+        self.rows[:, :waiting] = rows
