@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from streamkernel.kernels import Kernel
@@ -26,7 +24,7 @@ def is_due(seen: int) -> bool:
     return 2 <= seen <= FIRST and seen & (seen - 1) == 0
 
 
-def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows], multiple: float = 1.0) -> Kernel:
+def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) -> Kernel:
     """Return `kernel` with its pending bandwidths taken from median distances of what each part reads of `rows`.
 
     The medians are multiplied by `multiple`.
@@ -37,13 +35,12 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows], multiple: flo
     >>> from streamkernel.features import Directions
     >>> kernel = kernels.Gaussian("median")
     >>> directions = Directions(Plan(kernel, seed=0), per_block=1, cache_bytes=0)
-    >>> with_medians(kernel, directions.plan, [directions.row({"x": float(x)}) for x in (0, 1, 3)])
+    >>> with_medians(kernel, directions.plan, directions.rows(["x"], np.array([[0.0], [1.0], [3.0]])))
     Gaussian(sigma=2.0, multiple=1.0)
     """
-    found = Rows.stack(rows)
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        multiple * median_distance(found, part, kind.norm) if isinstance(kind, Stationary) else 1.0
+        multiple * median_distance(rows, part, kind.norm) if isinstance(kind, Stationary) else 1.0
         for part, kind in parts
     )
 

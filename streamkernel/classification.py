@@ -231,7 +231,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        probabilities = self._probabilities(self._learner.scores(self._table(X)))
+        probabilities = self._probabilities(self._scores_of(self._table(X)))
         columns = {label: probabilities[:, i] for label, i in self.labels.items()}
         return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
 
@@ -247,7 +247,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         rows = self._table(X)
         if not self.labels:
             return utils.dataframe.to_native_series(np.full(len(frame), None, object), name=None, like=frame)
-        best = self._probabilities(self._learner.scores(rows)).argmax(axis=1)
+        best = self._probabilities(self._scores_of(rows)).argmax(axis=1)
         labels = np.array(list(self.labels))[best] if _one_type(self.labels) else _objects(self.labels)[best]
         return utils.dataframe.to_native_series(labels, name=None, like=frame)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, model_file, rules, state, steps
+from streamkernel import bandwidth, losses, model_file, rules, scaling, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel
@@ -83,6 +83,7 @@ class KernelModel(model_file.Portable):
         self._groups = self._order()
         self._wanted = kernel or (MANY_BANDWIDTHS if self._groups else self._default_kernel)
         self._learner = self._new_learner(self._wanted, 1)
+        self._scales = scaling.Scales() if self._groups and kernel is None else None
         # Examples that still decide the bandwidths, with their targets; None once they are known.
         self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._groups else None
 
@@ -194,23 +195,45 @@ class KernelModel(model_file.Portable):
         while self._first is not None and done < len(y):
             self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
             done += 1
-        self._learner.learn(rows.part(done, len(y)), y[done:])
+        while done < len(y):
+            last = len(y) if self._scales is None else min(len(y), done + self._scales.until_due)
+            self._learn_rows(rows.part(done, last), y[done:last])
+            done = last
+
+    def _learn_rows(self, rows: Rows, y: F64) -> None:
+        """Learn rows with the scales in use, and then count them in the scales."""
+        if self._scales is None:
+            self._learner.learn(rows, y)
+            return
+        learnt = len(y)
+        try:
+            self._learner.learn(self._scales(rows), y)
+        except InputError:
+            learnt = self._learner.refused
+            raise
+        finally:
+            self._scales.observe(rows.part(0, learnt))
+            if scaling.is_due(self._scales.n):
+                self._scales.take()
 
     def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
         """Learn one of the first examples, which decide the bandwidth and are learnt again each time it changes."""
-        self._learner.learn_one(row, y)  # before it counts: an example that is refused decides nothing
+        self._learner.learn_one(self._scaled(row), y)  # before it counts: an example that is refused decides nothing
         first.append((row, y))
+        if self._scales is not None:
+            self._scales.observe(row)
         if bandwidth.is_due(len(first)):
             self._start_again(first)
 
     def _start_again(self, first: list[tuple[Rows, float]]) -> None:
-        """Take the bandwidths from the examples so far and learn them again, in order."""
-        plan = self._learner.directions.plan
-        rows = [row for row, _ in first]
-        self._learner.start_again(bandwidth.with_medians(self._wanted, plan, rows), Rows.stack(rows))
-        for row, target in first:
+        """Take the scales and the bandwidths from the examples so far and learn them again, in order."""
+        if self._scales is not None:
+            self._scales.take()
+        plan, rows = self._learner.directions.plan, self._scaled(Rows.stack([row for row, _ in first]))
+        self._learner.start_again(bandwidth.with_medians(self._wanted, plan, rows), rows)
+        for i, (_, target) in enumerate(first):
             try:
-                self._learner.learn_one(row, target)
+                self._learner.learn_one(rows.part(i, i + 1), target)
             except InputError as error:
                 log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
         if len(first) == bandwidth.FIRST:
@@ -222,20 +245,33 @@ class KernelModel(model_file.Portable):
                 len(first),
             )
 
+    def _scaled(self, rows: Rows) -> Rows:
+        """Return rows as the learner reads them."""
+        return rows if self._scales is None else self._scales(rows)
+
     def _scores(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f(x), shape (columns,)."""
         try:
-            return self._learner.score_event(x)
+            if self._scales is None:
+                return self._learner.score_event(x)
+            scores: F64 = self._scores_of(self._learner.row(x))[0]
         except InputError:
             self._learner.directions.plan.check(x)
             raise
+        return scores
+
+    def _scores_of(self, rows: Rows) -> F64:
+        """Return f of each row, shape (rows, columns)."""
+        return self._learner.scores(self._scaled(rows))
 
     def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
         try:
-            if self._first is None:
+            if self._first is not None:
+                self._learn_first(self._learner.row(x), y, self._first)
+            elif self._scales is None:
                 self._learner.learn_event(x, y)
             else:
-                self._learn_first(self._learner.row(x), y, self._first)
+                self._learn_rows(self._learner.row(x), np.array([y]))
         except InputError:
             self._learner.directions.plan.check(x)
             raise
@@ -252,13 +288,16 @@ class KernelModel(model_file.Portable):
 
     def _tensors(self) -> dict[str, Any]:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
-        return self._learner.tensors() | first
+        scales = {} if self._scales is None else self._scales.tensors()
+        return self._learner.tensors() | first | scales
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self._learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns())
         if description["columns"] != self._learner.columns:
             raise ValueError(f"expected {self._learner.columns} columns, got {description['columns']!r}")
         self._learner.restore(tensors)
+        if self._scales is not None:
+            self._scales.restore(tensors)
         self._first = model_file.unpack_examples("first", tensors, self._learner.directions)
         self._learner.check_targets([y for _, y in self._first or []])
         if len(self._first or []) >= bandwidth.FIRST:

@@ -255,7 +255,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         if self._given.is_pending:
             plan = self._phis[0].directions.plan
             choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
-            kernels = [bandwidth.with_medians(self._given, plan, [rows], multiple) for multiple in choice]
+            kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
         if self.noise is None:
             self._offset = float(y.mean())
             found = [(*self._likelihood(kernel, rows, y - self._offset), kernel) for kernel in kernels]

@@ -95,20 +95,13 @@ def _scaled(to, values, scale):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _dot(z, w, room):  # type: ignore[no-untyped-def]
-    for j in range(len(z)):
-        room[j] = z[j] * w[j]
-    return vectors.tree_sum(room)
-
-
-@njit
-def functions(z, newton, steady, f, room):  # type: ignore[no-untyped-def]
+def functions(z, newton, steady, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (2 groups, columns), to the scores of all functions."""
     groups = len(z)
     for g in range(groups):
         for c in range(f.shape[1]):
-            f[g, c] = _dot(z[g], newton[g, c], room)
-            f[groups + g, c] = _dot(z[g], steady[g, c], room)
+            f[g, c] = vectors.dot(z[g], newton[g, c])
+            f[groups + g, c] = vectors.dot(z[g], steady[g, c])
 
 
 @njit
@@ -126,12 +119,12 @@ def evaluate(
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
     work = workspace(ints, start, np.int64(1), phi.shape[2])
-    z, room = np.empty((newton.shape[0], newton.shape[2]), np.float32), np.empty(newton.shape[2])
+    z = np.empty((newton.shape[0], newton.shape[2]), np.float32)
     f = np.empty((len(weights), ints[COLUMNS]))
     for i in range(len(start) - 1):
         if not embed(ints, reals, kernel, rows, i, max(1, ints[BLOCKS]), phi, z, work):
             return i
-        functions(z, newton, steady, f, room)
+        functions(z, newton, steady, f)
         mixed(weights, f, out[i])
         out[i] += reals[PREDICTED_OFFSET]
     return -1
@@ -213,7 +206,7 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
     kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     groups, columns, n = newton.shape
-    z, room = np.empty((groups, n), np.float32), np.empty(n)
+    z = np.empty((groups, n), np.float32)
     f, out = np.empty((2 * groups, columns)), np.empty(columns)
     g, h = np.empty((2 * groups, columns)), np.empty((2 * groups, columns))
     code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
@@ -223,7 +216,7 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
         if not embed(ints, reals, kernel, rows, i, blocks, phi, z, work):
             return BAD_VALUE, i
         # 1. all scores and derivatives; what cannot be learnt is refused before anything changes
-        functions(z, newton, steady, f, room)
+        functions(z, newton, steady, f)
         mixed(weights, f, out)
         target, added = y[i], reals[OFFSET]
         if ints[INTERCEPT] == MEAN:
@@ -246,7 +239,7 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
         if own == 0.0:
             own = 0.0
             for j in range(groups):
-                own += _dot(z[j], z[j], room) / blocks
+                own += vectors.dot(z[j], z[j]) / blocks
             reals[SQUARE] += (own - reals[SQUARE]) / seen
             own = max(own, reals[SQUARE]) or 1.0
         if seen == 1:

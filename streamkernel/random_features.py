@@ -112,7 +112,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             return
         self._first.append(row)
         if bandwidth.is_due(len(self._first)):
-            self._map.kernel = bandwidth.with_medians(self.kernel, self._map.directions.plan, self._first)
+            self._map.kernel = bandwidth.with_medians(self.kernel, self._map.directions.plan, Rows.stack(self._first))
             if len(self._first) == bandwidth.FIRST:
                 self._first = None
 

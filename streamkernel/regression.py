@@ -179,7 +179,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        predictions = self._learner.scores(self._table(X))[:, 0]
+        predictions = self._scores_of(self._table(X))[:, 0]
         return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
 
 

@@ -114,20 +114,29 @@ def _reflections(factor, columns, u, t):  # type: ignore[no-untyped-def]
 def solve(factor, x):  # type: ignore[no-untyped-def]
     """Set x to (RᵀR)⁻¹x."""
     n = len(factor)
-    for j in range(n):
-        x[j] /= factor[j, j]
-        vectors.add(x[j + 1 :], factor[j, j + 1 :], -x[j])
-    room = np.empty(n)
-    for j in range(n - 1, -1, -1):
-        products = room[j + 1 :]
-        products[:] = x[j + 1 :]
-        _times(products, factor[j, j + 1 :])
-        if j + 1 < n:
-            x[j] -= vectors.tree_sum(products)
-        x[j] /= factor[j, j]
+    for j in range(0, n, EIGHT):
+        after = min(j + EIGHT, n)
+        for i in range(j, after):
+            for k in range(j, i):
+                x[i] -= factor[k, i] * x[k]
+            x[i] /= factor[i, i]
+        if after < n:
+            _take_eight(x[after:], factor[j : j + EIGHT], after, x[j:after])
+    for i in range(n - 1, -1, -1):
+        x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
+
+
+@njit(inline="always")
+def _take_eight(to, rows, first, scales):  # type: ignore[no-untyped-def]
+    """Subtract eight rows, scaled, from a ninth."""
+    _take(to, rows[0, first:], rows[1, first:], rows[2, first:], rows[3, first:],
+          rows[4, first:], rows[5, first:], rows[6, first:], rows[7, first:], scales)  # fmt: skip
 
 
 @njit
-def _times(values, others):  # type: ignore[no-untyped-def]
-    for j in range(len(values)):
-        values[j] *= others[j]
+def _take(to, a, b, c, d, e, f, g, h, scales):  # type: ignore[no-untyped-def]
+    i, j, k, m = scales[0], scales[1], scales[2], scales[3]
+    n, o, p, q = scales[4], scales[5], scales[6], scales[7]
+    for at in range(len(to)):
+        near = (i * a[at] + j * b[at]) + (k * c[at] + m * d[at])
+        to[at] -= near + ((n * e[at] + o * f[at]) + (p * g[at] + q * h[at]))

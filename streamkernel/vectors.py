@@ -60,3 +60,12 @@ def within(values, scale, bound):  # type: ignore[no-untyped-def]
     for j in range(len(values)):
         inside &= abs(scale * values[j]) <= bound
     return inside
+
+
+@njit(fastmath={"reassoc", "nsz"})
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """Return Σ ab, in the order that suits the vectors of the machine: machines of another kind may round otherwise."""
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
