@@ -128,7 +128,8 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
         x = examples(1)[0][0]
         for _ in range(3):  # its names are other objects than before; they are known when they come again
             model.predict_one(MappingProxyType(x))
-        read = events.score_event(f._address, f.directions.last, id(form(x))) == state.DONE
+        formed = form(x)
+        read = events.score_event(f._address, f.directions.last, id(formed)) == state.DONE
         assert read == (name in ("as it is", "other objects", "its own class", "an ordered one")), name
 
 
