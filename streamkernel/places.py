@@ -27,12 +27,13 @@ from numba.extending import intrinsic
 
 from streamkernel import forms
 
-_HEAD, _COLUMNS, _PER_PART = 7, 7, 3
+_HEAD, _COLUMNS, _PER_PART = 9, 7, 3
 _TYPE = 8
 """Bytes from the address of an object to that of its type, in CPython."""
 
-_FLOAT = id(float) if ctypes.c_void_p.from_address(id(0.5) + _TYPE).value == id(float) else 0
-"""The address of the type of floats; 0 where objects look otherwise, so that no value is taken for one."""
+_KNOWN = ctypes.c_void_p.from_address(id(0.5) + _TYPE).value == id(float)
+_NUMBERS = [id(number) if _KNOWN else 0 for number in (float, int, bool)]
+"""The addresses of the types of numbers; 0 where objects look otherwise, so that no value is taken for one."""
 
 _LINE = 64
 """Bytes in a line of the processor's cache."""
@@ -56,10 +57,10 @@ class _InThisProcess:
 class Names(_InThisProcess):
     """The names of an example, its record in memory, and how its values get there.
 
-    The record is ``[serial, n, parts, type of floats]``, three numbers of room to iterate, room for a number for each
-    part of the kernel, and n numbers each of: slots, hashes, readers, places of the sorted values among those given,
-    values as given, values sorted by their names' hashes, addresses of the names as given, and for each part of the
-    kernel three columns of room for the entries that it reads.
+    The record is ``[serial, n, parts]``, the types of numbers, three numbers of room to iterate, room for a number for
+    each part of the kernel, and n numbers each of: slots, hashes, readers, places of the sorted values among those
+    given, values as given, values sorted by their names' hashes, addresses of the names as given, and for each part of
+    the kernel three columns of room for the entries that it reads.
     """
 
     __slots__ = ("_names", "_once", "_record", "address", "get", "hashes", "put", "readers", "slots", "start")
@@ -77,7 +78,7 @@ class Names(_InThisProcess):
         self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: (x[ordered[0]],)
         self.start = np.array([0, n])
         self._record = np.zeros(_HEAD + parts + (_COLUMNS + _PER_PART * parts) * n, np.int64)
-        self._record[:4] = next(_serials), n, parts, _FLOAT
+        self._record[:6] = next(_serials), n, parts, *_NUMBERS
         columns = self._record[_HEAD + parts :].reshape(-1, n)
         self.slots, self.hashes, self.readers = columns[0], columns[1].view(np.uint64), columns[2]
         self.slots[:], self.hashes[:], self.readers[:] = slots, list(hashes.values()), readers
@@ -170,26 +171,37 @@ def example_at(address):  # type: ignore[no-untyped-def]
 
 
 _next_item = types.ExternalFunction("PyDict_Next", types.int32(*4 * [types.voidptr]))
-_float_value = types.ExternalFunction("PyFloat_AsDouble", types.float64(types.voidptr))
+_of_float = types.ExternalFunction("PyFloat_AsDouble", types.float64(types.voidptr))
+_of_int = types.ExternalFunction("PyLong_AsDouble", types.float64(types.voidptr))
+_error = types.ExternalFunction("PyErr_Occurred", types.int64())
+_forget_error = types.ExternalFunction("PyErr_Clear", types.void())
 
 
 @njit(inline="always")
 def read(example, x):  # type: ignore[no-untyped-def]
     """Copy the values of the dictionary at address `x` to an example's record; return whether it was possible.
 
-    It is if the dictionary has the very names of the record, in their order, and floats. That is much faster than to
-    look names up and to pack values from Python, and most events are like the one before. The caller holds the
-    interpreter's lock, and no code of Python's runs meanwhile, so the dictionary stays as it is.
+    It is if the dictionary has the very names of the record, in their order, and floats, integers or Booleans. That is
+    much faster than to look names up and to pack values from Python, and most events are like the one before. The
+    caller holds the interpreter's lock, and no code of Python's runs meanwhile, so the dictionary stays as it is.
     """
     _, n, columns, _ = example_at(example)
-    float_type, room = ints_at(example, 4)[3], example + 8 * 4
+    floats, integers, booleans = ints_at(example + 8 * 3, 3)
+    room = example + 8 * 6
     position, name, value = room, room + 8, room + 16
     place, found = ints_at(room, 3), columns[4].view(np.float64)
     place[0] = 0
     for j in range(n):
         if not _next_item(_pointer(x), _pointer(position), _pointer(name), _pointer(value)):  # type: ignore[call-arg]
             return False
-        if place[1] != columns[6, j] or ints_at(place[2] + _TYPE, 1)[0] != float_type:
+        kind = ints_at(place[2] + _TYPE, 1)[0]
+        if place[1] != columns[6, j] or kind not in (floats, integers, booleans):
             return False
-        found[j] = _float_value(_pointer(place[2]))
+        if kind == floats:
+            found[j] = _of_float(_pointer(place[2]))
+            continue
+        found[j] = _of_int(_pointer(place[2]))
+        if found[j] == -1.0 and _error() != 0:  # it is too large
+            _forget_error()
+            return False
     return not _next_item(_pointer(x), _pointer(position), _pointer(name), _pointer(value))  # type: ignore[call-arg]

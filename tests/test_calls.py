@@ -94,12 +94,15 @@ FORMS = {
     "one more": lambda x: {**x, "more": 0.0},
     "none": lambda x: {"x0": x["x0"]},
     "NumPy's floats": lambda x: {name: np.float64(value) for name, value in x.items()},
-    "an integer": lambda x: {**x, "x2": int(10.0 * x["x2"])},
-    "a Boolean": lambda x: {**x, "x0": x["x0"] > 0.0},
+    "an integer": lambda x: dict(zip(x, (x["x0"], -1, int(10.0 * x["x2"])), strict=True)),
+    "a Boolean": lambda x: dict(zip(x, (x["x0"] > 0.0, x["x1"], x["x2"]), strict=True)),
     "a string": lambda x: {**x, "x1": str(x["x1"] > 0.0)},
     "its own class": Own,
     "an ordered one": OrderedDict,
 }
+
+
+READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", "an ordered one"
 
 
 @settings(max_examples=60)
@@ -130,7 +133,9 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
             model.predict_one(MappingProxyType(x))
         formed = form(x)
         read = events.score_event(f._address, f.directions.last, id(formed)) == state.DONE
-        assert read == (name in ("as it is", "other objects", "its own class", "an ordered one")), name
+        assert read == (name in READ), name
+    with pytest.raises(InputError, match="401 digits - at x"):
+        model.predict_one(dict(zip(x, (0.0, 10**400, 1), strict=True)))
 
 
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
