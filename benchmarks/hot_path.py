@@ -94,10 +94,9 @@ def learner(features: int, kernel: kernels.Kernel = UNIT, **options: Any) -> Ker
 def stream(d: int, n: int) -> list[tuple[dict[str, float], bool]]:
     """Return `n` examples of `d` normal inputs."""
     X = np.random.default_rng(1).normal(size=(n, d)) / d**0.5
+    names = [str(i) for i in range(d)]  # the same objects in all examples, as a reader of files or a scaler gives them
     y = np.sin(3.0 * X[:, 0]) * X[:, 1] > 0.0
-    return [
-        (dict(zip(map(str, range(d)), row, strict=True)), bool(label)) for row, label in zip(X.tolist(), y, strict=True)
-    ]
+    return [(dict(zip(names, row, strict=True)), bool(label)) for row, label in zip(X.tolist(), y, strict=True)]
 
 
 def learnt(model: base.Classifier | FourierSgd, data: list[tuple[dict[str, float], bool]]) -> float:

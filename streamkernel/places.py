@@ -35,6 +35,9 @@ _KNOWN = ctypes.c_void_p.from_address(id(0.5) + _TYPE).value == id(float)
 _NUMBERS = [id(number) if _KNOWN else 0 for number in (float, int, bool)]
 """The addresses of the types of numbers; 0 where objects look otherwise, so that no value is taken for one."""
 
+_TO_STAY = 8
+"""Times that names come again before their addresses are told: an event alone may be predicted and learnt."""
+
 _LINE = 64
 """Bytes in a line of the processor's cache."""
 
@@ -63,7 +66,7 @@ class Names(_InThisProcess):
     the kernel three columns of room for the entries that it reads.
     """
 
-    __slots__ = ("_names", "_once", "_record", "address", "get", "hashes", "put", "readers", "slots", "start")
+    __slots__ = ("_names", "_once", "_record", "_times", "address", "get", "hashes", "put", "readers", "slots", "start")
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Names(_InThisProcess):
 
     def _tell(self, names: Sequence[Hashable]) -> None:
         """Tell the addresses of the names, and keep them alive."""
-        self._names, self._once = names, names[-1]
+        self._names, self._once, self._times = names, names[-1], 0
         n = len(names)
         first = len(self._record) - _PER_PART * int(self._record[2]) * n - n
         self._record[first : first + n] = [id(name) for name in names]
@@ -99,9 +102,11 @@ class Names(_InThisProcess):
     def saw(self, names: Sequence[Hashable]) -> None:
         """Tell the addresses of equal names that are other objects if they come again: these are there to stay."""
         if names[-1] is not self._once:
-            self._once = names[-1]
+            self._once, self._times = names[-1], 0
         elif names[-1] is not self._names[-1]:
-            self._tell(names)
+            self._times += 1
+            if self._times == _TO_STAY:
+                self._tell(names)
 
 
 class Model(_InThisProcess):

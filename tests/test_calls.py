@@ -129,7 +129,7 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
     f = model._expansion
     for name, form in FORMS.items():
         x = examples(1)[0][0]
-        for _ in range(3):  # its names are other objects than before; they are known when they come again
+        for _ in range(10):  # its names are other objects than before; they are known when they come again
             model.predict_one(MappingProxyType(x))
         formed = form(x)
         read = events.score_event(f._address, f.directions.last, id(formed)) == state.DONE
