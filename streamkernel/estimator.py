@@ -135,9 +135,7 @@ class KernelModel(model_file.Portable):
         if self.second_order not in ("auto", "block", "full", None):
             raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
         first_order = {
-            name: getattr(self, name)
-            for name in ("rule", "preconditioning")
-            if getattr(self, name) is not None
+            name: getattr(self, name) for name in ("rule", "preconditioning") if getattr(self, name) is not None
         } | ({"average": True} if self.average else {})
         if not self._loss.is_curved:
             first_order["loss"] = self.loss

@@ -6,10 +6,11 @@ import numpy as np
 from numba import njit
 
 from streamkernel import forms, places, scoring, state, stepping
-from streamkernel.places import example_at, f32_at, f64_at, ints_at
+from streamkernel.places import example_at, f32_at, f64_at, ints_at, read
 
-NO_ROOM = -1
-"""What :func:`learn_event` returns where the arrays have no room for another block; nothing is changed then."""
+UNREAD, NO_ROOM = -2, -1
+"""What is returned where an example could not be read from its dictionary, or, by :func:`learn_event`, where the arrays
+have no room for another block; nothing is changed then."""
 
 
 @njit(inline="always")
@@ -68,24 +69,31 @@ def _rows(n, columns):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def score_event(model, example):  # type: ignore[no-untyped-def]
-    """Set the model's scores to those of an example, if they are not; return whether it is usable."""
+def score_event(model, example, x):  # type: ignore[no-untyped-def]
+    """Set the model's scores to those of an example, if they are not; return a status of `streamkernel.stepping`.
+
+    `x` is the address of a dictionary with the example's values, or 0 if its record has them; else ``UNREAD``.
+    """
+    if x != 0 and not (example != 0 and read(example, x)):
+        return UNREAD
     serial, n, columns, of_parts = example_at(example)
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if _sort(n, columns) and table[places.LAST] == serial:
-        return True
+        return state.DONE
     work = _work(table, ints, of_parts)
     usable = scoring.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
     table[places.LAST] = serial if usable else 0
-    return usable
+    return state.DONE if usable else state.BAD_VALUE
 
 
 @njit(cache=True)
-def learn_event(model, example, y):  # type: ignore[no-untyped-def]
-    """Take one step on an example; return a status of `streamkernel.stepping`, or ``NO_ROOM``.
+def learn_event(model, example, x, y):  # type: ignore[no-untyped-def]
+    """Take one step on an example as :func:`score_event` reads it; return a status of it, or ``NO_ROOM``.
 
     If it is the example that was scored last, its scores and features are at hand.
     """
+    if x != 0 and not (example != 0 and read(example, x)):
+        return UNREAD
     serial, n, columns, of_parts = example_at(example)
     table, (ints, reals, kernel), coef, phi, scores = _opened(model)
     if table[places.BETAS] == ints[state.BLOCKS] < ints[state.MOST_BLOCKS]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
-from streamkernel.places import LAST, Model
-from streamkernel.rows import F64, I64, Rows
+from streamkernel.places import LAST, Model, aligned
+from streamkernel.rows import F64, Rows
 
 _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
@@ -130,7 +130,12 @@ class Expansion(Learner):
         InputError
             If `x` is empty, or a value is no number, not finite or too large.
         """
-        if not events.score_event(self._address, self.directions.example(x)):
+        status = events.UNREAD
+        if type(x) is dict:
+            status = events.score_event(self._address, self.directions.last, id(x))
+        if status == events.UNREAD:
+            status = events.score_event(self._address, self.directions.example(x), 0)
+        if status == state.BAD_VALUE:
             raise self._unusable(self.row(x))
         return self._predicted
 
@@ -156,11 +161,14 @@ class Expansion(Learner):
             return
         if not self._constant:
             self._gamma[0] = self.step(int(self.ints[state.STEPS]) + 1)
-        example = self.directions.example(x)
-        status = events.learn_event(self._address, example, float(y))
+        status = events.UNREAD
+        if type(x) is dict:
+            status = events.learn_event(self._address, self.directions.last, id(x), float(y))
+        if status == events.UNREAD:
+            status = events.learn_event(self._address, self.directions.example(x), 0, float(y))
         if status == events.NO_ROOM:
             self._reserve(self.n_blocks + 1)
-            status = events.learn_event(self._address, example, float(y))
+            status = events.learn_event(self._address, self.directions.example(x), 0, float(y))
         if status == state.BAD_VALUE:
             raise self._unusable(self.row(x))
         if status == state.DIVERGED:
@@ -308,6 +316,6 @@ class Expansion(Learner):
 
 
 def _grown(old: Any, length: int) -> Any:
-    new = np.zeros((length, *old.shape[1:]), old.dtype)
+    new = aligned((length, *old.shape[1:]), old.dtype)
     new[: len(old)] = old
     return new

@@ -20,7 +20,7 @@ from streamkernel.errors import InputError
 from streamkernel.forms import KEY, MEASURE, SHAPE
 from streamkernel.generator import hash64
 from streamkernel.measures import draw
-from streamkernel.places import Names, address_of
+from streamkernel.places import Names, address_of, aligned
 from streamkernel.rows import F32, F64, I64, Rows
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Directions:
         self._slot_of: dict[int, int] = {}
         self._hashes = np.zeros(0, np.uint64)
         self._known: dict[tuple[Hashable, ...], Names] = {}
+        self._last: Names | None = None
+        self.last = 0  # the address of the record that :meth:`example` returned last, if no transform comes before it
         self._wanted = 0  # panels to cache
         self.cache: F32 = np.zeros((0, 0, len(plan.program), self.width), np.float32)
         self.place = np.zeros(3, np.int64)  # of the cache: its address, panels and names
@@ -121,6 +123,9 @@ class Directions:
             record.put(x.values())
         except (struct.error, TypeError, OverflowError):  # strings, or what the error is about
             return self.example(self.plan.expanded(x))
+        if self._plain:
+            record.saw(names)
+            self._last, self.last = record, record.address
         return record.address
 
     def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
@@ -182,7 +187,7 @@ class Directions:
 
     def _resize(self, panels: int, names: int) -> None:
         old = self.cache
-        self.cache = np.empty((panels, names, *old.shape[2:]), np.float32)
+        self.cache = aligned((panels, names, *old.shape[2:]), np.float32)
         self.cache[: len(old), : old.shape[1]] = old
         self._fill(len(self._slot_of), len(old), 0)
         self.place[:] = address_of(self.cache), panels, names

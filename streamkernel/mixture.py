@@ -11,7 +11,7 @@ from streamkernel import losses, mixing, model_file, state, steps
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
-from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.rows import F32, F64, Rows
 from streamkernel.square_root import EIGHT
 
 GATHERED = 16

@@ -13,7 +13,6 @@ from numba import njit
 
 from streamkernel import vectors
 from streamkernel.vectors import fma
-from streamkernel.vectors import fma
 
 EIGHT = 8
 """Columns are taken by so many; rows come in whole numbers of it."""

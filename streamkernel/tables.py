@@ -26,6 +26,11 @@ def table_rows(directions: Directions, X: Any) -> Rows:
     names = frame.columns
     if not names:
         raise InputError("Expected at least one feature, got a data frame without columns")
+    table = np.asarray(frame.to_native())
+    if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # a glance for them all
+        found = directions.rows(names, np.asarray(table, np.float64))
+        if directions.plan.usable(found):
+            return found
     columns = [frame.get_column(name) for name in names]
     strings = False
     for name, column in zip(names, columns, strict=True):

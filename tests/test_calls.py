@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from types import MappingProxyType
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import CLASSIFIERS, classifier, content, examples, frame, learn, predictions, regressor, targets
 
-from streamkernel import InputError, KernelClassifier, RandomFeatures, scoring, stepping
+from streamkernel import InputError, KernelClassifier, RandomFeatures, events, scoring, state, stepping
 from streamkernel.kernels import DotProduct, Gaussian
 
 LABELS = ("b", "a", "d", "c")
@@ -69,6 +72,70 @@ def test_predicting_first_changes_nothing(options):
         if i % 11 == 0:
             model.predict_one(x)
     assert content(model) == content(twin)
+
+
+class Own(dict):
+    """A dictionary of a user's own."""
+
+
+def with_a_hole(x):
+    """Return the same dictionary after a name in its middle was deleted and came back."""
+    x = dict(x)
+    x["x1"] = x.pop("x1")
+    return x
+
+
+FORMS = {
+    "as it is": lambda x: x,
+    "other objects": lambda x: {name: value + 0.0 for name, value in x.items()},
+    "other names, alike": lambda x: {"".join(list(name)): value for name, value in x.items()},
+    "another order": lambda x: dict(reversed(x.items())),
+    "a hole": with_a_hole,
+    "one more": lambda x: {**x, "more": 0.0},
+    "none": lambda x: {"x0": x["x0"]},
+    "NumPy's floats": lambda x: {name: np.float64(value) for name, value in x.items()},
+    "an integer": lambda x: dict(zip(x, (x["x0"], -1, int(10.0 * x["x2"])), strict=True)),
+    "a Boolean": lambda x: dict(zip(x, (x["x0"] > 0.0, x["x1"], x["x2"]), strict=True)),
+    "a string": lambda x: {**x, "x1": str(x["x1"] > 0.0)},
+    "its own class": Own,
+    "an ordered one": OrderedDict,
+}
+
+
+READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", "an ordered one"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(list(FORMS)), st.sampled_from(list(FORMS)), st.booleans()), max_size=40))
+def test_any_mapping_is_read_alike(forms):
+    """Dictionaries like the one before are read by compiled code; a view of one is not, and learns the same.
+
+    What is changed between prediction and learning is learnt as it is then.
+    """
+    xs, ys = examples(40)
+    model, twin = classifier(), classifier()
+    for x, y, (first, second, change) in zip(xs, ys, forms, strict=False):
+        predicted, learnt = FORMS[first](x), FORMS[second](x)
+        assert model.predict_proba_one(predicted) == twin.predict_proba_one(MappingProxyType(predicted))
+        if change:
+            learnt["x0"] = 0.25
+        model.learn_one(learnt, y)
+        twin.learn_one(MappingProxyType(learnt), y)
+    assert content(model) == content(twin)
+
+
+def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
+    model = learn(classifier(), *examples(3))
+    f = model._expansion
+    for name, form in FORMS.items():
+        x = examples(1)[0][0]
+        for _ in range(10):  # its names are other objects than before; they are known when they come again
+            model.predict_one(MappingProxyType(x))
+        formed = form(x)
+        read = events.score_event(f._address, f.directions.last, id(formed)) == state.DONE
+        assert read == (name in READ), name
+    with pytest.raises(InputError, match="401 digits - at x"):
+        model.predict_one(dict(zip(x, (0.0, 10**400, 1), strict=True)))
 
 
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)

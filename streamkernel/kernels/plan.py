@@ -150,9 +150,10 @@ class Plan:
     def usable(self, rows: Rows) -> bool:
         """Return whether all values are finite, of usable size and in the kernel's domain."""
         for i, (part, _) in enumerate(self.parts):
-            values = rows.values[(rows.readers >> i) & 1 == 1]
-            unit, least = part.part.unit, part.part.least
-            if not bool(np.all((np.abs(values) * unit <= forms.LARGEST_VALUE) & (values >= least))):
+            read = (rows.readers >> i) & 1 == 1
+            values = rows.values if read.all() else rows.values[read]
+            low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))  # NaN if one of them is
+            if not (max(-low, high) * part.part.unit <= forms.LARGEST_VALUE and low >= part.part.least):
                 return False
         return True
 
