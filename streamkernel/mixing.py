@@ -113,11 +113,10 @@ def mixed(weights, f, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def evaluate(
-    ints, reals, program, constants, cache, start, slots, hashes, readers, values, newton, steady, weights, phi, out
-):  # type: ignore[no-untyped-def]
+def evaluate(numbers, kernel, rows, model, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+    (ints, reals), start = numbers, rows[0]
+    newton, steady, weights = model
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     z = np.empty((newton.shape[0], newton.shape[2]), np.float32)
     f = np.empty((len(weights), ints[COLUMNS]))
@@ -131,9 +130,9 @@ def evaluate(
 
 
 @njit(cache=True)
-def embed_many(ints, reals, program, constants, cache, start, slots, hashes, readers, values, phi, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]``, shape (groups, outputs), to the features of all blocks for row i; those of an unusable row to 0."""
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (groups, outputs), to the features of all blocks for row i, 0 where it is unusable."""
+    (ints, reals), start = numbers, rows[0]
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     for i in range(len(start) - 1):
         if not embed(ints, reals, kernel, rows, i, ints[MOST_BLOCKS], phi, out[i], work):
@@ -200,10 +199,10 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
 
 
 @njit(cache=True)
-def learn(ints, reals, program, constants, cache, start, slots, hashes, readers, values, y, gammas,
-          factor, newton, steady, gathered, sums, weights, mixer, bounds, priors, phi):  # type: ignore[no-untyped-def]  # fmt: skip
+def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-untyped-def]
     """Learn the rows in order; return (status, row)."""
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+    (ints, reals), start = numbers, rows[0]
+    factor, newton, steady, gathered, sums, weights, mixer, bounds, priors = model
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     groups, columns, n = newton.shape
     z = np.empty((groups, n), np.float32)

@@ -48,7 +48,8 @@ class Mixture(Learner):
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), steps.Constant(0.75), groups=1, per_block=16, max_features=16)
+    >>> step = steps.Constant(0.75)
+    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), step, groups=1, per_block=16, max_features=16)
     >>> row = f.row({"x": 1.0})
     >>> for _ in range(1000):
     ...     f.learn(row, np.array([2.0]))
@@ -85,7 +86,7 @@ class Mixture(Learner):
         self._start()
         n = len(rows.start) - 1
         features = np.empty((n, self.groups, self.outputs), np.float32)
-        mixing.embed_many(self.ints, self.reals, *self.directions.kernel, *rows, self._phi, features)
+        mixing.embed_many((self.ints, self.reals), self.directions.kernel, tuple(rows), self._phi, features)
         own = np.square(features, dtype=np.float64).sum(axis=2).mean(axis=0)
         mean = np.square(features.mean(axis=0, dtype=np.float64)).sum(axis=1)
         likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
@@ -130,17 +131,8 @@ class Mixture(Learner):
             If a value is not finite or too large.
         """
         out = np.empty((len(rows.start) - 1, self.columns))
-        bad = mixing.evaluate(
-            self.ints,
-            self.reals,
-            *self.directions.kernel,
-            *rows,
-            self.newton,
-            self.steady,
-            self.weights,
-            self._phi,
-            out,
-        )
+        model = self.newton, self.steady, self.weights
+        bad = mixing.evaluate((self.ints, self.reals), self.directions.kernel, tuple(rows), model, self._phi, out)
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
         return out
@@ -163,11 +155,12 @@ class Mixture(Learner):
         """
         t = self.ints[state.STEPS]
         gammas = np.atleast_1d(np.asarray(self.step(np.arange(t + 1, t + len(y) + 1, dtype=np.float64)), np.float64))
-        status, row = mixing.learn(
-            self.ints, self.reals, *self.directions.kernel, *rows, y, np.broadcast_to(gammas, len(y)).copy(),
+        model = (
             self.factor, self.newton, self.steady, self.rows, self.sums, self.weights, self.mixer, self.bounds,
-            self.priors, self._phi,
+            self.priors,
         )  # fmt: skip
+        told = (self.ints, self.reals), self.directions.kernel, tuple(rows), y, np.resize(gammas, len(y))
+        status, row = mixing.learn(*told, model, self._phi)
         self.refused = row
         if status == state.BAD_VALUE:
             raise self._unusable(rows.part(row, row + 1))

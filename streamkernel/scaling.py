@@ -255,11 +255,9 @@ class Scales:
     @property
     def until_due(self) -> int:
         """Examples until the scales are to be taken again."""
-        return (
-            min((1 << self.n.bit_length()) - self.n, HORIZON // 2 - self.n % (HORIZON // 2))
-            if self.n > 1
-            else 2 - self.n
-        )
+        if self.n < 2:
+            return 2 - self.n
+        return min((1 << self.n.bit_length()) - self.n, HORIZON // 2 - self.n % (HORIZON // 2))
 
     def __call__(self, rows: Rows) -> Rows:
         """Return examples with the scales in use; values that are not finite or of usable size stay as they are."""

@@ -65,7 +65,7 @@ def _add(to, a, b, c, d, e, f, g, h, scales):  # type: ignore[no-untyped-def]
     i, j, k, m = scales[0], scales[1], scales[2], scales[3]
     n, o, p, q = scales[4], scales[5], scales[6], scales[7]
     for at in range(len(to)):
-        near = fma(m, d[at], fma(k, c[at], fma(j, b[at], fma(i, a[at], to[at]))))
+        near: float = fma(m, d[at], fma(k, c[at], fma(j, b[at], fma(i, a[at], to[at]))))  # type: ignore[call-arg]
         to[at] = fma(q, h[at], fma(p, g[at], fma(o, f[at], fma(n, e[at], near))))
 
 

@@ -16,7 +16,7 @@ N_INTS = 18
 # |z|⁴ over features and examples.
 SCALE, BOUND, SCALE_SUM, NORM2, LOSS, ETA, OFFSET, PREDICTED_OFFSET, SPREAD, SQUARE, FOURTH = LEARNT_REALS = range(11)
 # What is given: λ, the loss's parameter and bound, the rule's longest step in units of γ, ε of the preconditioner (0
-# for none), k(x, x) where it is the same for all x, else 0; and what second-order steps keep of the past at each example.
+# for none), k(x, x) where it is the same for all x, else 0; and what second-order steps keep of the past an example.
 L2, LOSS_PARAMETER, LOSS_BOUND, LONGEST, EPSILON, SELF, FORGETTING = range(11, 18)
 N_REALS = 18
 

@@ -126,7 +126,7 @@ def test_any_mapping_is_read_alike(forms):
 
 def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
     model = learn(classifier(), *examples(3))
-    f = model._expansion
+    f = model._learner
     for name, form in FORMS.items():
         x = examples(1)[0][0]
         for _ in range(10):  # its names are other objects than before; they are known when they come again
