@@ -42,7 +42,8 @@ MODELS: dict[str, dict[str, Make]] = {
     CLASSES: {
         "KernelClassifier()": lambda size: KernelClassifier(),
         "LogisticRegression": lambda size: (
-            StandardScaler() | (
+            StandardScaler()
+            | (
                 linear_model.LogisticRegression()
                 if size.classes <= 2
                 else multiclass.OneVsRestClassifier(linear_model.LogisticRegression())

@@ -147,9 +147,7 @@ SCENARIOS: dict[str, Scenario] = {
         RANKED, NUMBERS, lambda folder: shuffled(*numeric_csv(folder / "protein.csv.gz")), held_back=4573
     ),
     "friedman": of_river(RANKED, NUMBERS, lambda: synth.Friedman(seed=1).take(MANY)),
-    "rbf_abrupt": of_river(
-        DRIFTING, CLASSES, lambda: blobs(1, 2).take(SOME // 2), lambda: blobs(3, 4).take(SOME // 2)
-    ),
+    "rbf_abrupt": of_river(DRIFTING, CLASSES, lambda: blobs(1, 2).take(SOME // 2), lambda: blobs(3, 4).take(SOME // 2)),
     "rbf_gradual": of_river(DRIFTING, CLASSES, lambda: gradual(blobs(1, 2), blobs(3, 4))),
     "rbf_moving": of_river(
         DRIFTING,
