@@ -3,10 +3,11 @@
 What was measured goes into ``results/VERSION.json``. Rivals that stand there already are not run again without
 --again; ours always are. A rival stops learning after --budget seconds of processor time, and its score over the events
 so far is shown as "0.932 at 9,800"; the test of those with held-back events ends after a third of the budget, which is
-shown as "0.850 of 4,200". The time of an event is that of predict_one and learn_one together, and of learn_one alone where events are held back for a test.
-Before the first target nobody knows its scale, so that R² begins with the second event.
-Scores are in the order of their mean rank; "furthest" is the largest distance from a scenario's best, in points (1/100).
-Baselines and exact machines that have many rows at once are shown below, and take no part in ranks.
+shown as "0.850 of 4,200". The time of an event is that of predict_one and learn_one together, and of learn_one alone
+where events are held back for a test. Before the first target nobody knows its scale, so that R² begins with the second
+event. Ours stand first, the others in the order of their mean rank; "furthest" is the largest distance from the best on
+a scenario, in points (1/100). Baselines and exact machines that have many rows at once are shown below, and take no
+part in ranks.
 """
 
 from __future__ import annotations

@@ -78,4 +78,4 @@ def write(results: Results, file: Path) -> None:
     """Write the results to a file."""
     plain = {scenario: {name: asdict(one) for name, one in models.items()} for scenario, models in results.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
+    file.write_text(json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
