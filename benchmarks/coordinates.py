@@ -1,13 +1,13 @@
 """Features and time that CDSG needs for the held-out objective that DSG reaches in one pass: a9a, Elec2, kin40k.
 
-Both take first-order steps with the same kernel (a Gaussian of the median distance), batches of 64, blocks of 32,
-λ = 1/(100 n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15. The objective is the
-regularised loss over 2,000 events that are not learnt from: the hinge on a9a, the logistic loss on Elec2 (in random
-order, so that there is one optimum), the squared loss of standardised targets on kin40k. It is measured every 512
-events, and averaged over five moments in a row, so that a lucky one does not count. What DSG reaches is what it has at
-the end of its pass with its best γ (the median over seeds); a run gets there at the first moment at which its average
-is as low. Inputs but a9a's indicators are standardised. Figures are medians over seeds of the features, in which a run
-that does not get there counts as infinite.
+Both take first-order steps with the same kernel (a Gaussian of --multiple times the median distance), batches of 64,
+blocks of 32, λ = 1/(100 n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15. The objective
+is the regularised loss over 2,000 events that are not learnt from: the hinge on a9a, the logistic loss on Elec2 (in
+random order, so that there is one optimum), the squared loss of standardised targets on kin40k. It is measured every
+512 events, and averaged over five moments in a row, so that a lucky one does not count. What DSG reaches is what it has
+at the end of its pass with its best γ (the median over seeds); a run gets there at the first moment at which its
+average is as low. Inputs but a9a's indicators are standardised. Figures are medians over seeds of the features, in
+which a run that does not get there counts as infinite.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Data(NamedTuple):
     sigma: float
 
 
-def data(name: str, folder: Path) -> Data:
-    """Return one of the data sets."""
+def data(name: str, folder: Path, multiple: float) -> Data:
+    """Return one of the data sets, with its bandwidth."""
     events = SCENARIOS[name].events(folder)
     X, y = pd.DataFrame([x for x, _ in events]), np.array([float(y) for _, y in events])
     if name == "elec2":
@@ -62,7 +62,7 @@ def data(name: str, folder: Path) -> Data:
     if name == "kin40k":
         y = (y - y[learnt].mean()) / y[learnt].std()
     distances = np.linalg.norm(X.to_numpy()[:256, None] - X.to_numpy()[None, :256], axis=2)
-    sigma = float(np.median(distances[distances > 0.0]))
+    sigma = multiple * float(np.median(distances[distances > 0.0]))
     return Data(X[learnt], y[learnt], X[-TESTED:], y[-TESTED:], LOSSES[name], sigma)
 
 
@@ -162,9 +162,9 @@ def last(seeds: list[list[race.Mark]]) -> float:
 
 def main() -> None:
     """Print features and time of each rule, and their shares of DSG's."""
-    options = arguments(__doc__, data=True, seeds=3, sets=",".join(LOSSES))
+    options = arguments(__doc__, data=True, seeds=3, multiple=1.0, sets=",".join(LOSSES))
     for name in options.sets.split(","):
-        given = data(name, options.data)
+        given = data(name, options.data, options.multiple)
         runs: dict[str, dict[float, list[list[race.Mark]]]] = {}
         run(given._replace(X=given.X[:PART], y=given.y[:PART]), "CDSG", GAMMAS[0], 0)  # compiles
         with Progress(transient=True) as progress:
