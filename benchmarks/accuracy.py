@@ -152,6 +152,11 @@ def cell(result: Result | None, scenario: Scenario) -> str:
     return "\n".join(lines)
 
 
+def told(rank: float, there: pd.Series) -> str:
+    """Return a mean rank, and over how many scenarios it is if they are not all."""
+    return f"{rank:.1f}" + ("" if there.all() else f"\nin {there.sum()} of {len(there)}")
+
+
 def ranks(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the mean rank of each model (row) over the scenarios (columns) it has a score on, and how far it was.
 
@@ -183,7 +188,7 @@ def tables(results: store.Results, wanted: Sequence[str]) -> None:
             rows = [
                 [
                     name,
-                    f"{order['rank'][name]:.1f}" if name in ranked else "",
+                    told(order["rank"][name], known.loc[name].notna()) if name in ranked else "",
                     min(f"{order['furthest'][name]:.1f}", "> 1000", key=len) if name in ranked else "",
                     *(cell(results[s].get(name), SCENARIOS[s]) for s in columns),
                 ]

@@ -174,6 +174,7 @@ def test_ranks_are_over_the_scenarios_with_a_score() -> None:
     found = accuracy.ranks(scores)
     assert found["rank"].tolist() == [(1 + 2 + 2) / 3, (2 + 1 + 3) / 3, (3 + 1) / 2]
     assert found["furthest"].tolist() == pytest.approx([10.0, np.inf, 20.0])
+    assert [accuracy.told(2.0, scores.loc[name].notna()) for name in "ac"] == ["2.0", "2.0\nin 2 of 3"]
 
 
 def test_names_are_chosen_whole_in_parts_and_in_groups() -> None:
