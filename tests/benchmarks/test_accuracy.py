@@ -195,6 +195,7 @@ def of_small_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     small = {name: counted(name) for name in (OURS[CLASSES], "rival", *BASELINES[CLASSES])}
     monkeypatch.setattr(accuracy, "MODELS", {CLASSES: small | {"VW linear": MODELS[CLASSES]["VW linear"]}})
     monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
+    monkeypatch.setattr(store, "newest", dict)
 
     def command(*options: str) -> tuple[list[str], store.Results]:
         runs.clear()
