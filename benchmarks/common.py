@@ -22,6 +22,9 @@ def arguments(text: str | None, *, data: bool = False, **options: Any) -> argpar
             "--data", type=Path, default=Path("data"), help="folder of the files benchmarks/README.md names"
         )
     for name, default in options.items():
+        if isinstance(default, bool):
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"default: {default}")
     found = parser.parse_args()
     if data and not found.data.is_dir():

@@ -26,6 +26,7 @@ from numba import njit
 from streamkernel import losses, square_root, vectors
 from streamkernel.forms import features, power
 from streamkernel.scoring import take, workspace
+from streamkernel.square_root import EIGHT
 from streamkernel.state import (
     BAD_VALUE,
     BATCH,
@@ -185,9 +186,11 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
     back = (1.0 - kept) * prior + batch * reals[L2]
     if kept < 1.0:
         factor *= np.float32(math.sqrt(kept))
+    used = batch
     if back > 0.0:
         rows[batch, ints[EXAMPLES] // batch % n] = math.sqrt(n * back)
-    square_root.rotate(factor, rows)
+        used += 1
+    square_root.rotate(factor, rows[: (used + EIGHT - 1) // EIGHT * EIGHT])
     for c in range(len(newton)):
         if reals[L2] > 0.0:
             vectors.add(sums[c], newton[c], batch * reals[L2])

@@ -1,0 +1,50 @@
+"""The stored results of ``benchmarks.accuracy``: how far each model is from the best, against its time an event.
+
+Both are means over the ranked scenarios: distances in points (1/100 of accuracy or R², 50 at most), times geometric.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks import race, store
+from benchmarks.common import arguments
+from benchmarks.models import BASELINES, MODELS, OURS
+from benchmarks.scenarios import CLASSES, NUMBERS, RANKED, SCENARIOS
+
+MOST = 50.0
+
+
+def points(results: store.Results, task: str) -> dict[str, tuple[float, float]]:
+    """Return mean time (µs) and mean distance from the best (points) of each model that has results."""
+    times: dict[str, list[float]] = {}
+    behind: dict[str, list[float]] = {}
+    for name in (name for name, one in SCENARIOS.items() if (one.group, one.task) == (RANKED, task)):
+        found = {model: results[name][model] for model in MODELS[task] if model in results.get(name, {})}
+        found = {model: result for model, result in found.items() if model not in BASELINES[task]}
+        scores = {model: -np.inf if result.score is None else result.score for model, result in found.items()}
+        for model, result in found.items():
+            times.setdefault(model, []).append(1e6 * result.seconds / result.events)
+            behind.setdefault(model, []).append(min(MOST, 100.0 * (max(scores.values()) - scores[model])))
+    return {model: (float(np.exp(np.log(times[model]).mean())), float(np.mean(behind[model]))) for model in times}
+
+
+def main() -> None:
+    """Draw one panel for each task."""
+    options = arguments(__doc__, results=store.path(), output=Path("figures/accuracy.png"))
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    for axis, task in zip(figure.subplots(1, 2), (CLASSES, NUMBERS), strict=True):
+        for model, (time, behind) in points(store.read(options.results), task).items():
+            color = "#d55e00" if model == OURS[task] else "#0072b2"
+            axis.plot(time, behind, "o", color=color)
+            axis.annotate(model, (time, behind), (5, 4), textcoords="offset points", fontsize=8, color=color)
+        axis.set(xscale="log", xlabel="time an event (µs)", ylabel="behind the best (points)", title=task)
+        axis.margins(x=0.25, y=0.1)
+    race.save(figure, options.output)
+
+
+if __name__ == "__main__":
+    main()
