@@ -17,6 +17,9 @@ from streamkernel.vectors import fma
 EIGHT = 8
 """Columns are taken by so many; rows come in whole numbers of it."""
 
+TILE = 256
+"""Columns that reflections are applied to at once: what is at hand fits the processor's nearest cache."""
+
 
 @njit
 def rotate(factor, rows):  # type: ignore[no-untyped-def]
@@ -29,34 +32,42 @@ def rotate(factor, rows):  # type: ignore[no-untyped-def]
     """
     n = len(factor)
     u, t = np.zeros((EIGHT, len(rows)), rows.dtype), np.zeros((EIGHT, EIGHT), rows.dtype)
-    across, down = np.empty(EIGHT, rows.dtype), np.zeros(EIGHT, rows.dtype)
-    room, w = np.empty((EIGHT, n), rows.dtype), np.empty((EIGHT, n), rows.dtype)
+    room, w = np.empty((EIGHT, TILE), rows.dtype), np.empty((EIGHT, TILE), rows.dtype)
     for j in range(0, n, EIGHT):
-        width = min(EIGHT, n - j)
-        first = j + width
-        if not _reflections(factor[j:first, j:first], rows[:, j:first], u, t) or first == n:
+        after = min(j + EIGHT, n)
+        if not _reflections(factor[j:after, j:after], rows[:, j:after], u, t):
             continue
+        for first in range(after, n, TILE):
+            _apply(factor[j : j + EIGHT], rows, first, min(first + TILE, n), u, t, room, w)
+
+
+@njit
+def _apply(factor, rows, first, last, u, t, room, w):  # type: ignore[no-untyped-def]
+    """Apply I - VTᵀVᵀ to the columns from `first` to `last` of eight rows of R and all rows of X."""
+    n = last - first
+    scales = np.empty(EIGHT, rows.dtype)
+    for p in range(EIGHT):
+        room[p, :n] = factor[p, first:last]
+        for i in range(0, len(rows), EIGHT):
+            _add_eight(room[p, :n], rows[i : i + EIGHT], first, last, u[p, i : i + EIGHT])
+    for p in range(EIGHT):
+        for q in range(EIGHT):
+            scales[q] = t[q, p]
+        w[p, :n] = 0.0
+        _add_eight(w[p, :n], room, 0, n, scales)
+        vectors.add(factor[p, first:last], w[p, :n], np.float32(-1.0))
+    for i in range(len(rows)):
         for p in range(EIGHT):
-            room[p, first:] = factor[j + p, first:]
-            for i in range(0, len(rows), EIGHT):
-                _add_eight(room[p, first:], rows[i : i + EIGHT], first, u[p, i : i + EIGHT])
-        for p in range(EIGHT):
-            for q in range(EIGHT):
-                down[q] = t[q, p]
-            w[p, first:] = 0.0
-            _add_eight(w[p, first:], room, first, down)
-            vectors.add(factor[j + p, first:], w[p, first:], np.float32(-1.0))
-        for i in range(len(rows)):
-            for p in range(EIGHT):
-                across[p] = -u[p, i]
-            _add_eight(rows[i, first:], w, first, across)
+            scales[p] = -u[p, i]
+        _add_eight(rows[i, first:last], w, 0, n, scales)
 
 
 @njit(inline="always")
-def _add_eight(to, rows, first, scales):  # type: ignore[no-untyped-def]
+def _add_eight(to, rows, first, last, scales):  # type: ignore[no-untyped-def]
     """Add eight rows, scaled, to a ninth."""
-    _add(to, rows[0, first:], rows[1, first:], rows[2, first:], rows[3, first:],
-         rows[4, first:], rows[5, first:], rows[6, first:], rows[7, first:], scales)  # fmt: skip
+    a, b, c, d = rows[0, first:last], rows[1, first:last], rows[2, first:last], rows[3, first:last]
+    e, f, g, h = rows[4, first:last], rows[5, first:last], rows[6, first:last], rows[7, first:last]
+    _add(to, a, b, c, d, e, f, g, h, scales)
 
 
 @njit
@@ -72,40 +83,31 @@ def _add(to, a, b, c, d, e, f, g, h, scales):  # type: ignore[no-untyped-def]
 @njit
 def _reflections(factor, columns, u, t):  # type: ignore[no-untyped-def]
     """Reflect a few columns themselves; set `u` and `t` to U and T, and return whether they change anything."""
-    width, moved = len(factor), False
+    width, moved, dots = len(factor), False, np.empty(EIGHT)
     u[:] = 0.0
     t[:] = 0.0
     for p in range(width):
         for i in range(len(columns)):
             u[p, i] = columns[i, p]
     for p in range(width):
-        head, below = float(factor[p, p]), 0.0
-        for i in range(u.shape[1]):
-            below += float(u[p, i]) ** 2
+        head, below = float(factor[p, p]), float(vectors.dot(u[p], u[p]))
         if below == 0.0:
             continue
         moved = True
         diagonal = math.sqrt(head * head + below)
         first = -below / (head + diagonal)  # head - diagonal, without cancellation
         factor[p, p] = diagonal
-        for i in range(u.shape[1]):
-            u[p, i] /= first
+        vectors.multiply(u[p], u.dtype.type(1.0 / first))
         t[p, p] = 2.0 * first * first / (below + first * first)
         for q in range(p + 1, width):
-            along = factor[p, q]
-            for i in range(u.shape[1]):
-                along += u[p, i] * u[q, i]
-            along *= t[p, p]
+            along = t[p, p] * (factor[p, q] + u.dtype.type(vectors.dot(u[p], u[q])))
             factor[p, q] -= along
-            for i in range(u.shape[1]):
-                u[q, i] -= along * u[p, i]
-        for q in range(p):  # T of the first p + 1, column p: -τ T UUᵀ
+            vectors.add(u[q], u[p], -along)
+        for q in range(p):
+            dots[q] = vectors.dot(u[q], u[p])
+        for q in range(p):  # column p of T is -τ T Uu
             for k in range(q, p):
-                along = u[0, 0] * 0
-                for i in range(u.shape[1]):
-                    along += u[k, i] * u[p, i]
-                t[q, p] -= t[q, k] * along
-            t[q, p] *= t[p, p]
+                t[q, p] -= t[p, p] * t[q, k] * dots[k]
     return moved
 
 
