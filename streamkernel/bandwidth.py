@@ -8,7 +8,6 @@ import numpy as np
 
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.kernels.stationary import Stationary
 from streamkernel.rows import Rows
 
 FIRST = 256
@@ -43,8 +42,7 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Sequence[Rows], multiple: flo
     found = Rows.stack(rows)
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        multiple * median_distance(found, part, kind.norm) if isinstance(kind, Stationary) else 1.0
-        for part, kind in parts
+        multiple * median_distance(found, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
     )
 
 
