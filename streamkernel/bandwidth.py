@@ -6,7 +6,6 @@ import numpy as np
 
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.kernels.stationary import Stationary
 from streamkernel.rows import Rows
 
 FIRST = 256
@@ -40,8 +39,7 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) 
     """
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        multiple * median_distance(rows, part, kind.norm) if isinstance(kind, Stationary) else 1.0
-        for part, kind in parts
+        multiple * median_distance(rows, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
     )
 
 

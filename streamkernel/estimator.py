@@ -12,7 +12,7 @@ import numpy as np
 from streamkernel import bandwidth, losses, model_file, rules, scaling, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
-from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.kernels import Gaussian, Kernel, Ladder
 from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
-MANY_BANDWIDTHS = Gaussian("median", multiple=0.5)
+MANY_BANDWIDTHS = Ladder(Gaussian("median"))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 

@@ -45,7 +45,7 @@ class FeatureMap:
 
     def __init__(self, kernel: Kernel, n_features: int, seed: int, cache_bytes: int) -> None:
         self.n_features, self._seed = n_features, seed
-        plan = Plan(kernel, seed)
+        plan = Plan(kernel, seed, in_blocks=False)
         self.directions = Directions(plan, n_features, cache_bytes)
         self.directions.reserve(1)
         self._ints: I64 = np.zeros(state.N_INTS, np.int64)
@@ -59,7 +59,7 @@ class FeatureMap:
 
     @kernel.setter
     def kernel(self, kernel: Kernel) -> None:
-        plan = Plan(kernel, self._seed)
+        plan = Plan(kernel, self._seed, in_blocks=False)
         if not np.array_equal(plan.program, self.directions.plan.program):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
         self.directions.plan = plan

@@ -18,9 +18,10 @@ from numba import njit
 from streamkernel.generator import cos_sin_turns, counter_bits, exp_negative, stream_of
 from streamkernel.measures import draw, shared_stream
 
-PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH = range(7)
+PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, LADDER = range(8)
 """Forms, with s = Σ ω_i v_i over the transformed inputs: exp(2πis); s; Σ √v_i sign(ω_i) exp(2πi|ω_i| log v_i);
-exp(-s); √2 sⁿ for s > 0; products of as many s as are drawn; circular convolutions of count sketches."""
+exp(-s); √2 sⁿ for s > 0; products of as many s as are drawn; circular convolutions of count sketches; exp(2πis r) with
+factors r of the table in turns."""
 
 IDENTITY, ROOT, LOG = range(3)
 """Transforms of an input x: x, √x, log(1 + x/c). All are 0 at 0, so what is missing takes no part."""
@@ -32,7 +33,8 @@ MEASURE, FORM, TRANSFORM, ORDER, KEY, TERMS = range(6)
 SCALE, SHAPE, SHIFT, LEAST, UNIT, TABLE = range(6)
 MOST_DEGREE = 31
 N_CONSTANTS = TABLE + 2 * (MOST_DEGREE + 1)
-"""The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n])."""
+"""The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of a ladder: factors, as
+many as its order; its shift says whether they take turns by blocks or by features."""
 
 LARGEST_VALUE = 1e30
 """Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
@@ -137,6 +139,15 @@ def _phases(s, re, im):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _climb(constants, order, s, first, run):  # type: ignore[no-untyped-def]
+    """Multiply the sums of the features from `first` on by the factors, each `run` times in turn."""
+    for i in range(0, len(s), run):
+        factor = np.float32(constants[TABLE + (first + i) // run % order])
+        for f in range(i, min(i + run, len(s))):
+            s[f] *= factor
+
+
+@njit
 def _additive(kernel, per_block, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish in the mean."""
     re[:] = np.float32(0.0)
@@ -229,7 +240,10 @@ def _part(kernel, per_block, part, row, panel, first, last, re, im, room):  # ty
         return False
     s = room[1][:width]
     project(kernel, per_block, part, row, panel, first, last, s, room[0])
-    if form == PHASE:
+    if form == LADDER:
+        run = per_block if kernel[1][part, SHIFT] else 1
+        _climb(kernel[1][part], order, s, panel * kernel[2].shape[3] + first, run)
+    if form in (PHASE, LADDER):
         _phases(s, re, im)
         return True
     if form == LINEAR:

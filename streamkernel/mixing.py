@@ -53,6 +53,7 @@ from streamkernel.state import (
     SPREAD,
     SQUARE,
     STEPS,
+    WAITING,
 )
 from streamkernel.stepping import LARGEST_GRADIENT, clip
 
@@ -61,6 +62,10 @@ FLATTEST = 1e-3
 
 MEMORY = 0.999
 """What the mixture forgets an example by."""
+
+LONGEST_BATCH = 64
+GROWING = 256
+"""Examples after which a Newton step takes eight more."""
 
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
@@ -181,14 +186,14 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
 
         A ← ρ^B A + Σ ℓ''φφᵀ + n((1 - ρ^B)λ + Bl)e_j e_jᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
     """
-    n, batch = len(factor), ints[BATCH]
+    n, batch = len(factor), ints[WAITING]
     kept = reals[FORGETTING] ** batch
     back = (1.0 - kept) * prior + batch * reals[L2]
     if kept < 1.0:
         factor *= np.float32(math.sqrt(kept))
     used = batch
     if back > 0.0:
-        rows[batch, ints[EXAMPLES] // batch % n] = math.sqrt(n * back)
+        rows[batch, ints[STEPS] // EIGHT % n] = math.sqrt(n * back)
         used += 1
     square_root.rotate(factor, rows[: (used + EIGHT - 1) // EIGHT * EIGHT])
     for c in range(len(newton)):
@@ -199,6 +204,14 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
             newton[c] -= sums[c]
     rows[:] = np.float32(0.0)
     sums[:] = 0.0
+
+
+@njit(inline="always")
+def _due(seen, batch):  # type: ignore[no-untyped-def]
+    """Return how many examples a Newton step takes: B, or where it is 1, more as there are more, since it costs less."""
+    if batch > 1:
+        return batch
+    return min(max(seen // GROWING, 1) * EIGHT, LONGEST_BATCH)
 
 
 @njit(cache=True)
@@ -251,7 +264,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
         _weigh(code, parameter, f, out, target, size, seen, weights, mixer, bounds, bounded)
-        place = ints[EXAMPLES] % ints[BATCH]
+        place = ints[WAITING]
         for j in range(groups):
             most = FLATTEST
             for c in range(columns):
@@ -266,9 +279,11 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         ints[BLOCKS] = blocks
         ints[EXAMPLES] = seen
         ints[STEPS] += 1
-        if seen % ints[BATCH] == 0:
+        ints[WAITING] += 1
+        if ints[WAITING] >= _due(seen, ints[BATCH]):
             for j in range(groups):
                 _newton(ints, reals, factor[j], newton[j], gathered[j], sums[j], priors[j] * own * per_group)
+            ints[WAITING] = 0
         reals[LOSS] += (loss - reals[LOSS]) / min(float(seen), HORIZON)
         reals[OFFSET] = reals[PREDICTED_OFFSET] = added
     return DONE, 0

@@ -14,9 +14,6 @@ from streamkernel.learner import Learner
 from streamkernel.rows import F32, F64, Rows
 from streamkernel.square_root import EIGHT
 
-GATHERED = 16
-"""Examples in a Newton step, where the model says nothing else."""
-
 PRIOR = 0.06
 SMALLEST_PRIOR = 1e-3
 """λ is this times (1 - κ)², where κ is the mean of k(x, x') over pairs of examples, in units of k(x, x): what hardly
@@ -39,7 +36,7 @@ class Mixture(Learner):
     per_block, max_features
         Features in a block, F, and in all blocks.
     batch
-        Examples in a Newton step, B; 1 for as many as suit.
+        Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
         What the Newton steps keep of the past at each example; 1 keeps all.
     l2, columns, intercept, cache_bytes, seed
@@ -76,7 +73,6 @@ class Mixture(Learner):
     ) -> None:
         self.groups, self._forgetting = groups, forgetting
         blocks = max_features // per_block
-        batch = GATHERED if batch == 1 else batch
         super().__init__(kernel, loss, step, per_block, blocks, batch, l2, columns, intercept, cache_bytes, seed)
         self._start()
 
@@ -98,7 +94,7 @@ class Mixture(Learner):
         self.reals[state.FORGETTING] = self._forgetting
         plan, groups, columns = self.directions.plan, self.groups, self.columns
         self.outputs = self.most_blocks // groups * self.per_block * plan.outputs
-        room = -(-(self.batch + 1) // EIGHT) * EIGHT
+        room = -(-(max(self.batch, mixing.LONGEST_BATCH) + 1) // EIGHT) * EIGHT
         self.factor: F32 = np.zeros((groups, self.outputs, self.outputs), np.float32)
         self.newton: F64 = np.zeros((groups, columns, self.outputs))
         self.steady, self.sums = np.zeros_like(self.newton), np.zeros_like(self.newton)
@@ -178,7 +174,7 @@ class Mixture(Learner):
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
         upper = np.triu_indices(self.outputs)
-        waiting = int(self.ints[state.EXAMPLES]) % self.batch
+        waiting = int(self.ints[state.WAITING])
         kept = {name: getattr(self, name).copy() for name in self._kept()}
         return self._numbers() | kept | {"factor": self.factor[:, *upper], "rows": self.rows[:, :waiting].copy()}
 
@@ -201,7 +197,9 @@ class Mixture(Learner):
         kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._kept().items()}
         upper = np.triu_indices(self.outputs)
         factor = model_file.taken(tensors, "factor", np.float32, (self.groups, len(upper[0])))
-        waiting = int(ints[state.EXAMPLES]) % self.batch
+        waiting = int(ints[state.WAITING])
+        if waiting >= max(self.batch, mixing.LONGEST_BATCH):
+            raise ValueError(f"expected less than a batch of examples that wait, got {waiting}")
         rows = model_file.taken(tensors, "rows", np.float32, (self.groups, waiting, self.outputs))
         if not (kept["priors"] > 0.0).all():
             raise ValueError(f"expected priors above 0, got {kept['priors'].tolist()}")

@@ -21,7 +21,7 @@ from streamkernel.kernels.stationary import Stationary
 from streamkernel.rows import Rows
 
 FORMAT = "streamkernel"
-VERSION = 2
+VERSION = 3
 
 Tensors = dict[str, Any]
 

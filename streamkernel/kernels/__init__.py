@@ -4,6 +4,7 @@ from streamkernel.kernels.additive import ChiSquared, Hellinger, Intersection, J
 from streamkernel.kernels.base import Kernel
 from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
 from streamkernel.kernels.dot_product import ArcCosine, DotProduct, Polynomial
+from streamkernel.kernels.ladder import Ladder
 from streamkernel.kernels.semigroup import ExponentialSemigroup, ReciprocalSemigroup
 from streamkernel.kernels.skewed import SkewedChiSquared, SkewedIntersection
 from streamkernel.kernels.stationary import Cauchy, Gaussian, Laplacian, Matern
@@ -19,6 +20,7 @@ __all__ = [
     "Intersection",
     "JensenShannon",
     "Kernel",
+    "Ladder",
     "Laplacian",
     "Matern",
     "On",

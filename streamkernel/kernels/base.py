@@ -125,6 +125,11 @@ class SimpleKernel(Kernel):
         """How its features are made."""
         raise NotImplementedError
 
+    @property
+    def norm(self) -> int:
+        """Of the distance, the 1- or 2-norm, whose median a bandwidth is a multiple of; 0 if it has none."""
+        return 0
+
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2) for numbers in the domain."""
         raise NotImplementedError

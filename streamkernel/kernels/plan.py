@@ -52,14 +52,16 @@ class Plan:
         The kernel. Bandwidths that are pending count as 1.
     seed
         Of the model: each part has a key of its own, so that its directions are independent of the others'.
+    in_blocks
+        Whether there are many blocks of features, each with one bandwidth of a ladder, or one with all of them.
 
     Raises
     ------
     ValueError
-        If it is no kernel, or has too many parts or terms.
+        If it is no kernel, has too many parts or terms, or multiplies two ladders.
     """
 
-    def __init__(self, kernel: Kernel, seed: int) -> None:
+    def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
         if not hasattr(kernel, "planned"):
             raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
@@ -68,7 +70,7 @@ class Plan:
         self.terms: list[Term] = self.kernel.planned(self, View())
         self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
-        is_complex = any(part.form in (forms.PHASE, forms.ADDITIVE) for part in found)
+        is_complex = any(part.form in (forms.PHASE, forms.ADDITIVE, forms.LADDER) for part in found)
         self.outputs = len(self.terms) * (1 + is_complex)
         self.itself = 0.0
         if all(part.itself > 0.0 for part in found):
@@ -79,6 +81,8 @@ class Plan:
                 f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
                 f"got {self.kernel!r}"
             )
+        if any(sum(found[i].form == forms.LADDER for i in term.parts) > 1 for term in self.terms):
+            raise ValueError(f"Expected at most one Ladder in a product, got {self.kernel!r}")
         self.program: I64 = np.zeros((len(found), forms.TERMS + len(self.terms)), np.int64)
         self.constants: F64 = np.zeros((len(found) + 1, forms.N_CONSTANTS))
         for i, part in enumerate(found):
@@ -87,6 +91,8 @@ class Plan:
             self.program[i] = codes + [int(i in term.parts) for term in self.terms]
             self.constants[i, : forms.TABLE] = part.scale, part.shape, part.shift, part.least, part.unit
             self.constants[i, forms.TABLE : forms.TABLE + len(part.table)] = part.table
+            if part.form == forms.LADDER:
+                self.constants[i, forms.SHIFT] = in_blocks
         self.constants[-1, : len(self.terms)] = np.sqrt([term.weight for term in self.terms])
 
     def add(self, part: SimpleKernel, view: View) -> list[Term]:

@@ -19,9 +19,6 @@ _LARGE_NU = 50.0
 class Stationary(SimpleKernel):
     """A kernel of (x - x')/σ, or of (x - x')/ℓ, whose length may be taken from the stream."""
 
-    norm: ClassVar[int] = 2
-    """Of the distance whose median the length is a multiple of."""
-
     _length: ClassVar[str] = "sigma"
     _measure: ClassVar[int]
     multiple: float
@@ -34,6 +31,11 @@ class Stationary(SimpleKernel):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
         if not 0 < multiple < math.inf:
             raise ValueError(f"Expected multiple > 0, got {multiple!r}")
+
+    @property
+    def norm(self) -> int:
+        """Of the distance whose median the length is a multiple of."""
+        return 2
 
     @property
     def length(self) -> float:
@@ -126,8 +128,12 @@ class Laplacian(_Sigma):
     0.3679
     """
 
-    norm: ClassVar[int] = 1
     _measure: ClassVar[int] = measures.CAUCHY
+
+    @property
+    def norm(self) -> int:
+        """Of ‖x - x'‖₁."""
+        return 1
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
