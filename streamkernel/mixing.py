@@ -208,7 +208,7 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
 
 @njit(inline="always")
 def _due(seen, batch):  # type: ignore[no-untyped-def]
-    """Return how many examples a Newton step takes: B, or where it is 1, more as there are more, since it costs less."""
+    """Return how many examples a Newton step takes: B, or where that is 1, more as there are more: it costs less."""
     if batch > 1:
         return batch
     return min(max(seen // GROWING, 1) * EIGHT, LONGEST_BATCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples, and those of them that wait
+# Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples, and those that wait
 # for a second-order step.
 BLOCKS, STEPS, REUSED, EXAMPLES, WAITING = LEARNT_INTS = range(5)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
