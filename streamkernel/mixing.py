@@ -49,6 +49,7 @@ from streamkernel.state import (
     OUTPUTS,
     PER_BLOCK,
     PREDICTED_OFFSET,
+    REUSED,
     SELF,
     SPREAD,
     SQUARE,
@@ -60,7 +61,7 @@ from streamkernel.stepping import LARGEST_GRADIENT, clip
 FLATTEST = 1e-3
 """What ℓ'' counts for at least: where the loss is flat, A still has to hold what was seen."""
 
-MEMORY = 0.999
+MEMORY = 0.9995
 """What the mixture forgets an example by."""
 
 LONGEST_BATCH = 64
@@ -146,10 +147,12 @@ def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _weigh(code, parameter, f, out, target, size, t, weights, mixer, bounds, bounded):  # type: ignore[no-untyped-def]
+def _weigh(code, parameter, f, out, target, size, weights, mixer, bounds, bounded, turn):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
-    A ← ρA + (1 - ρ)λs²I + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
+        A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
+
+    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them.
     """
     count, columns = f.shape
     if size == 0.0:
@@ -162,17 +165,17 @@ def _weigh(code, parameter, f, out, target, size, t, weights, mixer, bounds, bou
     losses.curvature(code, parameter, out, target, h)
     if not bounded:
         bounds[count] = clip(g, bounds[count], LARGEST_GRADIENT)
-    rows = np.zeros(((columns + 8) // 8 * 8, count))
+    rows = np.zeros(((columns + EIGHT - 1) // EIGHT * EIGHT, count))
     gradient = np.zeros(count)
     for c in range(columns):
         root = math.sqrt(max(h[c], FLATTEST))
         for k in range(count):
             rows[c, k] = root * f[k, c]
             gradient[k] += g[c] * f[k, c]
-    turn = t % count
-    rows[columns, turn] = math.sqrt((1.0 - MEMORY) * count * PULL * size)
-    mixer *= math.sqrt(MEMORY)
     square_root.rotate(mixer, rows)
+    if turn % count == 0:
+        kept = MEMORY**count
+        square_root.fade(mixer, kept, (1.0 - kept) * PULL * size, rows)
     square_root.solve(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         weights -= gradient
@@ -180,38 +183,40 @@ def _weigh(code, parameter, f, out, target, size, t, weights, mixer, bounds, bou
 
 @njit
 def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-untyped-def]
-    """Take the Newton step of one group on the B examples gathered.
+    """Take the Newton step of one group on the B examples gathered, which forgets by ρ an example:
 
-    With forgetting ρ an example, λI is put back as fast as it fades, one direction a step:
+        A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 
-        A ← ρ^B A + Σ ℓ''φφᵀ + n((1 - ρ^B)λ + Bl)e_j e_jᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
+    and, once in T examples, since it costs as much as they do,
+
+        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient of the same: (1 - ρᵀ)λw
     """
-    n, batch = len(factor), ints[WAITING]
-    kept = reals[FORGETTING] ** batch
-    back = (1.0 - kept) * prior + batch * reals[L2]
-    if kept < 1.0:
-        factor *= np.float32(math.sqrt(kept))
-    used = batch
-    if back > 0.0:
-        rows[batch, ints[STEPS] // EIGHT % n] = math.sqrt(n * back)
-        used += 1
-    square_root.rotate(factor, rows[: (used + EIGHT - 1) // EIGHT * EIGHT])
+    batch, l2, seen = ints[WAITING], reals[L2], ints[EXAMPLES]
+    square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
+    rows[:] = np.float32(0.0)
+    pull = batch * l2
+    if reals[FORGETTING] < 1.0 or l2 > 0.0:
+        turn = max(batch, min(len(factor), int(0.5 / max(1.0 - reals[FORGETTING], 1e-9))))
+        if seen // turn > (seen - batch) // turn:
+            kept = reals[FORGETTING] ** turn
+            square_root.fade(factor, kept, (1.0 - kept) * prior + turn * l2, rows)
+            pull += (1.0 - kept) * prior
     for c in range(len(newton)):
-        if reals[L2] > 0.0:
-            vectors.add(sums[c], newton[c], batch * reals[L2])
+        if pull > 0.0:
+            vectors.add(sums[c], newton[c], pull)
         square_root.solve(factor, sums[c])
         if vectors.within(sums[c], 1.0, LARGEST_GRADIENT):
             newton[c] -= sums[c]
-    rows[:] = np.float32(0.0)
     sums[:] = 0.0
 
 
 @njit(inline="always")
-def _due(seen, batch):  # type: ignore[no-untyped-def]
+def _due(seen, batch, kept):  # type: ignore[no-untyped-def]
     """Return how many examples a Newton step takes: B, or where that is 1, more as there are more: it costs less."""
     if batch > 1:
         return batch
-    return min(max(seen // GROWING, 1) * EIGHT, LONGEST_BATCH)
+    memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)
+    return max(min(seen // GROWING * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
 
 
 @njit(cache=True)
@@ -263,7 +268,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
                     factor[j, d, d] = math.sqrt(priors[j] * own * per_group)
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
-        _weigh(code, parameter, f, out, target, size, seen, weights, mixer, bounds, bounded)
+        _weigh(code, parameter, f, out, target, size, weights, mixer, bounds, bounded, ints[STEPS])
         place = ints[WAITING]
         for j in range(groups):
             most = FLATTEST
@@ -276,11 +281,12 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
             for c in range(columns):
                 vectors.add(sums[j, c], z[j], g[j, c])
                 vectors.add(steady[j, c], z[j], -gammas[i] / (own * per_group) * g[groups + j, c])
+        ints[REUSED] += blocks == ints[BLOCKS]
         ints[BLOCKS] = blocks
         ints[EXAMPLES] = seen
         ints[STEPS] += 1
         ints[WAITING] += 1
-        if ints[WAITING] >= _due(seen, ints[BATCH]):
+        if ints[WAITING] >= _due(seen, ints[BATCH], reals[FORGETTING]):
             for j in range(groups):
                 _newton(ints, reals, factor[j], newton[j], gathered[j], sums[j], priors[j] * own * per_group)
             ints[WAITING] = 0

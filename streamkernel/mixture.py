@@ -94,7 +94,7 @@ class Mixture(Learner):
         self.reals[state.FORGETTING] = self._forgetting
         plan, groups, columns = self.directions.plan, self.groups, self.columns
         self.outputs = self.most_blocks // groups * self.per_block * plan.outputs
-        room = -(-(max(self.batch, mixing.LONGEST_BATCH) + 1) // EIGHT) * EIGHT
+        room = -(-max(self.batch, mixing.LONGEST_BATCH) // EIGHT) * EIGHT
         self.factor: F32 = np.zeros((groups, self.outputs, self.outputs), np.float32)
         self.newton: F64 = np.zeros((groups, columns, self.outputs))
         self.steady, self.sums = np.zeros_like(self.newton), np.zeros_like(self.newton)

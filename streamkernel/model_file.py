@@ -148,6 +148,7 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
 
 def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors) -> None:
     """Write a file beside `path`, make it durable, and put it in the place of `path`."""
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = _checksum(header, tensors)
@@ -291,7 +292,7 @@ def _checksum(header: Mapping[str, str], tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tensor.shape}\0".encode())
-        digest.update(np.ascontiguousarray(tensor).tobytes())
+        digest.update(tensor.tobytes())
     return digest.hexdigest()
 
 

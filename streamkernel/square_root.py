@@ -42,6 +42,19 @@ def rotate(factor, rows):  # type: ignore[no-untyped-def]
 
 
 @njit
+def fade(factor, kept, back, rows):  # type: ignore[no-untyped-def]
+    """Set R to that of ``kept RᵀR + back I``; the rows are room, and 0 afterwards."""
+    n = len(factor)
+    factor *= math.sqrt(kept)
+    for first in range(0, n, len(rows)):
+        rows[:] = 0.0
+        for i in range(first, min(first + len(rows), n)):
+            rows[i - first, i] = math.sqrt(back)
+        rotate(factor, rows)
+    rows[:] = 0.0
+
+
+@njit
 def _apply(factor, rows, first, last, u, t, room, w):  # type: ignore[no-untyped-def]
     """Apply I - VTᵀVᵀ to the columns from `first` to `last` of eight rows of R and all rows of X."""
     n = last - first

@@ -56,11 +56,11 @@ def content(model):
 
 
 def classifier(**options):
-    return KernelClassifier(**{"kernel": FIXED, **SMALL, **options})
+    return KernelClassifier(**{"kernel": FIXED, "second_order": None, **SMALL, **options})
 
 
 def regressor(**options):
-    return KernelRegressor(**{"kernel": FIXED, **SMALL, **options})
+    return KernelRegressor(**{"kernel": FIXED, "second_order": None, **SMALL, **options})
 
 
 def saved_and_loaded(model, tmp_path):
@@ -76,7 +76,7 @@ WAYS = {
 """Ways to copy a model."""
 
 CLASSIFIERS = {
-    "default": {"kernel": None, "features_per_seed": None, "max_features": 64},
+    "default": {"kernel": None, "second_order": "auto", "features_per_seed": None, "max_features": 64},
     "batches": {"batch_size": 7, "average": True, "l2": 0.01},
     "batches, median": {"batch_size": 4, "kernel": Gaussian("median")},
     "hinge, UDSG": {"loss": "hinge", "rule": rules.UDSG(1, 2)},

@@ -170,7 +170,7 @@ TENSORS = {
     "fewer than no blocks": lambda t: t["ints"].__setitem__(0, -5),
     "fewer than no steps": lambda t: t["ints"].__setitem__(1, -5),
     "fewer counters": lambda t: t.update(ints=t["ints"][:2].copy()),
-    "counters in a square": lambda t: t.update(ints=t["ints"].reshape(2, 2).copy()),
+    "counters in a square": lambda t: t.update(ints=t["ints"].reshape(1, -1).copy()),
     "reals that are not finite": lambda t: t["reals"].fill(np.nan),
     "rows beyond the entries": lambda t: t["pending.start"].__setitem__(-1, 10**9),
     "rows before the entries": lambda t: t["pending.start"].__setitem__(0, -3),
@@ -243,7 +243,7 @@ def test_average_is_a_boolean_because_arrays_have_its_size(average, parts, tmp_p
 
 
 def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
-    model = KernelClassifier(kernels.Gaussian(1.0), loss="softmax", batch_size=4)
+    model = KernelClassifier(kernels.Gaussian(1.0), loss="softmax", batch_size=4, second_order=None)
     model.learn_one({"a": 1.0}, "yes")
     crafted(model, tmp_path, lambda _, tensors: tensors["pending.targets"].fill(1.0))
 

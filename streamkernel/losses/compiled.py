@@ -113,23 +113,30 @@ def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def curvature(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to ∂²ℓ(f, y)/∂f_c², for the losses that have one."""
+    """Set `out`, shape (columns,), to what a Newton step takes for ∂²ℓ(f, y)/∂f_c², for the losses that have one.
+
+    Where a loss is straight, its second derivative would send a step anywhere. There it is |ℓ'| over the distance from
+    the bend for the Huber and smooth hinge losses, and a quarter of ℓ'² for the logistic one.
+    """
     columns = len(f)
     if code == SOFTMAX or (code == LOGISTIC and columns > 1):
         out[:] = np.exp(f - f.max())
         out /= out.sum()
-        out *= 1.0 - out
+        for c in range(columns):
+            off = out[c] - 1.0 if c == int(y) else out[c]
+            out[c] = max(out[c] * (1.0 - out[c]), 0.25 * off * off)
         return
     for c in range(columns):
         m, r = _label(y, c, columns) * f[c], f[c] - y
         if code == LOGISTIC:
             e = math.exp(-abs(m))
-            out[c] = e / (1.0 + e) ** 2
+            off = (e if m > 0.0 else 1.0) / (1.0 + e)
+            out[c] = max(off * (1.0 - off), 0.25 * off * off)
         elif code == SQUARED_HINGE:
             out[c] = 2.0 if m < 1.0 else 0.0
         elif code == SMOOTH_HINGE:
-            out[c] = 1.0 if 0.0 < m < 1.0 else 0.0
+            out[c] = 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0
         elif code == HUBER:
-            out[c] = 1.0 if abs(r) <= parameter else 0.0
+            out[c] = parameter / max(parameter, abs(r))
         else:
             out[c] = 1.0
