@@ -210,7 +210,7 @@ class KernelModel(model_file.Portable):
             learnt = self._learner.refused
             raise
         finally:
-            self._scales.observe(rows.part(0, learnt))
+            self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
             if scaling.is_due(self._scales.n):
                 self._scales.take()
 

@@ -149,13 +149,16 @@ class Mixture(Learner):
         InputError
             If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
         """
-        t = self.ints[state.STEPS]
-        gammas = np.atleast_1d(np.asarray(self.step(np.arange(t + 1, t + len(y) + 1, dtype=np.float64)), np.float64))
+        t, n = int(self.ints[state.STEPS]), len(y)
+        if isinstance(self.step, steps.Constant):
+            gammas = np.full(n, self.step(1))
+        else:
+            gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
         model = (
             self.factor, self.newton, self.steady, self.rows, self.sums, self.weights, self.mixer, self.bounds,
             self.priors,
         )  # fmt: skip
-        told = (self.ints, self.reals), self.directions.kernel, tuple(rows), y, np.resize(gammas, len(y))
+        told = (self.ints, self.reals), self.directions.kernel, tuple(rows), y, gammas
         status, row = mixing.learn(*told, model, self._phi)
         self.refused = row
         if status == state.BAD_VALUE:

@@ -17,7 +17,7 @@ from streamkernel.vectors import fma
 EIGHT = 8
 """Columns are taken by so many; rows come in whole numbers of it."""
 
-TILE = 256
+TILE = 512
 """Columns that reflections are applied to at once: what is at hand fits the processor's nearest cache."""
 
 
