@@ -53,6 +53,7 @@ from streamkernel.state import (
     SPREAD,
     SQUARE,
     STEPS,
+    TURN,
     WAITING,
 )
 from streamkernel.stepping import LARGEST_GRADIENT, clip
@@ -179,30 +180,44 @@ def _weigh(code, parameter, f, out, target, size, t, weights, mixer, bounds, bou
 
 
 @njit
+def _turns(ints, reals, n):  # type: ignore[no-untyped-def]
+    """Return how many directions a step gives what they lack: each has its turn before λ has faded to a third of itself,
+    or examples are three times as many.
+    """
+    batch = float(ints[WAITING])
+    share = batch * (1.0 - reals[FORGETTING])
+    if reals[L2] > 0.0:
+        share += max(batch / max(1, ints[EXAMPLES]), share)
+    return math.ceil(n * min(share, 1.0))
+
+
+@njit
 def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-untyped-def]
     """Take the Newton step of one group on the B examples gathered.
 
-    With forgetting ρ an example, λI is put back as fast as it fades, one direction a step:
+    With forgetting ρ an example, λI is put back as fast as it fades, in m directions e_j that take turns:
 
-        A ← ρ^B A + Σ ℓ''φφᵀ + n((1 - ρ^B)λ + Bl)e_j e_jᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
+        A ← ρ^B A + Σ ℓ''φφᵀ + n/m ((1 - ρ^B)λ + Bl) Σ_j e_j e_jᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
     """
-    n, batch = len(factor), ints[WAITING]
+    n, batch, room = len(factor), ints[WAITING], len(rows)
     kept = reals[FORGETTING] ** batch
     back = (1.0 - kept) * prior + batch * reals[L2]
     if kept < 1.0:
         factor *= np.float32(math.sqrt(kept))
-    used = batch
-    if back > 0.0:
-        rows[batch, ints[STEPS] // EIGHT % n] = math.sqrt(n * back)
-        used += 1
-    square_root.rotate(factor, rows[: (used + EIGHT - 1) // EIGHT * EIGHT])
+    square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
+    rows[:] = np.float32(0.0)
+    turns = _turns(ints, reals, n)
+    for first in range(0, turns, room):
+        for k in range(first, min(first + room, turns)):
+            rows[k - first, (ints[TURN] + k) % n] = math.sqrt(n * back / turns)
+        square_root.rotate(factor, rows)
+        rows[:] = np.float32(0.0)
     for c in range(len(newton)):
         if reals[L2] > 0.0:
             vectors.add(sums[c], newton[c], batch * reals[L2])
         square_root.solve(factor, sums[c])
         if vectors.within(sums[c], 1.0, LARGEST_GRADIENT):
             newton[c] -= sums[c]
-    rows[:] = np.float32(0.0)
     sums[:] = 0.0
 
 
@@ -283,6 +298,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         if ints[WAITING] >= _due(seen, ints[BATCH]):
             for j in range(groups):
                 _newton(ints, reals, factor[j], newton[j], gathered[j], sums[j], priors[j] * own * per_group)
+            ints[TURN] = (ints[TURN] + _turns(ints, reals, n)) % n
             ints[WAITING] = 0
         reals[LOSS] += (loss - reals[LOSS]) / min(float(seen), HORIZON)
         reals[OFFSET] = reals[PREDICTED_OFFSET] = added

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-# Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples, and those that wait
-# for a second-order step.
-BLOCKS, STEPS, REUSED, EXAMPLES, WAITING = LEARNT_INTS = range(5)
+# Places in `ints`. What is learnt: blocks, steps taken, steps that reused a block, examples; of second-order steps,
+# examples that wait for one, and the direction that regularisation goes to next.
+BLOCKS, STEPS, REUSED, EXAMPLES, WAITING, TURN = LEARNT_INTS = range(6)
 # What is given: columns C, features a block F, batch B, cap on the blocks, codes of loss and rule, G and U,
 # what is added to f, the key of the rule's draws, the units of γ; parts and terms of the kernel, outputs of a feature.
-COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, RULE_KEY, UNITS = range(5, 16)
-PARTS, TERMS, OUTPUTS = range(16, 19)
-N_INTS = 19
+COLUMNS, PER_BLOCK, BATCH, MOST_BLOCKS, LOSS_CODE, RULE_CODE, GROW, REUSE, INTERCEPT, RULE_KEY, UNITS = range(6, 17)
+PARTS, TERMS, OUTPUTS = range(17, 20)
+N_INTS = 20
 
 # Places in `reals`. What is learnt: the lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged
 # iterate; Σ‖α_b‖² without the scale; the running loss; the last step taken; the offset that is added to f; that of
