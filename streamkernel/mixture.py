@@ -176,7 +176,8 @@ class Mixture(Learner):
         upper = np.triu_indices(self.outputs)
         waiting = int(self.ints[state.WAITING])
         kept = {name: getattr(self, name).copy() for name in self._kept()}
-        return self._numbers() | kept | {"factor": self.factor[:, *upper], "rows": self.rows[:, :waiting].copy()}
+        factor = np.ascontiguousarray(self.factor[:, *upper])  # as files have it
+        return self._numbers() | kept | {"factor": factor, "rows": self.rows[:, :waiting].copy()}
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the arrays that are saved as they are."""
