@@ -65,6 +65,8 @@ class KernelModel(model_file.Portable):
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         if preconditioning is not None and (isinstance(preconditioning, str) or not 0.0 < preconditioning < math.inf):
             raise ValueError(f"Expected preconditioning > 0, got {preconditioning!r}")
+        if isinstance(forgetting, str) or not 0.0 < forgetting <= 1.0:
+            raise ValueError(f"Expected 0 < forgetting <= 1, got {forgetting!r}")
         self.kernel = kernel
         self.loss = loss
         self.rule = rule
@@ -211,7 +213,7 @@ class KernelModel(model_file.Portable):
             raise
         finally:
             self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
-            if scaling.is_due(self._scales.n):
+            if learnt and scaling.is_due(self._scales.n):
                 self._scales.take()
 
     def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:

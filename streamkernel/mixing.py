@@ -68,6 +68,10 @@ LONGEST_BATCH = 64
 GROWING = 256
 """Examples after which a Newton step takes eight more."""
 
+FURTHEST = 10.0
+"""In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
+is more, of a horizon at most: no value of n is further from their mean."""
+
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
 
@@ -238,9 +242,11 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         # 1. all scores and derivatives; what cannot be learnt is refused before anything changes
         functions(z, newton, steady, f)
         mixed(weights, f, out)
-        target, added = y[i], reals[OFFSET]
+        target, added, furthest = y[i], reals[OFFSET], math.inf
+        if reals[SPREAD] > 0.0:
+            furthest = max(FURTHEST, math.sqrt(min(float(ints[EXAMPLES]), HORIZON))) * math.sqrt(reals[SPREAD])
         if ints[INTERCEPT] == MEAN:
-            added += (target - added) / (ints[EXAMPLES] + 1)
+            added += min(max(target - added, -furthest), furthest) / (ints[EXAMPLES] + 1)
         target -= added
         usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
         for k in range(2 * groups):
@@ -253,7 +259,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         seen = ints[EXAMPLES] + 1
         size = 1.0
         if ints[INTERCEPT] == MEAN:
-            size = reals[SPREAD] + (target * target - reals[SPREAD]) / min(float(seen), HORIZON)
+            size = reals[SPREAD] + (min(abs(target), furthest) ** 2 - reals[SPREAD]) / min(float(seen), HORIZON)
             reals[SPREAD] = size
         own = reals[SELF]
         if own == 0.0:

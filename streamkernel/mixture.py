@@ -179,7 +179,8 @@ class Mixture(Learner):
         upper = np.triu_indices(self.outputs)
         waiting = int(self.ints[state.WAITING])
         kept = {name: getattr(self, name).copy() for name in self._kept()}
-        return self._numbers() | kept | {"factor": self.factor[:, *upper], "rows": self.rows[:, :waiting].copy()}
+        factor = np.ascontiguousarray(self.factor[:, *upper])  # as files have it
+        return self._numbers() | kept | {"factor": factor, "rows": self.rows[:, :waiting].copy()}
 
     def _kept(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the arrays that are saved as they are."""
@@ -198,14 +199,25 @@ class Mixture(Learner):
         """
         ints, reals = self._numbers_in(tensors)
         kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._kept().items()}
+        triangle = self.outputs * (self.outputs + 1) // 2
+        factor = model_file.taken(tensors, "factor", np.float32, (self.groups, triangle))
         upper = np.triu_indices(self.outputs)
-        factor = model_file.taken(tensors, "factor", np.float32, (self.groups, len(upper[0])))
-        waiting = int(ints[state.WAITING])
-        if waiting >= max(self.batch, mixing.LONGEST_BATCH):
-            raise ValueError(f"expected less than a batch of examples that wait, got {waiting}")
+        waiting, examples = int(ints[state.WAITING]), int(ints[state.EXAMPLES])
+        if (
+            not waiting < max(self.batch, mixing.LONGEST_BATCH)
+            or not waiting <= examples == ints[state.STEPS] < 1 << 62
+        ):
+            raise ValueError(f"expected counters of examples as ints, got {ints.tolist()}")
         rows = model_file.taken(tensors, "rows", np.float32, (self.groups, waiting, self.outputs))
-        if not (kept["priors"] > 0.0).all():
-            raise ValueError(f"expected priors above 0, got {kept['priors'].tolist()}")
+        if not ((kept["priors"] > 0.0) & (kept["priors"] <= 1.0)).all():
+            raise ValueError(f"expected priors from 0 to 1, got {kept['priors'].tolist()}")
+        diagonals = factor[:, upper[0] == upper[1]], kept["mixer"].diagonal()
+        if not ((diagonals[0] > 0.0).all() if examples else not factor.any()):
+            raise ValueError("expected factors with positive diagonals")
+        if not ((diagonals[1] > 0.0).all() or not kept["mixer"].any()):
+            raise ValueError("expected a mixer with a positive diagonal")
+        if (kept["bounds"] < 0.0).any() or reals[state.SPREAD] < 0.0:
+            raise ValueError("expected bounds and a spread of at least 0")
         self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
         for name, value in kept.items():
             setattr(self, name, value.copy())
