@@ -234,10 +234,10 @@ def test_one_target_far_out_is_forgotten(at, outlier):
 
 
 def test_targets_that_jump_by_a_thousand_sizes_are_followed():
-    X, y = regression(3000)
+    X, y = regression(5000)
     y[1500:] = 1000.0 * y[1500:] + 5000.0
     found = progressive(regressor(), X, y)
-    assert r2(y[2500:], found[2500:]) > 0.6
+    assert r2(y[3000:], found[3000:]) > 0.7
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.9999, 0.999, 0.99, 0.9])

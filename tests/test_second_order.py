@@ -1,0 +1,170 @@
+"""The compiled second-order learner, example by example against the plain NumPy one, and against closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference import algorithms, second_order
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from streamkernel import losses, mixing, state, steps
+from streamkernel.kernels import Gaussian
+from streamkernel.mixture import Mixture
+
+NAMES = ["height", "width", ("a", 1)]
+SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
+
+LOSSES = {
+    "logistic": (losses.Logistic(), second_order.Logistic(), 1),
+    "logistic of 3": (losses.Logistic(), second_order.Softmax(), 3),
+    "softmax of 2": (losses.Softmax(), second_order.Softmax(), 2),
+    "squared hinge": (losses.SquaredHinge(), second_order.SquaredHinge(), 1),
+    "squared hinge of 3": (losses.SquaredHinge(), second_order.SquaredHinge(), 3),
+    "smooth hinge": (losses.SmoothHinge(), second_order.SmoothHinge(), 1),
+    "smooth hinge of 3": (losses.SmoothHinge(), second_order.SmoothHinge(), 3),
+    "square": (losses.Square(), second_order.Square(), 1),
+    "huber": (losses.Huber(0.4), second_order.Huber(0.4), 1),
+}
+
+
+def examples(n, columns, for_classes, seed=15):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, len(NAMES)))
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * generator.normal(size=n)
+    if not for_classes:
+        f[70] = 500.0  # an outlier
+        return X, f
+    return X, np.digitize(f, [0.0] if columns < 3 else [-0.5, 0.7]).astype(float)
+
+
+def mixture(loss, *, groups=BLOCKS, columns=1, per_block=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
+    return Mixture(
+        Gaussian(sigma),
+        loss,
+        steps.Constant(0.75 / loss.curvature),
+        groups=groups,
+        per_block=per_block,
+        max_features=per_block * blocks,
+        columns=columns,
+        intercept=intercept,
+        seed=5,
+        **options,
+    )
+
+
+def features(f, rows):
+    out = np.empty((len(rows.start) - 1, f.groups, f.outputs), np.float32)
+    mixing.embed_many((f.ints, f.reals), f.directions.kernel, tuple(rows), f._phi, out)
+    return out[:, 0].astype(np.float64)
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (1.0, 0.05), (0.99, 0.05)])
+@pytest.mark.parametrize("groups", [BLOCKS, 1])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_compiled_learner_is_the_printed_one(loss, groups, forgetting, l2, batch):
+    """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
+    compiled, plain, columns = LOSSES[loss]
+    intercept = 0 if compiled.for_classes else state.MEAN
+    told = {"groups": groups, "columns": columns, "batch": batch, "forgetting": forgetting, "l2": l2}
+    f = mixture(compiled, intercept=intercept, **told)
+    reference = second_order.Mixture(
+        algorithms.gaussian(NAMES, SIGMA, PER_BLOCK, seed=5),
+        plain,
+        blocks=BLOCKS,
+        outputs=2 * PER_BLOCK,
+        gamma=0.75 / compiled.curvature,
+        intercept=bool(intercept),
+        **told,
+    )
+    X, y = examples(820, columns, compiled.for_classes)
+    rows = f.directions.rows(NAMES, X)
+    for i in range(len(y)):
+        row = rows.part(i, i + 1)
+        assert np.allclose(f.scores(row)[0], reference.scores(X[i]), rtol=2e-3, atol=2e-3), i
+        f.learn_one(row, y[i])
+        reference.learn(X[i], y[i])
+    newton = np.array([function.newton.T for function in reference.functions])
+    assert np.allclose(f.newton, newton, rtol=1e-2, atol=1e-2 * np.abs(newton).max())
+    assert np.allclose(f.weights, reference.v, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_square_loss_is_ridge_regression(batch):
+    """With the closed form, of what whole steps have learnt."""
+    f = mixture(losses.Square(), groups=1, per_block=32, batch=batch)
+    X, y = examples(2048, 1, False)
+    y[70] = 0.0
+    rows = f.directions.rows(NAMES, X)
+    f.bounds[:] = 1e9  # nothing is clipped
+    phi = features(f, rows)
+    for i in range(BLOCKS - 1):
+        phi[i, (i + 1) * 2 * 32 :] = 0.0  # blocks that come later
+    for first, last in ((0, 256), (256, 1024), (1024, 2048)):
+        f.learn(rows.part(first, last), y[first:last])
+        done = last - f.ints[state.WAITING]
+        ridge = Ridge(alpha=0.03 * BLOCKS, fit_intercept=False, solver="cholesky").fit(phi[:done], y[:done])
+        ours, theirs = phi @ f.newton[0, 0], phi @ ridge.coef_
+        assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.01 * theirs.std()
+
+
+def test_one_pass_of_logistic_regression_is_near_the_optimum():
+    f = mixture(losses.Logistic(), groups=1, per_block=16, sigma=1.5)
+    X, y = examples(12_000, 1, True)
+    rows = f.directions.rows(NAMES, X)
+    f.learn(rows.part(0, 10_000), y[:10_000])
+    phi = features(f, rows)
+    best = LogisticRegression(C=1.0 / (0.03 * BLOCKS), fit_intercept=False, solver="newton-cholesky")
+    best.fit(phi[:10_000], y[:10_000])
+
+    def log_loss(scores):
+        return np.log1p(np.exp(-np.where(y[10_000:] > 0.0, scores, -scores))).mean()
+
+    ours = log_loss(phi[10_000:] @ f.newton[0, 0])
+    optimum = log_loss(phi[10_000:] @ best.coef_[0])
+    assert optimum < 0.55
+    assert ours < 1.05 * optimum
+
+
+def curves(n, flip=None, seed=3):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, len(NAMES)))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    if flip is not None:
+        y[flip:] *= -1.0
+    return X, y + 0.1 * generator.normal(size=n)
+
+
+def errors(f, X, y):
+    """Return the squared errors of the mixture, and of all its functions, each before it learns."""
+    rows = f.directions.rows(NAMES, X)
+    z = np.empty((len(y), f.groups, f.outputs), np.float32)
+    mixing.embed_many((f.ints, f.reals), f.directions.kernel, tuple(rows), f._phi, z)
+    mixed, single = [], []
+    for i in range(len(y)):
+        scores = [np.einsum("gn,gn->g", z[i], part[:, 0]) for part in (f.newton, f.steady)]
+        single.append((np.concatenate(scores) - y[i]) ** 2)
+        mixed.append((f.scores(rows.part(i, i + 1))[0, 0] - y[i]) ** 2)
+        f.learn_one(rows.part(i, i + 1), y[i])
+    return np.array(mixed), np.array(single)
+
+
+@pytest.mark.parametrize("groups", [1, BLOCKS])
+def test_the_mixture_is_as_good_as_its_best_function(groups):
+    f = mixture(losses.Square(), groups=groups, per_block=16, sigma=1.5)
+    mixed, single = errors(f, *curves(3000))
+    assert mixed[1000:].mean() < 1.1 * single[1000:].mean(axis=0).min()
+
+
+def test_constant_steps_take_over_where_the_function_changes():
+    f = mixture(losses.Square(), groups=BLOCKS, per_block=16, sigma=1.5)
+    X, y = curves(6000, flip=4000)
+    old, _ = errors(f, X[:4000], y[:4000])
+    before = f.weights.reshape(2, -1).sum(axis=1).copy()
+    mixed, _ = errors(f, X[4000:], y[4000:])
+    after = f.weights.reshape(2, -1).sum(axis=1)
+    assert old[2000:].mean() < 0.1 * y.var()
+    assert before[0] > before[1]
+    assert after[1] > after[0]
+    assert mixed[:20].mean() > y.var()
+    assert mixed[300:].mean() < 0.3 * y.var()
