@@ -191,9 +191,9 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 
-    and, once in T examples, since it costs as much as they do,
+    and, once in T examples, since it costs as much as they do, and ahead of them,
 
-        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient of the same: (1 - ρᵀ)λw
+        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
     """
     batch, l2, seen = ints[WAITING], reals[L2], ints[EXAMPLES]
     square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
@@ -201,7 +201,7 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
     pull = batch * l2
     if reals[FORGETTING] < 1.0 or l2 > 0.0:
         turn = max(batch, min(len(factor), int(0.5 / max(1.0 - reals[FORGETTING], 1e-9))))
-        if seen // turn > (seen - batch) // turn:
+        if seen == batch or seen // turn > (seen - batch) // turn:
             kept = reals[FORGETTING] ** turn
             square_root.fade(factor, kept, (1.0 - kept) * prior + turn * l2, rows)
             pull += (1.0 - kept) * prior

@@ -364,7 +364,6 @@ CRAFTED = {
     "very many steps": put("ints", 1, 2**63 - 1),
     "very many examples": put("ints", 3, 2**63 - 1),
     "very many of both": lambda t: t["ints"].__setitem__([1, 3], 2**63 - 1),
-    "a turn below 0": put("ints", 5, -1),
     "no scales": lambda t: t.pop("scales.n"),
 }
 

@@ -206,14 +206,13 @@ def test_what_is_subtracted_from_does_not_last():
 def _forget(ints, reals, factor, table, most):
     """Take Newton steps as the mixture does, on rows of the table again and again."""
     newton, sums = np.zeros((1, len(factor))), np.zeros((1, len(factor)))
-    rows = np.zeros((72, len(factor)), np.float32)
+    rows = np.zeros((64, len(factor)), np.float32)
     batch = ints[state.WAITING]
     for first in range(0, most, batch):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
         ints[state.EXAMPLES] = first + batch
         mixing._newton(ints, reals, factor, newton, rows, sums, PRIOR)
-        ints[state.TURN] = (ints[state.TURN] + mixing._turns(ints, reals, len(factor))) % len(factor)
 
 
 @pytest.mark.parametrize("kept", [0.9, 0.99, 0.999, 0.99999])
