@@ -10,19 +10,19 @@ import math
 import numpy as np
 from reference import algorithms as plain
 
-FLATTEST, MEMORY, PULL, PRIOR, HORIZON = 1e-3, 0.999, 10.0, 0.03, 1000
+FLATTEST, MEMORY, PULL, PRIOR, HORIZON = 1e-3, 0.9995, 10.0, 0.03, 1000
 
 
 class Logistic(plain.Logistic):
     def curvature(self, f, y):
         p = 1.0 / (1.0 + np.exp(-f))
-        return p * (1.0 - p)
+        return np.maximum(p * (1.0 - p), self.gradient(f, y) ** 2 / 4.0)
 
 
 class Softmax(plain.Softmax):
     def curvature(self, f, y):
         p = np.exp(f) / np.exp(f).sum()
-        return p * (1.0 - p)
+        return np.maximum(p * (1.0 - p), self.gradient(f, y) ** 2 / 4.0)
 
 
 class SquaredHinge(plain.SquaredHinge):
@@ -33,7 +33,7 @@ class SquaredHinge(plain.SquaredHinge):
 class SmoothHinge(plain.SmoothHinge):
     def curvature(self, f, y):
         m = plain.signs(y, len(f)) * f
-        return np.where((m > 0.0) & (m < 1.0), 1.0, 0.0)
+        return np.where(m < 1.0, 1.0 / np.maximum(1.0, 1.0 - m), 0.0)
 
 
 class Square(plain.Square):
@@ -43,7 +43,7 @@ class Square(plain.Square):
 
 class Huber(plain.Huber):
     def curvature(self, f, y):
-        return np.where(np.abs(f - y) <= self.delta, 1.0, 0.0)
+        return self.delta / np.maximum(self.delta, np.abs(f - y))
 
 
 class Bound:
@@ -71,7 +71,6 @@ class Function:
         self.newton, self.steady = np.zeros((n, columns)), np.zeros((n, columns))
         self.bounds = Bound(loss), Bound(loss)
         self.waiting = []  # φ, ℓ' and ℓ'' of examples
-        self.turn = 0
 
     def scores(self, phi):
         return phi @ self.newton, phi @ self.steady
@@ -85,20 +84,17 @@ class Function:
 
     def step(self, seen):
         n, batch = len(self.A), len(self.waiting)
-        self.A *= self.forgetting**batch
         gradient = batch * self.l2 * self.newton
         for phi, g, weight in self.waiting:
             self.A += weight * np.outer(phi, phi)
             gradient += np.outer(phi, g)
-        share = batch * (1.0 - self.forgetting)
-        if self.l2:
-            share += max(batch / seen, share)
-        turns = math.ceil(n * min(share, 1.0))
-        back = (1.0 - self.forgetting**batch) * PRIOR * self.own + batch * self.l2
-        for j in range(turns):
-            at = (self.turn + j) % n
-            self.A[at, at] += n / turns * back
-        self.turn += turns
+        if self.forgetting < 1.0 or self.l2:
+            turn = max(batch, min(n, int(0.5 / max(1.0 - self.forgetting, 1e-9))))
+            if seen == batch or seen // turn > (seen - batch) // turn:
+                kept = self.forgetting**turn
+                faded = (1.0 - kept) * PRIOR * self.own
+                self.A = kept * self.A + (faded + turn * self.l2) * np.eye(n)
+                gradient += faded * self.newton
         self.newton -= np.linalg.solve(self.A, gradient)
         self.waiting = []
 
@@ -149,7 +145,8 @@ class Mixture:
         self.weigh(self.all_scores(phi), y)
         for function, part in zip(self.functions, phi, strict=True):
             function.see(part, y)
-        due = self.batch if self.batch > 1 else min(max(self.seen // 256, 1) * 8, 64)
+        memory = int(0.1 / max(1.0 - self.functions[0].forgetting, 1e-9))
+        due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, memory) // 8 * 8, 8)
         if len(self.functions[0].waiting) >= due:
             for function in self.functions:
                 function.step(self.seen)
@@ -161,9 +158,8 @@ class Mixture:
         count, out = len(f), self.v @ f
         if self.A is None:
             self.A = PULL * self.size * np.eye(count)
-        self.A *= MEMORY
         for c, curvature in enumerate(self.loss.curvature(out, y)):
             self.A += max(curvature, FLATTEST) * np.outer(f[:, c], f[:, c])
-        turn = self.seen % count
-        self.A[turn, turn] += (1.0 - MEMORY) * count * PULL * self.size
+        if (self.seen - 1) % count == 0:
+            self.A = MEMORY**count * self.A + (1.0 - MEMORY**count) * PULL * self.size * np.eye(count)
         self.v = self.v - np.linalg.solve(self.A, f @ self.bound.clipped(self.loss.gradient(out, y)))
