@@ -13,7 +13,7 @@ from streamkernel import bandwidth, losses, model_file, rules, scaling, state, s
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel, Ladder
-from streamkernel.mixture import Mixture
+from streamkernel.mixture import LARGEST, Mixture
 from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
 
@@ -145,7 +145,9 @@ class KernelModel(model_file.Portable):
             first_order["max_features"] = None
         order = self.second_order
         if order == "auto":
-            order = None if first_order or self.step is not None or self.l2 > 0.0 else "block"
+            blocks = (self.max_features or 0) // self._per_block
+            too_large = blocks * (2 * self._per_block) ** 2 > LARGEST
+            order = None if first_order or self.step is not None or self.l2 > 0.0 or too_large else "block"
         elif order and first_order:
             name, value = next(iter(first_order.items()))
             raise ValueError(f"Expected second_order=None with {name}={value!r}, got {order!r}")

