@@ -88,11 +88,11 @@ def events(runs: int) -> None:
         rate(peer, data[:20])
         times = interleaved(runs, partial(rate, model, data[:512]), partial(rate, peer, data[:50]))
         medians = [f"{1.0 / statistics.median(took):,.0f}" for took in times]
-        held = f"{model._raw_memory_usage / 1e6:.1f} MB"
+        held = f"{model._learner.factor.nbytes / 1e6:.1f} MB"
         rows.append([f'"{order}", {features:,} features', *medians, f"{ratio(times[1], times[0]):.1f}", held])
     show(
         f"predict_one + learn_one, {INPUTS} inputs, events/s",
-        ["second_order", "ours", "NumPy least squares", "ours / theirs", "our memory"],
+        ["second_order", "ours", "NumPy least squares", "ours / theirs", "our factors"],
         rows,
     )
     others = {
