@@ -2,8 +2,8 @@
 
 Events have ten names with values uniform on [0, 1], which every kernel can read. The speed is the events a second of
 predict_one + learn_one of a first-order regressor at its cap of features over those of the Gaussian, which runs right
-before; it is the median over rounds. The error is that of φ(x)·φ(x') in units of √(k(x, x) k(x', x')), the root of its mean square
-over pairs x ≠ x' and seeds; "sparse" is the same with all but two names of each event 0.
+before; it is the median over rounds. The error is that of φ(x)·φ(x') in units of √(k(x, x) k(x', x')), the root of its
+mean square over pairs x ≠ x' and seeds; "sparse" is the same with all but two names of each event 0.
 """
 
 from __future__ import annotations
