@@ -1,4 +1,4 @@
-"""Bananas, prequential accuracy with untuned defaults, beside River's linear and tree models."""
+"""Bananas, prequential accuracy with untuned defaults, first-order ones, and River's linear and tree models."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ def main() -> None:
     arguments(__doc__)
     models: dict[str, base.Classifier] = {
         "KernelClassifier()": KernelClassifier(),
-        "StandardScaler | KernelClassifier()": preprocessing.StandardScaler() | KernelClassifier(),
+        "KernelClassifier(second_order=None)": KernelClassifier(second_order=None),
+        "StandardScaler | KernelClassifier(second_order=None)": (
+            preprocessing.StandardScaler() | KernelClassifier(second_order=None)
+        ),
         "StandardScaler | LogisticRegression": preprocessing.StandardScaler() | linear_model.LogisticRegression(),
         "HoeffdingTreeClassifier": tree.HoeffdingTreeClassifier(),
         "KNNClassifier": neighbors.KNNClassifier(),
     }
-    models |= {f"KernelClassifier(seed={seed})": KernelClassifier(seed=seed) for seed in (1, 2, 3, 4)}
+    for seed in (1, 2, 3, 4):
+        models[f"KernelClassifier(seed={seed})"] = KernelClassifier(seed=seed)
+        models[f"KernelClassifier(seed={seed}, second_order=None)"] = KernelClassifier(seed=seed, second_order=None)
     rows = []
     for name, model in models.items():
         metric = evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())

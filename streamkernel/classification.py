@@ -89,7 +89,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If a parameter is out of its range, or second-order steps are asked for together with what they do not have.
 
     References
     ----------

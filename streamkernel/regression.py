@@ -56,12 +56,14 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or `tau` is given with another loss.
+        If a parameter is out of its range, `tau` is given with another loss, or second-order steps are asked for
+        together with what they do not have.
 
     References
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
     Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+    Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", Machine Learning 2007.
 
     Examples
     --------
