@@ -122,7 +122,7 @@ def draw_kernel(picture: KernelPicture) -> Figure:
     rng = np.random.default_rng(1)
     u = rng.uniform(0.0, 1.0, 1000)
     events, y = picture.span[0] + (picture.span[1] - picture.span[0]) * u, wave(u) + 0.2 * rng.standard_normal(1000)
-    model = KernelRegressor(picture.kernel, max_features=512)
+    model = KernelRegressor(picture.kernel, max_features=512, second_order=None)
     for a, target in zip(events, y, strict=True):
         model.learn_one(picture.event(a), target)
     three.plot(events[:300], y[:300], ".", color=GREY, markersize=2, alpha=0.6)

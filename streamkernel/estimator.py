@@ -152,6 +152,10 @@ class KernelModel(model_file.Portable):
             name, value = next(iter(first_order.items()))
             raise ValueError(f"Expected second_order=None with {name}={value!r}, got {order!r}")
         if order is None:
+            if self.forgetting < 1.0:
+                raise ValueError(
+                    f"Expected second-order steps with forgetting={self.forgetting!r}, got first-order ones"
+                )
             return 0
         return (self.max_features or 0) // self._per_block if order == "block" else 1
 
