@@ -92,7 +92,7 @@ class Learner:
 
     def learn(self, part: slice) -> None:
         """Learn these rows."""
-        self.f.learn(self._rows.part(part.start, part.stop), self._data.y[part])
+        self.f.learn(self._rows.part(part.start, part.stop), self._data.y[part].astype(np.float64))
 
     def objective(self) -> float:
         """Return the regularised loss over what is held out."""
