@@ -68,7 +68,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     histories = []
     for i, (title, source) in enumerate(streams, start=1):
-        model = preprocessing.StandardScaler() | KernelClassifier()
+        model = KernelClassifier()
         predictions, state = directory / f"predictions-{i}.jsonl", directory / f"state-{i}"
         predictions.unlink(missing_ok=True)
         shutil.rmtree(state, ignore_errors=True)

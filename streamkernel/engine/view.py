@@ -93,9 +93,10 @@ def showing(engine: Engine, title: str) -> Iterator[View]:
 def compile_all(console: Console) -> None:
     """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
     with console.status("compiling the numerical code, once on this machine"):
-        model = KernelClassifier(max_features=4)
-        model.learn_one({"x": 1.0}, True)
-        model.predict_one({"x": 1.0})
+        for model in (KernelClassifier(max_features=4), KernelClassifier(max_features=4, second_order=None)):
+            for value in (1.0, 2.0):  # the second example decides scales and bandwidth
+                model.learn_one({"x": value}, True)
+            model.predict_one({"x": 1.0})
 
 
 class ProgressLog:
