@@ -191,20 +191,20 @@ def _newton(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 
-    and, once in T examples, since it costs as much as they do, and ahead of them,
+    and before that, once in T examples, since it costs as much as they do,
 
         A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
     """
     batch, l2, seen = ints[WAITING], reals[L2], ints[EXAMPLES]
-    square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
-    rows[:] = np.float32(0.0)
     pull = batch * l2
     if reals[FORGETTING] < 1.0 or l2 > 0.0:
         turn = max(batch, min(len(factor), int(0.5 / max(1.0 - reals[FORGETTING], 1e-9))))
         if seen == batch or seen // turn > (seen - batch) // turn:
             kept = reals[FORGETTING] ** turn
-            square_root.fade(factor, kept, (1.0 - kept) * prior + turn * l2, rows)
+            square_root.fade(factor, kept, (1.0 - kept) * prior + turn * l2, np.zeros_like(rows))
             pull += (1.0 - kept) * prior
+    square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
+    rows[:] = np.float32(0.0)
     for c in range(len(newton)):
         if pull > 0.0:
             vectors.add(sums[c], newton[c], pull)

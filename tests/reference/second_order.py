@@ -85,9 +85,6 @@ class Function:
     def step(self, seen):
         n, batch = len(self.A), len(self.waiting)
         gradient = batch * self.l2 * self.newton
-        for phi, g, weight in self.waiting:
-            self.A += weight * np.outer(phi, phi)
-            gradient += np.outer(phi, g)
         if self.forgetting < 1.0 or self.l2:
             turn = max(batch, min(n, int(0.5 / max(1.0 - self.forgetting, 1e-9))))
             if seen == batch or seen // turn > (seen - batch) // turn:
@@ -95,6 +92,9 @@ class Function:
                 faded = (1.0 - kept) * PRIOR * self.own
                 self.A = kept * self.A + (faded + turn * self.l2) * np.eye(n)
                 gradient += faded * self.newton
+        for phi, g, weight in self.waiting:
+            self.A += weight * np.outer(phi, phi)
+            gradient += np.outer(phi, g)
         self.newton -= np.linalg.solve(self.A, gradient)
         self.waiting = []
 
