@@ -118,7 +118,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,
         batch_size: int = 1,
-        max_features: int | None = 1024,
+        max_features: int | None = 4096,
         l2: float = 0.0,
         step: steps.Step | None = None,
         preconditioning: float | None = None,

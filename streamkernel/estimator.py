@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, model_file, rules, scaling, state, steps
+from streamkernel import bandwidth, losses, model_file, rules, scaling, schedule, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
+from streamkernel.growth import ALONE
 from streamkernel.kernels import Gaussian, Kernel, Ladder
 from streamkernel.mixture import LARGEST, Mixture
 from streamkernel.rows import F64, Rows
@@ -21,8 +22,10 @@ log = logging.getLogger(__name__)
 
 
 DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
-MANY_BANDWIDTHS = Ladder(Gaussian("median"))
+MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.6, 1.5, 6.0))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
+LARGEST_BLOCK = 256
+"""Features in a block where nothing else is said, or a quarter of the cap if that is less."""
 
 
 class KernelModel(model_file.Portable):
@@ -55,7 +58,8 @@ class KernelModel(model_file.Portable):
             raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if not isinstance(average, (bool, np.bool_)):
             raise ValueError(f"Expected average to be a Boolean, got {average!r}")
-        self._per_block = max(1, (max_features or 1024) // 4) if features_per_seed is None else features_per_seed
+        usual = min(LARGEST_BLOCK, max(1, (max_features or 4 * LARGEST_BLOCK) // 4))
+        self._per_block = usual if features_per_seed is None else features_per_seed
         _at_least(1, features_per_seed=self._per_block)
         if max_features is not None and max_features < self._per_block:
             raise ValueError(
@@ -82,12 +86,12 @@ class KernelModel(model_file.Portable):
         self.second_order = second_order
         self.forgetting = forgetting
         self._loss = losses.named(loss, self._for_classes)
-        self._groups = self._order()
-        self._wanted = kernel or (MANY_BANDWIDTHS if self._groups else self._default_kernel)
+        self._order = self._chosen_order()
+        self._wanted = kernel or (MANY_BANDWIDTHS if self._order else self._default_kernel)
         self._learner = self._new_learner(self._wanted, 1)
-        self._scales = scaling.Scales() if self._groups and kernel is None else None
+        self._scales = scaling.Scales() if self._order and kernel is None else None
         # Examples that still decide the bandwidths, with their targets; None once they are known.
-        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._groups else None
+        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._order else None
 
     @property
     def kernel_(self) -> Kernel:
@@ -132,8 +136,8 @@ class KernelModel(model_file.Portable):
         """Return the step that is safe untuned."""
         return steps.Constant(default_gamma(self._loss))
 
-    def _order(self) -> int:
-        """Return how many groups of features second-order steps take, each with a factor of its own; 0 for none."""
+    def _chosen_order(self) -> str | None:
+        """Return "block" or "full" for second-order steps, None for first-order ones."""
         if self.second_order not in ("auto", "block", "full", None):
             raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
         first_order = {
@@ -145,27 +149,22 @@ class KernelModel(model_file.Portable):
             first_order["max_features"] = None
         order = self.second_order
         if order == "auto":
-            blocks = (self.max_features or 0) // self._per_block
-            too_large = blocks * (2 * self._per_block) ** 2 > LARGEST
+            too_large = ALONE * (2 * self._per_block) ** 2 > LARGEST
             order = None if first_order or self.step is not None or self.l2 > 0.0 or too_large else "block"
         elif order and first_order:
             name, value = next(iter(first_order.items()))
             raise ValueError(f"Expected second_order=None with {name}={value!r}, got {order!r}")
-        if order is None:
-            if self.forgetting < 1.0:
-                raise ValueError(
-                    f"Expected second-order steps with forgetting={self.forgetting!r}, got first-order ones"
-                )
-            return 0
-        return (self.max_features or 0) // self._per_block if order == "block" else 1
+        if order is None and self.forgetting < 1.0:
+            raise ValueError(f"Expected second-order steps with forgetting={self.forgetting!r}, got first-order ones")
+        return order
 
     def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
-        if self._groups:
+        if self._order:
             return Mixture(
                 kernel,
                 self._loss,
                 self.step or steps.Constant(0.75 / self._loss.curvature),
-                groups=self._groups,
+                joint=self._order == "full",
                 per_block=self._per_block,
                 max_features=self.max_features or 0,
                 batch=self.batch_size,
@@ -202,7 +201,7 @@ class KernelModel(model_file.Portable):
             self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
             done += 1
         while done < len(y):
-            last = len(y) if self._scales is None else min(len(y), done + self._scales.until_due)
+            last = len(y) if self._scales is None else min(len(y), done + schedule.until_due(self._scales.n))
             self._learn_rows(rows.part(done, last), y[done:last])
             done = last
 
@@ -219,7 +218,7 @@ class KernelModel(model_file.Portable):
             raise
         finally:
             self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
-            if learnt and scaling.is_due(self._scales.n):
+            if learnt and schedule.is_due(self._scales.n):
                 self._scales.take()
 
     def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:

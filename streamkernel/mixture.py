@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, mixing, model_file, state, steps
-from streamkernel.kernels import Kernel
+from streamkernel import growth, losses, mixing, model_file, newton_steps, schedule, state, steps
+from streamkernel.groups import FUNCTIONS, Group, Groups
+from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
-from streamkernel.rows import F32, F64, Rows
+from streamkernel.rows import F32, F64, I64, Rows
 from streamkernel.square_root import EIGHT
 
 LARGEST = 1 << 29
@@ -21,6 +23,10 @@ PRIOR = 0.06
 SMALLEST_PRIOR = 1e-3
 """λ is this times (1 - κ)², where κ is the mean of k(x, x') over pairs of examples, in units of k(x, x): what hardly
 differs from example to example needs larger coefficients to tell them apart."""
+
+LEAST_UNEXPLAINED = 0.01
+"""λ of a larger group is in proportion to the loss, in units of that of f = 0, but at least this: it is what noise is
+to what is to be learnt, and by then both are known."""
 
 
 class Mixture(Learner):
@@ -34,10 +40,10 @@ class Mixture(Learner):
         What is minimised; it must have a second derivative.
     step
         γ of the constant steps, in units of 1/k(x, x).
-    groups
-        Groups that the features stand in; each has a factor of its own.
+    joint
+        Whether all blocks are one group from the beginning, or what `streamkernel.growth` says.
     per_block, max_features
-        Features in a block, F, and in all blocks.
+        Features in a block, F, and in all blocks at most.
     batch
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
@@ -49,7 +55,7 @@ class Mixture(Learner):
     --------
     >>> from streamkernel import kernels
     >>> step = steps.Constant(0.75)
-    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), step, groups=1, per_block=16, max_features=16)
+    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), step, joint=True, per_block=16, max_features=16)
     >>> row = f.row({"x": 1.0})
     >>> for _ in range(1000):
     ...     f.learn(row, np.array([2.0]))
@@ -63,9 +69,9 @@ class Mixture(Learner):
         loss: losses.Loss,
         step: steps.Step,
         *,
-        groups: int,
+        joint: bool = False,
         per_block: int = 256,
-        max_features: int = 1024,
+        max_features: int = 4096,
         batch: int = 1,
         forgetting: float = 1.0,
         l2: float = 0.0,
@@ -74,52 +80,114 @@ class Mixture(Learner):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.groups, self._forgetting = groups, forgetting
+        self._forgetting = forgetting
         blocks = max_features // per_block
         super().__init__(kernel, loss, step, per_block, blocks, batch, l2, columns, intercept, cache_bytes, seed)
+        self._kernel = self.directions.plan.kernel
+        self.outputs = per_block * self.directions.plan.outputs  # of a block
+        self.room = -(-max(batch, newton_steps.LONGEST_BATCH) // EIGHT) * EIGHT
+        self._stages = 0 if joint else growth.stages(blocks, self.outputs, LARGEST)
+        self._alone = [blocks] if joint else [1] * min(growth.ALONE, blocks)  # the groups that begin at once
+        numbers = sum(blocks**2 for blocks in self._alone) * self.outputs**2
+        if numbers > LARGEST:
+            raise ValueError(
+                f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
+                f"use fewer features_per_seed, or second_order=None"
+            )
         self._start()
 
     def start_again(self, kernel: Kernel, rows: Rows) -> None:
         """Forget all that was learnt and go on with other bandwidths; `rows` decide λ."""
-        self.directions.plan = Plan(kernel, self._seed)
+        self._kernel = kernel
         self._start()
-        n = len(rows.start) - 1
-        features = np.empty((n, self.groups, self.outputs), np.float32)
+        alone, n = len(self._alone), len(rows.start) - 1
+        features = np.empty((n, sum(self._alone) * self.outputs), np.float32)
         mixing.embed_many((self.ints, self.reals), self.directions.kernel, tuple(rows), self._phi, features)
-        own = np.square(features, dtype=np.float64).sum(axis=2).mean(axis=0)
-        mean = np.square(features.mean(axis=0, dtype=np.float64)).sum(axis=1)
+        by_group = features.reshape(n, alone, -1)
+        own = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
+        mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
         likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
-        self.priors[:] = np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR)
+        priors = PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0))
+        self.priors[:alone] = np.maximum(priors, SMALLEST_PRIOR)
 
     def _start(self) -> None:
         """Set everything to what it is before the first example."""
         self._reset()
         self.reals[state.FORGETTING] = self._forgetting
-        plan, groups, columns = self.directions.plan, self.groups, self.columns
-        self.outputs = self.most_blocks // groups * self.per_block * plan.outputs
-        if groups * self.outputs**2 > LARGEST:
-            raise ValueError(
-                f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {groups} groups of "
-                f"{self.outputs:,} outputs; use fewer features_per_seed, or second_order=None"
-            )
-        room = -(-max(self.batch, mixing.LONGEST_BATCH) // EIGHT) * EIGHT
-        self.factor: F32 = np.zeros((groups, self.outputs, self.outputs), np.float32)
-        self.newton: F64 = np.zeros((groups, columns, self.outputs))
-        self.steady, self.sums = np.zeros_like(self.newton), np.zeros_like(self.newton)
-        self.rows: F32 = np.zeros((groups, room, self.outputs), np.float32)
-        self.weights: F64 = np.full(2 * groups, 0.5 / groups)
-        self.mixer: F64 = np.zeros((2 * groups, 2 * groups))
-        self.bounds: F64 = np.zeros(2 * groups + 1)
-        self.priors: F64 = np.full(groups, 0.5 * PRIOR)
-        self.directions.reserve(self.most_blocks)
-        panels = -(-self.most_blocks * self.per_block // self.directions.width)
-        self._phi: F32 = np.empty((panels, plan.outputs, self.directions.width), np.float32)
+        alone = len(self._alone)
+        count = alone + 2 * (self._stages > 0)
+        self.table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
+        self.table[:alone, 0] = self._alone
+        self.table[:alone, 1] = np.arange(alone)
+        self.weights: F64 = np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2)
+        self.mixer: F64 = np.zeros((2 * count, 2 * count))
+        self.bounds: F64 = np.zeros(2 * count + 1)
+        self.standing: F64 = np.zeros(2 * count + 1)
+        self.priors: F64 = np.full(count, 0.5 * PRIOR)
+        self._arrange({})
+
+    def _arrange(self, groups: Mapping[int, Group]) -> None:
+        """Have these groups and empty ones, of the sizes in the table, and the features that they take."""
+        blocks, alone = self.table[:, 0], len(self._alone)
+        slots = range(len(self.table) - alone)
+        firsts = np.array([*range(alone), *(growth.first_block(slot, self._stages) for slot in slots)])
+        sizes = (blocks * self.outputs).tolist()
+        all_groups = [groups.get(g) or Group.empty(n, self.columns, self.room) for g, n in enumerate(sizes)]
+        self.groups = Groups(all_groups, (firsts * self.outputs).tolist())
+        kernel = self._kernel
+        if isinstance(kernel, Ladder) and blocks[alone:].any():
+            multiples = np.resize(kernel.multiples, self.most_blocks)
+            for first, (n, rung, _) in zip(firsts[alone:], self.table[alone:], strict=True):
+                multiples[first : first + n] = multiples[rung]
+            kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
+        self.directions.plan = Plan(kernel, self._seed)
+        used = int((firsts + blocks)[blocks > 0].max())
+        if blocks[alone:].any():
+            self.ints[state.BLOCKS] = used
+        self.directions.reserve(used)
+        panels = -(-used * self.per_block // self.directions.width)
+        self._phi: F32 = np.empty((panels, self.directions.plan.outputs, self.directions.width), np.float32)
+
+    def _grow(self) -> None:
+        """Begin a larger group if it is time to."""
+        seen, alone = int(self.ints[state.EXAMPLES]), len(self._alone)
+        standing = self.standing[:-1].reshape(2, -1)
+        multiples = np.resize(self._kernel.multiples if isinstance(self._kernel, Ladder) else 1.0, alone)
+        rung = growth.bandwidth(standing[0, :alone], multiples.tolist())
+        stage = growth.due(seen, self.groups.counts, self.table, standing, self._stages, rung)
+        if not stage:
+            return
+        own = self.reals[state.SELF] or self.reals[state.SQUARE] or 1.0
+        size = self.reals[state.SPREAD] if self.ints[state.INTERCEPT] == state.MEAN else 1.0
+        g = alone + growth.slot(stage, self._stages)
+        least = standing[0, self.table[:, 0] > 0].min()
+        unexplained = least / self.standing[-1] if self.standing[-1] > 0.0 else 1.0
+        self.priors[g] = self.priors[rung] * np.clip(unexplained, LEAST_UNEXPLAINED, 1.0)
+        ended = [k for k in (alone, alone + 1) if k == g or stage == 1]
+        kept = {k: self.groups[k] for k in range(len(self.groups)) if k not in ended}
+        self.table[ended] = 0
+        self.table[g] = 1 << stage, rung, seen
+        self._arrange(kept)
+        np.fill_diagonal(self.groups[g].factor, np.sqrt(self.priors[g] * own * (1 << stage)))
+        functions = np.array([*ended, *(len(self.groups) + k for k in ended)])
+        self.bounds[functions] = 0.0
+        self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self._kernel
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks in use, each of its own seed."""
+        return int(min(self.ints[state.BLOCKS], self.table[:, 0].sum()))
 
     @property
     def penalty(self) -> float:
         """(λ/2)‖w‖² of the mixed function."""
-        newton, steady = self.weights.reshape(2, self.groups, 1, 1)
-        return float(0.5 * self.l2 * np.square(newton * self.newton + steady * self.steady).sum())
+        parts = zip(*self.weights.reshape(2, -1), self.groups, strict=True)
+        return 0.5 * self.l2 * sum(float(np.square(v * own.newton + u * own.steady).sum()) for v, u, own in parts)
 
     def score_event(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f at one example, shape (columns,)."""
@@ -135,7 +203,8 @@ class Mixture(Learner):
             If a value is not finite or too large.
         """
         out = np.empty((len(rows.start) - 1, self.columns))
-        model = self.newton, self.steady, self.weights
+        flat = self.groups.flat
+        model = self.groups.layout, flat.newton, flat.steady, self.weights
         bad = mixing.evaluate((self.ints, self.reals), self.directions.kernel, tuple(rows), model, self._phi, out)
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
@@ -157,18 +226,29 @@ class Mixture(Learner):
         InputError
             If a value is not finite or too large, or the steps have diverged. The rows before are learnt.
         """
+        done, n = 0, len(y)
+        while done < n:
+            last = min(n, done + schedule.until_due(int(self.ints[state.EXAMPLES])))
+            self._learn(rows.part(done, last), y[done:last], done)
+            done = last
+            if schedule.is_due(int(self.ints[state.EXAMPLES])):
+                self._grow()
+
+    def _learn(self, rows: Rows, y: F64, done: int) -> None:
+        """Learn `rows`, after so many of the same call."""
         t, n = int(self.ints[state.STEPS]), len(y)
         if isinstance(self.step, steps.Constant):
             gammas = np.full(n, self.step(1))
         else:
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
+        factor, newton, steady, sums, gathered = self.groups.flat
         model = (
-            self.factor, self.newton, self.steady, self.rows, self.sums, self.weights, self.mixer, self.bounds,
-            self.priors,
+            self.groups.layout, factor, newton, steady, gathered, sums, self.weights, self.mixer, self.bounds,
+            self.standing, self.priors, schedule.last_due(int(self.ints[state.EXAMPLES])), sum(self._alone),
         )  # fmt: skip
         told = (self.ints, self.reals), self.directions.kernel, tuple(rows), y, gammas
         status, row = mixing.learn(*told, model, self._phi)
-        self.refused = row
+        self.refused = done + row
         if status == state.BAD_VALUE:
             raise self._unusable(rows.part(row, row + 1))
         if status == state.DIVERGED:
@@ -176,26 +256,25 @@ class Mixture(Learner):
 
     def add_column(self) -> None:
         """Make room for one more class; a function of two classes in one column becomes one of three."""
-        for name in ("newton", "steady", "sums"):
-            old = getattr(self, name)
-            more = [self._split()[:, None] * old] if self._is_binary else [old, np.zeros_like(old[:, :1])]
-            setattr(self, name, np.concatenate(more, axis=1))
+        split, is_binary = self._split()[:, None], self._is_binary
+
+        def more(old: F64) -> F64:
+            return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
+
         self._add_columns()
+        functions = [{name: more(getattr(group, name)) for name in FUNCTIONS} for group in self.groups]
+        self._arrange({g: self.groups[g]._replace(**functions[g]) for g in range(len(functions))})
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
-        upper = np.triu_indices(self.outputs)
-        waiting = int(self.ints[state.WAITING])
-        kept = {name: getattr(self, name).copy() for name in self._kept()}
-        factor = np.ascontiguousarray(self.factor[:, *upper])  # as files have it
-        return self._numbers() | kept | {"factor": factor, "rows": self.rows[:, :waiting].copy()}
+        kept = {name: getattr(self, name).copy() for name in (*self._mixing(), "table")}
+        return self._numbers() | kept | self.groups.tensors(int(self.ints[state.WAITING]))
 
-    def _kept(self) -> dict[str, tuple[int, ...]]:
+    def _mixing(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the arrays that are saved as they are."""
-        functions = self.groups, self.columns, self.outputs
-        count = 2 * self.groups
-        shapes = [functions] * 3 + [(count,), (count, count), (count + 1,), (self.groups,)]
-        return dict(zip(("newton", "steady", "sums", "weights", "mixer", "bounds", "priors"), shapes, strict=True))
+        count = len(self.table)
+        shapes = [(2 * count,), (2 * count, 2 * count), (2 * count + 1,), (2 * count + 1,), (count,)]
+        return dict(zip(("weights", "mixer", "bounds", "standing", "priors"), shapes, strict=True))
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` of a function with the same parameters returned.
@@ -206,28 +285,31 @@ class Mixture(Learner):
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         ints, reals = self._numbers_in(tensors)
-        kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._kept().items()}
-        triangle = self.outputs * (self.outputs + 1) // 2
-        factor = model_file.taken(tensors, "factor", np.float32, (self.groups, triangle))
-        upper = np.triu_indices(self.outputs)
+        kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._mixing().items()}
         waiting, examples = int(ints[state.WAITING]), int(ints[state.EXAMPLES])
         if (
-            not waiting < max(self.batch, mixing.LONGEST_BATCH)
+            not waiting < max(self.batch, newton_steps.LONGEST_BATCH)
             or not waiting <= examples == ints[state.STEPS] < 1 << 62
         ):
             raise ValueError(f"expected counters of examples as ints, got {ints.tolist()}")
-        rows = model_file.taken(tensors, "rows", np.float32, (self.groups, waiting, self.outputs))
         if not ((kept["priors"] > 0.0) & (kept["priors"] <= 1.0)).all():
             raise ValueError(f"expected priors from 0 to 1, got {kept['priors'].tolist()}")
-        diagonals = factor[:, upper[0] == upper[1]], kept["mixer"].diagonal()
-        if not ((diagonals[0] > 0.0).all() if examples else not factor.any()):
-            raise ValueError("expected factors with positive diagonals")
-        if not ((diagonals[1] > 0.0).all() or not kept["mixer"].any()):
+        if not ((kept["mixer"].diagonal() > 0.0).all() or not kept["mixer"].any()):
             raise ValueError("expected a mixer with a positive diagonal")
-        if (kept["bounds"] < 0.0).any() or reals[state.SPREAD] < 0.0:
-            raise ValueError("expected bounds and a spread of at least 0")
+        if min(kept["bounds"].min(), kept["standing"].min(), reals[state.SPREAD]) < 0.0:
+            raise ValueError("expected bounds, losses and a spread of at least 0")
+        table = model_file.taken(tensors, "table", np.int64, self.table.shape)
+        if not growth.possible(table, self._alone, self._stages, examples):
+            raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
+        self.table = table.copy()
+        self._arrange({})
+        used = max(int(self.ints[state.BLOCKS]), min(examples, sum(self._alone)))
+        if ints[state.BLOCKS] != used:
+            raise ValueError(f"expected {used} blocks, got {ints[state.BLOCKS]}")
+        self.groups.restore(tensors, waiting)
+        for group in self.groups:
+            if not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
+                raise ValueError("expected factors with positive diagonals")
         self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
         for name, value in kept.items():
             setattr(self, name, value.copy())
-        self.factor[:, *upper] = factor
-        self.rows[:, :waiting] = rows

@@ -170,17 +170,6 @@ def _restored(table, hashes, moments, scales):  # type: ignore[no-untyped-def]
         _use(row, scales[i, 0], scales[i, 1])
 
 
-def is_due(n: int) -> bool:
-    """Say whether scales are to be taken after this many examples: at 2, 4, 8, ..., 8,192, and then at every 8,192.
-
-    Examples
-    --------
-    >>> [n for n in range(40_000) if is_due(n)]
-    [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 24576, 32768]
-    """
-    return n >= 2 and (n & (n - 1) == 0 or n % (HORIZON // 2) == 0)
-
-
 class Scales:
     """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
@@ -192,10 +181,10 @@ class Scales:
     variable is only shifted and divided; beyond it spikes and outliers neither blow up nor vanish.
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
-    use changes only when :meth:`take` is called, which :func:`is_due` says when to do: during the first 256 examples to
-    what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that stand still
-    keep their values bit for bit, and inputs that move are followed. A value counts in the moments for at most 10 s, or
-    √n s for n examples, from c: one outlier hides nothing.
+    use changes only when :meth:`take` is called, which `streamkernel.schedule` says when to do: during the first 256
+    examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
+    stand still keep their values bit for bit, and inputs that move are followed. A value counts in the moments for at
+    most 10 s, or √n s for n examples, from c: one outlier hides nothing.
 
     A name that has been constant has s = \\|c\\|, or 1 if it has been 0. A name without a scale, because it is new or
     because 65,536 others have one, has c = 0 and s = 1: it is left as it is up to √3, and is not shifted.
@@ -251,13 +240,6 @@ class Scales:
         examples = len(rows.start) - 1
         self.n += examples
         self._weight += examples
-
-    @property
-    def until_due(self) -> int:
-        """Examples until the scales are to be taken again."""
-        if self.n < 2:
-            return 2 - self.n
-        return min((1 << self.n.bit_length()) - self.n, HORIZON // 2 - self.n % (HORIZON // 2))
 
     def __call__(self, rows: Rows) -> Rows:
         """Return examples with the scales in use; values that are not finite or of usable size stay as they are."""

@@ -14,7 +14,8 @@ from streamkernel.generator import hash64
 from streamkernel.kernels import Gaussian
 from streamkernel.kernels.plan import Plan
 from streamkernel.rows import Rows
-from streamkernel.scaling import HORIZON, MOST_NAMES, Scales, is_due
+from streamkernel.scaling import HORIZON, MOST_NAMES, Scales
+from streamkernel.schedule import is_due
 
 DIRECTIONS = Directions(Plan(Gaussian(1.0), seed=0), per_block=1, cache_bytes=0)
 NAMES = ["a", "b", ("c", 1), 7]

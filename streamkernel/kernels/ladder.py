@@ -10,7 +10,7 @@ from streamkernel.forms import LADDER
 from streamkernel.kernels.base import Kernel, Part, SimpleKernel
 from streamkernel.kernels.stationary import Stationary
 
-_MOST = 32
+_MOST = 64
 _LARGEST = 1e3
 
 
@@ -27,7 +27,7 @@ class Ladder(SimpleKernel):
     kernel
         The kernel k₁, one of Gaussian, Laplacian, Cauchy and Matern. Its bandwidth may be ``"median"``.
     multiples
-        The multiples m, at most 32 of them, from 0.001 to 1000.
+        The multiples m, at most 64 of them, from 0.001 to 1000.
 
     Raises
     ------

@@ -1,0 +1,39 @@
+"""When a model looks at what it has learnt: often at first, and from then on at fixed distances."""
+
+from __future__ import annotations
+
+EVERY = 8192
+"""Examples between two looks, in the long run."""
+
+
+def is_due(n: int) -> bool:
+    """Say whether to look after this many examples: at 2, 4, 8, ..., 8,192, and then at every 8,192.
+
+    Examples
+    --------
+    >>> [n for n in range(40_000) if is_due(n)]
+    [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 24576, 32768]
+    """
+    return n >= 2 and (n & (n - 1) == 0 or n % EVERY == 0)
+
+
+def until_due(n: int) -> int:
+    """Return how many examples are left until the next look.
+
+    Examples
+    --------
+    >>> [until_due(n) for n in (0, 1, 2, 3, 1000, 8192, 8193)]
+    [2, 1, 2, 1, 24, 8192, 8191]
+    """
+    return 2 - n if n < 2 else min((1 << n.bit_length()) - n, EVERY - n % EVERY)
+
+
+def last_due(n: int) -> int:
+    """Return when the last look was, 0 before the first.
+
+    Examples
+    --------
+    >>> [last_due(n) for n in (0, 1, 2, 1000, 8192, 20_000)]
+    [0, 0, 2, 512, 8192, 16384]
+    """
+    return 0 if n < 2 else max(1 << min(n, EVERY).bit_length() - 1, n // EVERY * EVERY)
