@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +59,12 @@ class Groups:
     def __len__(self) -> int:
         return len(self.layout)
 
+    def __iter__(self) -> Iterator[Group]:
+        return (self[g] for g in range(len(self)))
+
     def __getitem__(self, g: int) -> Group:
         """Return what group g has, to look at and to change."""
-        _, n, before, squares = self.layout[range(len(self))[g]]
+        _, n, before, squares = self.layout[g]
 
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)

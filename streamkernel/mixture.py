@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import growth, losses, mixing, model_file, newton_steps, schedule, state, steps
-from streamkernel.groups import FUNCTIONS, Group, Groups
+from streamkernel.groups import Group, Groups
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
@@ -262,8 +262,12 @@ class Mixture(Learner):
             return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
 
         self._add_columns()
-        functions = [{name: more(getattr(group, name)) for name in FUNCTIONS} for group in self.groups]
-        self._arrange({g: self.groups[g]._replace(**functions[g]) for g in range(len(functions))})
+        self._arrange(
+            {
+                g: Group(old.factor, more(old.newton), more(old.steady), more(old.sums), old.rows)
+                for g, old in enumerate(self.groups)
+            }
+        )
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
