@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
-MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.6, 1.5, 6.0))
+MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 LARGEST_BLOCK = 256
 """Features in a block where nothing else is said, or a quarter of the cap if that is less."""

@@ -70,8 +70,8 @@ class Groups:
             return values[height * before : height * (before + n)].reshape(height, n)
 
         factor, newton, steady, sums, rows = self.flat
-        functions = (part(values, self._columns) for values in (newton, steady, sums))
-        return Group(factor[squares : squares + n * n].reshape(n, n), *functions, part(rows, self._room))
+        newton, steady, sums = (part(values, self._columns) for values in (newton, steady, sums))
+        return Group(factor[squares : squares + n * n].reshape(n, n), newton, steady, sums, part(rows, self._room))
 
     def tensors(self, waiting: int) -> dict[str, Any]:
         """Return all of it, with the upper triangles of the factors, and of the rows those that wait."""

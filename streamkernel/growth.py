@@ -1,14 +1,14 @@
 """How second-order learning grows: which groups of blocks there are, and when a larger one begins.
 
-The first four blocks are groups by themselves, each of another bandwidth where the kernel is a ladder. From 256
+The first four blocks are groups by themselves, each of another bandwidth where the kernel is a ladder. From 1,024
 examples on a larger group stands beside them, of two blocks, and at each look (`streamkernel.schedule`), on what was
 seen since the one before,
 
 * one of twice as many blocks begins, if the loss of the largest is by `GAIN` less than that of all smaller ones: where
   more features have been worth it, yet more are likely to be;
-* the larger ones end and the smallest of them begins again, if a single block does better than the largest and another
-  bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the largest has
-  outputs, a function of constant steps does better than it.
+* the larger ones end and the smallest of them begins again, if a single block does as much better than the largest and
+  another bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the
+  largest has outputs, a function of constant steps does as much better.
 
 A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
 ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
@@ -27,7 +27,7 @@ ALONE = 4
 MOST = 64
 """Blocks in all, as many as a ladder has multiples."""
 
-FROM = 256
+FROM = 1024
 """Examples before the first larger group."""
 
 GAIN = 0.03
@@ -132,11 +132,12 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     newton, steady = standing
     others = outputs > 0
     others[largest] = False
-    own, best = newton[largest], newton[others].min()
+    own, best, steadiest = newton[largest], newton[others].min(), steady[outputs > 0].min()
     if own < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
-    is_mature = seen - born >= MATURE * outputs[largest]
-    return int((own > best and rung != wanted) or (is_mature and own > steady[outputs > 0].min()))
+    is_misplaced = rung != wanted and (1.0 - GAIN) * own > best
+    is_stale = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * own > steadiest
+    return int(is_misplaced or is_stale)
 
 
 def bandwidth(standing: F64, multiples: list[float]) -> int:
