@@ -5,19 +5,21 @@ The blocks of a model stand in groups. Group g has the features φ_g(x), n outpu
 * one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what stands still;
 * one that takes steps of constant size, w ← w - γℓ'φ, for what moves.
 
-What is predicted is f = Σ_k v_k f_k over both functions of all groups. The v_k are learnt by Newton steps too, on the
-loss of f itself, and forget what is long ago. All functions see an example before they learn it.
+One function more is a constant that takes constant steps: the level of late, whatever x is. What is predicted is
+f = Σ_k v_k f_k over all these functions. The v_k are learnt by Newton steps too, on the loss of f itself, and forget
+what is long ago. All functions see an example before they learn it.
 
 Groups differ in size, so what they have stands in flat arrays, one group after the other, where `layout` says:
 
     layout[group]        first output of φ, outputs n; outputs, and squares of them, of the groups before
     factor               R of each group, shape (n, n), upper triangular, RᵀR = A
     newton, steady       w of the two functions of each group, shape (columns, n)
-    rows                 √ℓ''φ of the examples that A does not hold yet, shape (room, n) for each group
+    rows                 √ℓ''φ of the examples that A does not hold yet, shape (room, n) each
     sums                 Σ ℓ'φ over them, shape (columns, n) for each group
-    weights, mixer       v, and the factor of its own A: first of the functions by Newton steps, then of the others
+    level                the constant, shape (columns, 1)
+    weights, mixer       v, and the factor of its own A: the functions by Newton steps, the others, and the level
     bounds               the largest derivatives seen of the functions, and of f
-    standing             the running losses of the functions, and of f = 0, since the model last looked at them
+    standing             the running losses of the functions of groups, and of f = 0, since the model last looked at them
     priors               λ of each group, in units of k(x, x)
 """
 
@@ -117,8 +119,8 @@ def _scaled(to, values, scale):  # type: ignore[no-untyped-def]
 
 
 @njit
-def functions(layout, z, newton, steady, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (2 groups, columns), to the scores of all functions."""
+def functions(layout, z, newton, steady, level, f):  # type: ignore[no-untyped-def]
+    """Set `f`, shape (2 groups + 1, columns), to the scores of all functions."""
     groups, columns = len(layout), f.shape[1]
     for g in range(groups):
         phi = _features(z, layout, g)
@@ -126,6 +128,7 @@ def functions(layout, z, newton, steady, f):  # type: ignore[no-untyped-def]
         for c in range(columns):
             f[g, c] = vectors.dot(phi, still[c])
             f[groups + g, c] = vectors.dot(phi, moving[c])
+    f[2 * groups] = level[:, 0]
 
 
 @njit
@@ -140,14 +143,14 @@ def mixed(weights, f, out):  # type: ignore[no-untyped-def]
 def evaluate(numbers, kernel, rows, model, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     (ints, reals), start = numbers, rows[0]
-    layout, newton, steady, weights = model
+    layout, newton, steady, level, weights = model
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     z = np.empty(ints[MOST_BLOCKS] * ints[OUTPUTS] * ints[PER_BLOCK], np.float32)
     f = np.empty((len(weights), ints[COLUMNS]))
     for i in range(len(start) - 1):
         if not embed(ints, reals, kernel, rows, i, max(1, ints[BLOCKS]), phi, z, work):
             return i
-        functions(layout, z, newton, steady, f)
+        functions(layout, z, newton, steady, level, f)
         mixed(weights, f, out[i])
         out[i] += reals[PREDICTED_OFFSET]
     return -1
@@ -168,12 +171,14 @@ def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
 def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-untyped-def]
     """Learn the rows in order; return (status, row)."""
     (ints, reals), start = numbers, rows[0]
-    layout, factor, newton, steady, gathered, sums, weights, mixer, bounds, standing, priors, looked, growing = model
+    layout, factor, newton, steady, gathered, sums, level, weights, mixer, bounds, standing, priors = model[:12]
+    looked, growing, follow = model[12:]
     work = workspace(ints, start, np.int64(1), phi.shape[2])
     groups, columns, per_block = len(layout), ints[COLUMNS], ints[OUTPUTS] * ints[PER_BLOCK]
     z = np.empty(ints[MOST_BLOCKS] * per_block, np.float32)
-    f, out, nothing = np.empty((2 * groups, columns)), np.empty(columns), np.zeros(columns)
-    g, h = np.empty((2 * groups, columns)), np.empty((2 * groups, columns))
+    count = 2 * groups + 1
+    f, out, nothing = np.empty((count, columns)), np.empty(columns), np.zeros(columns)
+    g, h = np.empty((count, columns)), np.empty((count, columns))
     code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
     room = len(gathered) // max(1, len(sums) // columns)
     for i in range(len(y)):
@@ -181,7 +186,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         if not embed(ints, reals, kernel, rows, i, blocks, phi, z, work):
             return BAD_VALUE, i
         # 1. all scores and derivatives; what cannot be learnt is refused before anything changes
-        functions(layout, z, newton, steady, f)
+        functions(layout, z, newton, steady, level, f)
         mixed(weights, f, out)
         target, added, furthest = y[i], reals[OFFSET], math.inf
         if reals[SPREAD] > 0.0:
@@ -190,7 +195,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
             added += min(max(target - added, -furthest), furthest) / (ints[EXAMPLES] + 1)
         target -= added
         usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
-        for k in range(2 * groups):
+        for k in range(count):
             losses.derivative(code, parameter, f[k], target, g[k])
             losses.curvature(code, parameter, f[k], target, h[k])
             usable &= vectors.within(f[k], 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
@@ -213,6 +218,11 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
         newton_steps.weigh(code, parameter, f, out, target, size, weights, mixer, bounds, bounded, ints[STEPS])
+        if not bounded:
+            for k in range(count):
+                bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
+        for c in range(columns):
+            level[c, 0] -= follow * g[2 * groups, c]
         place, memory = ints[WAITING], min(max(1.0, 0.5 * (seen - looked)), HORIZON)
         standing[2 * groups] += (losses.value(code, parameter, nothing, target) - standing[2 * groups]) / memory
         for j in range(groups):
@@ -223,8 +233,6 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
                 most = max(most, h[j, c])
             for k in range(j, 2 * groups, groups):
                 standing[k] += (losses.value(code, parameter, f[k], target) - standing[k]) / memory
-                if not bounded:
-                    bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
             features_of, change = _features(z, layout, j), _part(sums, layout, j, columns)
             moving = _part(steady, layout, j, columns)
             gamma = gammas[i] / (own * (layout[j, COUNT] // per_block))

@@ -24,6 +24,9 @@ SMALLEST_PRIOR = 1e-3
 """λ is this times (1 - κ)², where κ is the mean of k(x, x') over pairs of examples, in units of k(x, x): what hardly
 differs from example to example needs larger coefficients to tell them apart."""
 
+FOLLOW = 0.075
+"""The step of the level, over the loss's curvature."""
+
 LEAST_UNEXPLAINED = 0.01
 """λ of a larger group is in proportion to the loss, in units of that of f = 0, but at least this: it is what noise is
 to what is to be learnt, and by then both are known."""
@@ -119,9 +122,10 @@ class Mixture(Learner):
         self.table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         self.table[:alone, 0] = self._alone
         self.table[:alone, 1] = np.arange(alone)
-        self.weights: F64 = np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2)
-        self.mixer: F64 = np.zeros((2 * count, 2 * count))
-        self.bounds: F64 = np.zeros(2 * count + 1)
+        self.level: F64 = np.zeros((self.columns, 1))
+        self.weights: F64 = np.append(np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2), 0.0)
+        self.mixer: F64 = np.zeros((2 * count + 1, 2 * count + 1))
+        self.bounds: F64 = np.zeros(2 * count + 2)
         self.standing: F64 = np.zeros(2 * count + 1)
         self.priors: F64 = np.full(count, 0.5 * PRIOR)
         self._arrange({})
@@ -186,7 +190,7 @@ class Mixture(Learner):
     @property
     def penalty(self) -> float:
         """(λ/2)‖w‖² of the mixed function."""
-        parts = zip(*self.weights.reshape(2, -1), self.groups, strict=True)
+        parts = zip(*self.weights[:-1].reshape(2, -1), self.groups, strict=True)
         return 0.5 * self.l2 * sum(float(np.square(v * own.newton + u * own.steady).sum()) for v, u, own in parts)
 
     def score_event(self, x: Mapping[Hashable, Any]) -> F64:
@@ -204,7 +208,7 @@ class Mixture(Learner):
         """
         out = np.empty((len(rows.start) - 1, self.columns))
         flat = self.groups.flat
-        model = self.groups.layout, flat.newton, flat.steady, self.weights
+        model = self.groups.layout, flat.newton, flat.steady, self.level, self.weights
         bad = mixing.evaluate((self.ints, self.reals), self.directions.kernel, tuple(rows), model, self._phi, out)
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
@@ -243,8 +247,9 @@ class Mixture(Learner):
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
         factor, newton, steady, sums, gathered = self.groups.flat
         model = (
-            self.groups.layout, factor, newton, steady, gathered, sums, self.weights, self.mixer, self.bounds,
-            self.standing, self.priors, schedule.last_due(int(self.ints[state.EXAMPLES])), sum(self._alone),
+            self.groups.layout, factor, newton, steady, gathered, sums, self.level, self.weights, self.mixer,
+            self.bounds, self.standing, self.priors, schedule.last_due(int(self.ints[state.EXAMPLES])),
+            sum(self._alone), FOLLOW / self.loss.curvature,
         )  # fmt: skip
         told = (self.ints, self.reals), self.directions.kernel, tuple(rows), y, gammas
         status, row = mixing.learn(*told, model, self._phi)
@@ -262,6 +267,7 @@ class Mixture(Learner):
             return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
 
         self._add_columns()
+        self.level = more(self.level)
         self._arrange(
             {
                 g: Group(old.factor, more(old.newton), more(old.steady), more(old.sums), old.rows)
@@ -276,9 +282,15 @@ class Mixture(Learner):
 
     def _mixing(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the arrays that are saved as they are."""
-        count = len(self.table)
-        shapes = [(2 * count,), (2 * count, 2 * count), (2 * count + 1,), (2 * count + 1,), (count,)]
-        return dict(zip(("weights", "mixer", "bounds", "standing", "priors"), shapes, strict=True))
+        count = 2 * len(self.table)
+        return {
+            "level": (self.columns, 1),
+            "weights": (count + 1,),
+            "mixer": (count + 1, count + 1),
+            "bounds": (count + 2,),
+            "standing": (count + 1,),
+            "priors": (len(self.table),),
+        }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` of a function with the same parameters returned.
