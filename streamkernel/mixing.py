@@ -17,7 +17,7 @@ Groups differ in size, so what they have stands in flat arrays, one group after 
     rows                 √ℓ''φ of the examples that A does not hold yet, shape (room, n) each
     sums                 Σ ℓ'φ over them, shape (columns, n) for each group
     level                the constant, shape (columns, 1)
-    weights, mixer       v, and the factor of its own A: the functions by Newton steps, the others, and the level
+    weights, mixer       v, and the factor of its own A; functions by Newton steps first, the level last
     bounds               the largest derivatives seen of the functions, and of f
     standing             the running losses of the functions of groups, and of f = 0, since the model last looked at them
     priors               λ of each group, in units of k(x, x)
