@@ -26,12 +26,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
-    grows by blocks of random features until `max_features` is reached; from then on memory and time an event stay
-    the same for ever.
+    grows by blocks of random features, to `max_features` at most; memory and time an event are bounded by that.
 
     With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
     bandwidths, each block of features is learnt by second-order steps and by constant ones, and a mixture weighs them
-    all by how they predict.
+    all by how they predict. Larger groups of blocks, learnt together, begin where more features are worth it; what is
+    fast at first may so become several times slower. ``max_features=1024`` has none of them.
 
     Parameters
     ----------
@@ -48,12 +48,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Which block a first-order step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which
         adds a block only where no old one is worth as much.
     features_per_seed
-        Random features in one block; by default a quarter of `max_features`, or 256 where there is no cap.
+        Random features in one block; by default a quarter of `max_features`, and 256 at most.
     batch_size
         Examples in one step. They are gathered over calls, so how events are grouped never changes the model. With 1,
         second-order steps gather more as there are more, from 8 to 64.
     max_features
-        Cap on the number of random features; ``None`` for none.
+        Cap on the number of random features; ``None`` for none. Memory and time of second-order steps grow with the
+        square of the largest group, half of `max_features`.
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     step
@@ -69,9 +70,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     seed
         Seed of the random features. Models with one seed have the same features.
     second_order
-        ``"block"``: each block of features is learnt by Newton steps of its own and by constant steps, and a mixture
-        weighs them. ``"full"``: one Newton step over all blocks, whose memory and time grow with the square of
-        `max_features`. ``None``: first-order steps alone, the doubly stochastic gradients of the papers. By default
+        ``"block"``: blocks of features and larger groups of them are each learnt by Newton steps of their own and by
+        constant steps, and a mixture weighs them. ``"full"``: one Newton step over all blocks from the beginning.
+        ``None``: first-order steps alone, the doubly stochastic gradients of the papers. By default
         ``"block"``, or ``None`` where a rule, a step, `l2`, `average` or `preconditioning` is given, the loss has no
         second derivative, or there is no cap on the features or so many that the factors would take more than 2 GB.
     forgetting

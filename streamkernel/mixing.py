@@ -19,7 +19,7 @@ Groups differ in size, so what they have stands in flat arrays, one group after 
     level                the constant, shape (columns, 1)
     weights, mixer       v, and the factor of its own A; functions by Newton steps first, the level last
     bounds               the largest derivatives seen of the functions, and of f
-    standing             the running losses of the functions of groups, and of f = 0, since the model last looked at them
+    standing             the running losses of the functions of groups, and of f = 0, since the last look
     priors               λ of each group, in units of k(x, x)
 """
 
