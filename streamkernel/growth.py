@@ -8,7 +8,7 @@ seen since the one before,
   more features have been worth it, yet more are likely to be;
 * the larger ones end and the smallest of them begins again, if a single block does as much better than the largest and
   another bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the
-  largest has outputs, a function of constant steps does as much better.
+  largest has outputs, constant steps on a single block do as much better than all Newton steps.
 
 A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
 ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
@@ -132,12 +132,12 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     newton, steady = standing
     others = outputs > 0
     others[largest] = False
-    own, best, steadiest = newton[largest], newton[others].min(), steady[outputs > 0].min()
+    own, best = newton[largest], newton[others].min()
     if own < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
     is_misplaced = rung != wanted and (1.0 - GAIN) * own > best
-    is_stale = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * own > steadiest
-    return int(is_misplaced or is_stale)
+    has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
+    return int(is_misplaced or has_moved)
 
 
 def bandwidth(standing: F64, multiples: list[float]) -> int:

@@ -174,7 +174,7 @@ class Mixture(Learner):
         self._arrange(kept)
         np.fill_diagonal(self.groups[g].factor, np.sqrt(self.priors[g] * own * (1 << stage)))
         functions = np.array([*ended, *(len(self.groups) + k for k in ended)])
-        self.bounds[functions] = 0.0
+        self.bounds[functions] = self.standing[functions] = 0.0
         self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
 
     @property
