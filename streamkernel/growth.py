@@ -135,7 +135,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     own, best = newton[largest], newton[others].min()
     if own < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
-    is_misplaced = rung != wanted and (1.0 - GAIN) * own > best
+    is_misplaced = rung != wanted and (1.0 - GAIN) * own > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
 
