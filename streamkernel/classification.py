@@ -48,13 +48,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Which block a first-order step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which
         adds a block only where no old one is worth as much.
     features_per_seed
-        Random features in one block; by default a quarter of `max_features`, and 256 at most.
+        Random features in one block; by default a quarter of `max_features`, with second-order steps 256 at most.
     batch_size
         Examples in one step. They are gathered over calls, so how events are grouped never changes the model. With 1,
         second-order steps gather more as there are more, from 8 to 64.
     max_features
-        Cap on the number of random features; ``None`` for none. Memory and time of second-order steps grow with the
-        square of the largest group, half of `max_features`.
+        Cap on the number of random features, ``None`` for none; by default 4,096, with first-order steps 1,024. Memory
+        and time of second-order steps grow with the square of the largest group, at most half of the features.
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     step
@@ -119,7 +119,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,
         batch_size: int = 1,
-        max_features: int | None = 4096,
+        max_features: int | str | None = "auto",
         l2: float = 0.0,
         step: steps.Step | None = None,
         preconditioning: float | None = None,

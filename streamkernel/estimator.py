@@ -25,7 +25,7 @@ DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
 MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 LARGEST_BLOCK = 256
-"""Features in a block where nothing else is said, or a quarter of the cap if that is less."""
+"""Features in a block where nothing else is said."""
 
 
 class KernelModel(model_file.Portable):
@@ -42,7 +42,7 @@ class KernelModel(model_file.Portable):
         rule: rules.Rule | None,
         features_per_seed: int | None,
         batch_size: int,
-        max_features: int | None,
+        max_features: int | str | None,
         l2: float,
         step: steps.Step | None,
         preconditioning: float | None,
@@ -52,19 +52,18 @@ class KernelModel(model_file.Portable):
         second_order: str | None,
         forgetting: float,
     ) -> None:
-        _at_least(1, batch_size=batch_size, **{} if max_features is None else {"max_features": max_features})
+        _at_least(1, batch_size=batch_size)
+        if max_features is not None and not isinstance(max_features, str):
+            _at_least(1, max_features=max_features)
+        elif max_features not in ("auto", None):
+            raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
+        if features_per_seed is not None:
+            _at_least(1, features_per_seed=features_per_seed)
         _at_least(0, cache_bytes=cache_bytes)
         if not isinstance(seed, (int, np.integer)):
             raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if not isinstance(average, (bool, np.bool_)):
             raise ValueError(f"Expected average to be a Boolean, got {average!r}")
-        usual = min(LARGEST_BLOCK, max(1, (max_features or 4 * LARGEST_BLOCK) // 4))
-        self._per_block = usual if features_per_seed is None else features_per_seed
-        _at_least(1, features_per_seed=self._per_block)
-        if max_features is not None and max_features < self._per_block:
-            raise ValueError(
-                f"Expected max_features to hold one block of features_per_seed={self._per_block}, got {max_features}"
-            )
         if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         if preconditioning is not None and (isinstance(preconditioning, str) or not 0.0 < preconditioning < math.inf):
@@ -87,6 +86,7 @@ class KernelModel(model_file.Portable):
         self.forgetting = forgetting
         self._loss = losses.named(loss, self._for_classes)
         self._order = self._chosen_order()
+        self._cap, self._per_block = self._sizes()
         self._wanted = kernel or (MANY_BANDWIDTHS if self._order else self._default_kernel)
         self._learner = self._new_learner(self._wanted, 1)
         self._scales = scaling.Scales() if self._order and kernel is None else None
@@ -149,7 +149,7 @@ class KernelModel(model_file.Portable):
             first_order["max_features"] = None
         order = self.second_order
         if order == "auto":
-            too_large = ALONE * (2 * self._per_block) ** 2 > LARGEST
+            too_large = ALONE * (2 * (self.features_per_seed or LARGEST_BLOCK)) ** 2 > LARGEST
             order = None if first_order or self.step is not None or self.l2 > 0.0 or too_large else "block"
         elif order and first_order:
             name, value = next(iter(first_order.items()))
@@ -157,6 +157,17 @@ class KernelModel(model_file.Portable):
         if order is None and self.forgetting < 1.0:
             raise ValueError(f"Expected second-order steps with forgetting={self.forgetting!r}, got first-order ones")
         return order
+
+    def _sizes(self) -> tuple[int | None, int]:
+        """Return the cap on the features, ``None`` for none, and the features in a block."""
+        cap = self.max_features
+        if isinstance(cap, str):
+            cap = 16 * LARGEST_BLOCK if self._order else 4 * LARGEST_BLOCK
+        quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
+        per_block = self.features_per_seed or (min(LARGEST_BLOCK, quarter) if self._order else quarter)
+        if cap is not None and cap < per_block:
+            raise ValueError(f"Expected max_features to hold one block of features_per_seed={per_block}, got {cap}")
+        return cap, per_block
 
     def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
         if self._order:
@@ -166,7 +177,7 @@ class KernelModel(model_file.Portable):
                 self.step or steps.Constant(0.75 / self._loss.curvature),
                 joint=self._order == "full",
                 per_block=self._per_block,
-                max_features=self.max_features or 0,
+                max_features=self._cap or 0,
                 batch=self.batch_size,
                 forgetting=self.forgetting,
                 l2=self.l2,
@@ -183,7 +194,7 @@ class KernelModel(model_file.Portable):
             step_in_selves=self.step is None and self.preconditioning is None,
             epsilon=self.preconditioning or 0.0,
             per_block=self._per_block,
-            max_features=self.max_features,
+            max_features=self._cap,
             batch=self.batch_size,
             l2=self.l2,
             columns=columns,

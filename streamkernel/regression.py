@@ -96,7 +96,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         rule: rules.Rule | None = None,
         features_per_seed: int | None = None,
         batch_size: int = 1,
-        max_features: int | None = 4096,
+        max_features: int | str | None = "auto",
         l2: float = 0.0,
         step: steps.Step | None = None,
         preconditioning: float | None = None,
