@@ -75,7 +75,7 @@ class Groups:
 
     def tensors(self, waiting: int) -> dict[str, Any]:
         """Return all of it, with the upper triangles of the factors, and of the rows those that wait."""
-        factors = [group.factor[np.triu_indices(len(group.factor))] for group in self]
+        factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
         functions = {name: getattr(self.flat, name).copy() for name in FUNCTIONS}
         return functions | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
@@ -96,5 +96,10 @@ class Groups:
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2
-            group.factor[np.triu_indices(count)], factor = factor[:size], factor[size:]
+            group.factor[_upper(count)], factor = factor[:size], factor[size:]
             group.rows[:waiting], rows = rows[: waiting * count].reshape(waiting, count), rows[waiting * count :]
+
+
+def _upper(n: int) -> Any:
+    """Return which entries of a matrix are in its upper triangle."""
+    return np.tri(n, dtype=bool).T
