@@ -37,12 +37,11 @@ def examples(n, columns, for_classes, seed=15):
     return X, np.digitize(f, [0.0] if columns < 3 else [-0.5, 0.7]).astype(float)
 
 
-def mixture(loss, *, groups=BLOCKS, columns=1, per_block=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
+def mixture(loss, *, kernel=None, columns=1, per_block=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
     return Mixture(
-        Gaussian(sigma),
+        kernel or Gaussian(sigma),
         loss,
         steps.Constant(0.75 / loss.curvature),
-        groups=groups,
         per_block=per_block,
         max_features=per_block * blocks,
         columns=columns,
@@ -53,46 +52,61 @@ def mixture(loss, *, groups=BLOCKS, columns=1, per_block=PER_BLOCK, blocks=BLOCK
 
 
 def features(f, rows):
-    out = np.empty((len(rows.start) - 1, f.groups, f.outputs), np.float32)
+    """Return φ of the first four blocks."""
+    out = np.empty((len(rows.start) - 1, BLOCKS * f.outputs), np.float32)
     mixing.embed_many((f.ints, f.reals), f.directions.kernel, tuple(rows), f._phi, out)
-    return out[:, 0].astype(np.float64)
+    return out.astype(np.float64)
+
+
+def plain_mixture(compiled, plain, **told):
+    """Return the plain learner with the steps and the features of :func:`mixture`."""
+    return second_order.Mixture(
+        lambda block, X, multiple: algorithms.gaussian(NAMES, SIGMA * multiple, PER_BLOCK, seed=5)(block, X),
+        plain,
+        outputs=2 * PER_BLOCK,
+        gamma=0.75 / compiled.curvature,
+        **told,
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 16])
 @pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (1.0, 0.05), (0.99, 0.05)])
-@pytest.mark.parametrize("groups", [BLOCKS, 1])
+@pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_compiled_learner_is_the_printed_one(loss, groups, forgetting, l2, batch):
+def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch):
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
-    told = {"groups": groups, "columns": columns, "batch": batch, "forgetting": forgetting, "l2": l2}
+    told = {"joint": joint, "columns": columns, "batch": batch, "forgetting": forgetting, "l2": l2}
     f = mixture(compiled, intercept=intercept, **told)
-    reference = second_order.Mixture(
-        algorithms.gaussian(NAMES, SIGMA, PER_BLOCK, seed=5),
-        plain,
-        blocks=BLOCKS,
-        outputs=2 * PER_BLOCK,
-        gamma=0.75 / compiled.curvature,
-        intercept=bool(intercept),
-        **told,
-    )
+    reference = plain_mixture(compiled, plain, blocks=BLOCKS, intercept=bool(intercept), **told)
     X, y = examples(820, columns, compiled.for_classes)
+    learn_both(f, reference, X, y)
+    assert_same(f, reference)
+
+
+def learn_both(f, reference, X, y):
     rows = f.directions.rows(NAMES, X)
     for i in range(len(y)):
         row = rows.part(i, i + 1)
         assert np.allclose(f.scores(row)[0], reference.scores(X[i]), rtol=2e-3, atol=2e-3), i
         f.learn_one(row, y[i])
         reference.learn(X[i], y[i])
-    newton = np.array([function.newton.T for function in reference.functions])
-    assert np.allclose(f.newton, newton, rtol=1e-2, atol=1e-2 * np.abs(newton).max())
+
+
+def assert_same(f, reference):
+    for ours, theirs in zip(f.groups, reference.groups, strict=True):
+        newton = theirs.newton.T if theirs else np.zeros((f.columns, 0))
+        most = np.abs(newton).max(initial=0.0)
+        assert ours.newton.shape == newton.shape
+        assert np.allclose(ours.newton, newton, rtol=1e-2, atol=1e-2 * most)
     assert np.allclose(f.weights, reference.v, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("batch", [1, 16])
 def test_square_loss_is_ridge_regression(batch):
     """With the closed form, of what whole steps have learnt."""
-    f = mixture(losses.Square(), groups=1, per_block=32, batch=batch)
+    f = mixture(losses.Square(), joint=True, per_block=32, batch=batch)
     X, y = examples(2048, 1, False)
     y[70] = 0.0
     rows = f.directions.rows(NAMES, X)
@@ -104,12 +118,12 @@ def test_square_loss_is_ridge_regression(batch):
         f.learn(rows.part(first, last), y[first:last])
         done = last - f.ints[state.WAITING]
         ridge = Ridge(alpha=0.03 * BLOCKS, fit_intercept=False, solver="cholesky").fit(phi[:done], y[:done])
-        ours, theirs = phi @ f.newton[0, 0], phi @ ridge.coef_
+        ours, theirs = phi @ f.groups[0].newton[0], phi @ ridge.coef_
         assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.01 * theirs.std()
 
 
 def test_one_pass_of_logistic_regression_is_near_the_optimum():
-    f = mixture(losses.Logistic(), groups=1, per_block=16, sigma=1.5)
+    f = mixture(losses.Logistic(), joint=True, per_block=16, sigma=1.5)
     X, y = examples(12_000, 1, True)
     rows = f.directions.rows(NAMES, X)
     f.learn(rows.part(0, 10_000), y[:10_000])
@@ -120,7 +134,7 @@ def test_one_pass_of_logistic_regression_is_near_the_optimum():
     def log_loss(scores):
         return np.log1p(np.exp(-np.where(y[10_000:] > 0.0, scores, -scores))).mean()
 
-    ours = log_loss(phi[10_000:] @ f.newton[0, 0])
+    ours = log_loss(phi[10_000:] @ f.groups[0].newton[0])
     optimum = log_loss(phi[10_000:] @ best.coef_[0])
     assert optimum < 0.55
     assert ours < 1.05 * optimum
@@ -138,26 +152,26 @@ def curves(n, flip=None, seed=3):
 def errors(f, X, y):
     """Return the squared errors of the mixture, and of all its functions, each before it learns."""
     rows = f.directions.rows(NAMES, X)
-    z = np.empty((len(y), f.groups, f.outputs), np.float32)
-    mixing.embed_many((f.ints, f.reals), f.directions.kernel, tuple(rows), f._phi, z)
+    z = features(f, rows).reshape(len(y), len(f.groups), -1)
     mixed, single = [], []
     for i in range(len(y)):
-        scores = [np.einsum("gn,gn->g", z[i], part[:, 0]) for part in (f.newton, f.steady)]
+        parts = f.groups.flat.newton, f.groups.flat.steady
+        scores = [np.einsum("gn,gn->g", z[i], part.reshape(z[i].shape)) for part in parts]
         single.append((np.concatenate(scores) - y[i]) ** 2)
         mixed.append((f.scores(rows.part(i, i + 1))[0, 0] - y[i]) ** 2)
         f.learn_one(rows.part(i, i + 1), y[i])
     return np.array(mixed), np.array(single)
 
 
-@pytest.mark.parametrize("groups", [1, BLOCKS])
-def test_the_mixture_is_as_good_as_its_best_function(groups):
-    f = mixture(losses.Square(), groups=groups, per_block=16, sigma=1.5)
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_mixture_is_as_good_as_its_best_function(joint):
+    f = mixture(losses.Square(), joint=joint, per_block=16, sigma=1.5)
     mixed, single = errors(f, *curves(3000))
     assert mixed[1000:].mean() < 1.1 * single[1000:].mean(axis=0).min()
 
 
 def test_constant_steps_take_over_where_the_function_changes():
-    f = mixture(losses.Square(), groups=BLOCKS, per_block=16, sigma=1.5)
+    f = mixture(losses.Square(), per_block=16, sigma=1.5)
     X, y = curves(6000, flip=4000)
     old, _ = errors(f, X[:4000], y[:4000])
     before = f.weights.reshape(2, -1).sum(axis=1).copy()
