@@ -250,7 +250,7 @@ def test_coefficients_stay_bounded_whatever_is_forgotten(way, l2, forgetting):
         k.Gaussian(3.0), features_per_seed=32, max_features=64, second_order=way, forgetting=forgetting, l2=l2
     )
     model.learn_many(pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y))
-    assert np.abs(model._learner.newton).max() < 1e3
+    assert np.abs(model._learner.groups.flat.newton).max() < 1e3
     p = model.predict_many(pd.DataFrame(X[:500], columns=["x0", "x1", "x2"]))
     assert np.abs(p).max() < 10.0
     if l2 < 1.0:
