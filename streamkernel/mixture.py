@@ -81,7 +81,7 @@ class Mixture(Learner):
         seed: int = 0,
     ) -> None:
         self._forgetting = forgetting
-        blocks = max_features // per_block
+        blocks = max_features // per_block if joint else min(max_features // per_block, growth.MOST)
         super().__init__(kernel, loss, step, per_block, blocks, batch, l2, columns, intercept, cache_bytes, seed)
         self._kernel = self.directions.plan.kernel
         self.outputs = per_block * self.directions.plan.outputs  # of a block
