@@ -171,7 +171,8 @@ class Mixture(Learner):
         np.fill_diagonal(self.groups[g].factor, np.sqrt(self.priors[g] * own * (1 << stage)))
         functions = np.array([*ended, *(len(self.groups) + k for k in ended)])
         self.bounds[functions] = 0.0
-        self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
+        if self.mixer.any():  # the targets have differed
+            self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
 
     @property
     def kernel(self) -> Kernel:
