@@ -8,7 +8,7 @@ seen since the one before,
   more features have been worth it, yet more are likely to be;
 * the larger ones end and the smallest of them begins again, if a single block does better than the largest and another
   bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the largest has
-  outputs, a function of constant steps does better than it.
+  outputs, a function of constant steps does better than all of Newton steps.
 
 A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
 ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
@@ -136,7 +136,8 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     if own < (1.0 - GAIN) * best:
         return stage + 1 if stage < last else 0
     is_mature = seen - born >= MATURE * outputs[largest]
-    return int((own > best and rung != wanted) or (is_mature and own > steady[outputs > 0].min()))
+    has_moved = is_mature and min(own, best) > steady[outputs > 0].min()
+    return int((own > newton[:ALONE].min() and rung != wanted) or has_moved)
 
 
 def bandwidth(standing: F64, multiples: list[float]) -> int:

@@ -193,6 +193,20 @@ def test_a_class_that_appears_after_growth_leaves_what_is_said_of_the_others(los
     assert np.mean(right[-500:]) > 0.75
 
 
+def test_a_larger_group_that_is_no_better_does_not_end_what_is_good():
+    """Of one bandwidth and few features: 16 blocks happen to be worse than 8, and than those by constant steps."""
+    xs, y = fine(6000)
+    model = regressor(kernel=k.Gaussian(1.5), max_features=256)
+    in_calls(model, xs[:4000], y[:4000], [4000])
+    assert stages(model) == [16, 8]
+    newton, steady = model._learner.standing[:-1].reshape(2, -1)
+    assert newton[4] > steady[5] > newton[5]
+    in_calls(model, xs[4000:5000], y[4000:5000], [1000])
+    p = model.predict_many(frame(xs[5000:]))
+    assert stages(model) == [16, 8]
+    assert np.mean((p - y[5000:]) ** 2) < 0.05 * np.var(y)
+
+
 def test_what_is_refused_at_a_look_changes_nothing():
     xs, ys = fine(300)
     model, spoilt = learn(regressor(), xs[:255], ys[:255]), {**xs[0], "x1": float("nan")}

@@ -88,7 +88,7 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
 
 
 GROWN = [
-    ("square", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 2)]),
+    ("square", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3)]),
     ("square", None, {"blocks": 9}, [(256, 1, 2)]),
     ("square", 1200, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
     ("square", 1200, {"forgetting": 0.995, "l2": 0.001}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),

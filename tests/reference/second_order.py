@@ -224,12 +224,14 @@ class Mixture:
             return 1
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
         steady = min(group.standing[1] for group in living)
-        self.margins += [abs(own / ((1.0 - GAIN) * best) - 1.0), abs(own / best - 1.0), abs(own / steady - 1.0)]
+        single = min(group.standing[0] for group in self.groups[:ALONE])
+        newton = min(own, best)
+        self.margins += [abs(own / ((1.0 - GAIN) * best) - 1.0), abs(own / single - 1.0), abs(newton / steady - 1.0)]
         if own < (1.0 - GAIN) * best:
             stage = int(math.log2(largest.own)) + 1
             return stage if stage <= self.last else 0
-        has_moved = self.seen - largest.born >= MATURE * len(largest.A) and own > steady
-        return int((own > best and rung != largest.rung) or has_moved)
+        has_moved = self.seen - largest.born >= MATURE * len(largest.A) and newton > steady
+        return int((own > single and rung != largest.rung) or has_moved)
 
     def begin(self, stage, rung):
         """Let a group of 2^stage blocks take its place, the last stage the second one, and the one before the first."""
