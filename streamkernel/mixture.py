@@ -84,7 +84,7 @@ class Mixture(Learner):
         seed: int = 0,
     ) -> None:
         self._forgetting = forgetting
-        blocks = max_features // per_block
+        blocks = max_features // per_block if joint else min(max_features // per_block, growth.MOST)
         super().__init__(kernel, loss, step, per_block, blocks, batch, l2, columns, intercept, cache_bytes, seed)
         self._kernel = self.directions.plan.kernel
         self.outputs = per_block * self.directions.plan.outputs  # of a block
@@ -175,7 +175,8 @@ class Mixture(Learner):
         np.fill_diagonal(self.groups[g].factor, np.sqrt(self.priors[g] * own * (1 << stage)))
         functions = np.array([*ended, *(len(self.groups) + k for k in ended)])
         self.bounds[functions] = self.standing[functions] = 0.0
-        self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
+        if self.mixer.any():  # the targets have differed
+            self.mixer = newton_steps.without(self.mixer, self.weights, functions, newton_steps.PULL * size)
 
     @property
     def kernel(self) -> Kernel:

@@ -281,7 +281,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Ladder("Gaussian"),
         lambda: kernels.Ladder(kernels.Gaussian(1.0).on("a")),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), ()),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), [1.0] * 33),
+        lambda: kernels.Ladder(kernels.Gaussian(1.0), [1.0] * 65),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), [1.0, 0.0]),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), [math.nan]),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), "many"),

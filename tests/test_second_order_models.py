@@ -182,17 +182,21 @@ def test_the_unit_of_inputs_does_not_matter(unit, shift):
 
 
 def test_constant_and_heavy_tailed_columns_do_little_harm():
-    X, y = regression(3000)
-    generator = np.random.default_rng(3)
-    heavy = np.sign(generator.normal(size=3000)) * generator.pareto(0.5, 3000)
-    X[:, 0] = np.sinh(2.0 * X[:, 0])
-    y = y - np.sin(np.arcsinh(X[:, 0]) / 2.0) + 2.0 * np.tanh(X[:, 0])
-    model, found = regressor(), []
-    for x, target, tail in zip(as_dicts(X), y.tolist(), heavy.tolist(), strict=True):
-        x |= {"constant": 7.0, "zero": 0.0, "tail": tail}
-        found.append(model.predict_one(x))
-        model.learn_one(x, target)
-    assert r2(y[1000:], np.array(found[1000:])) > 0.5
+    """In the mean of three streams."""
+    explained = []
+    for seed in range(3):
+        X, y = regression(3000, seed)
+        generator = np.random.default_rng(3 + seed)
+        heavy = np.sign(generator.normal(size=3000)) * generator.pareto(0.5, 3000)
+        X[:, 0] = np.sinh(2.0 * X[:, 0])
+        y = y - np.sin(np.arcsinh(X[:, 0]) / 2.0) + 2.0 * np.tanh(X[:, 0])
+        model, found = regressor(max_features=64), []
+        for x, target, tail in zip(as_dicts(X), y.tolist(), heavy.tolist(), strict=True):
+            x |= {"constant": 7.0, "zero": 0.0, "tail": tail}
+            found.append(model.predict_one(x))
+            model.learn_one(x, target)
+        explained.append(r2(y[1000:], np.array(found[1000:])))
+    assert np.mean(explained) > 0.5
 
 
 @pytest.mark.parametrize("n", [0, 5, 256, 300, 512, 1024])
@@ -250,7 +254,7 @@ def test_coefficients_stay_bounded_whatever_is_forgotten(way, l2, forgetting):
         k.Gaussian(3.0), features_per_seed=32, max_features=64, second_order=way, forgetting=forgetting, l2=l2
     )
     model.learn_many(pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y))
-    assert np.abs(model._learner.newton).max() < 1e3
+    assert np.abs(model._learner.groups.flat.newton).max() < 1e3
     p = model.predict_many(pd.DataFrame(X[:500], columns=["x0", "x1", "x2"]))
     assert np.abs(p).max() < 10.0
     if l2 < 1.0:
@@ -289,12 +293,20 @@ def test_memory_is_flat(options):
     assert model._raw_memory_usage - own < 10_000
 
 
-@pytest.mark.parametrize(("cap", "seeds"), [(8, 1), (15, 1), (16, 2), (36, 4), (100, 12)])
-def test_features_never_exceed_the_cap(cap, seeds):
-    xs, ys = examples(300)
-    for way in ("block", "full"):
+@pytest.mark.parametrize(("cap", "seeds", "at_once"), [(8, 1, 1), (15, 1, 1), (16, 2, 2), (36, 4, 4), (100, 12, 4)])
+def test_features_never_exceed_the_cap(cap, seeds, at_once):
+    xs, ys = examples(200)
+    for way, expected in (("block", at_once), ("full", seeds)):
         model = learn(classifier(max_features=cap, second_order=way), xs, ys)
-        assert (model.n_seeds, model.n_features) == (seeds, 8 * seeds)
+        assert (model.n_seeds, model.n_features) == (expected, 8 * expected)
+
+
+def test_a_cap_without_end_takes_no_room():
+    """No more than 64 blocks are ever in use."""
+    xs, ys = examples(300)
+    model = learn(classifier(max_features=10**12), xs, ys)
+    assert model.n_seeds == 6
+    assert model._learner.most_blocks == 64
 
 
 WRONG = [
@@ -336,29 +348,42 @@ def put(name, place, value):
     return lambda t: t[name].__setitem__(place, value)
 
 
+ARRAYS = ("newton", "steady", "sums", "weights", "mixer", "bounds", "standing", "priors")
+TRIANGLE = 16 * 17 // 2
+"""Numbers in the factor of a block."""
+
 CRAFTED = {
-    **{f"no {name}": (lambda t, name=name: t.pop(name)) for name in ("factor", "newton", "mixer", "rows", "priors")},
+    **{f"no {name}": (lambda t, name=name: t.pop(name)) for name in (*ARRAYS, "factor", "rows", "table")},
     **{
         f"{name} is {value}": filled(name, value)
-        for name in ("newton", "steady", "sums", "weights", "mixer", "bounds", "priors", "factor", "rows", "reals")
+        for name in (*ARRAYS, "factor", "rows", "reals")
         for value in (math.nan, math.inf)
     },
     **{
         f"{name} of another shape": (lambda t, name=name: t.update({name: t[name][..., :-1].copy()}))
-        for name in ("newton", "steady", "sums", "weights", "mixer", "bounds", "priors", "factor", "rows")
+        for name in (*ARRAYS, "factor", "rows", "table")
     },
-    "fewer groups": lambda t: t.update(factor=t["factor"][:1].copy()),
+    "fewer groups": lambda t: t.update(factor=t["factor"][:TRIANGLE].copy()),
     "a factor of zeros": filled("factor", 0.0),
-    "a diagonal with a zero": put("factor", (1, 0), 0.0),
-    "a diagonal below 0": put("factor", (0, -1), -1.0),
+    "a diagonal with a zero": put("factor", TRIANGLE, 0.0),
+    "a diagonal below 0": put("factor", TRIANGLE - 1, -1.0),
     "a mixer with a zero": put("mixer", (2, 2), 0.0),
     "a mixer below 0": put("mixer", (0, 0), -1.0),
     "no priors": filled("priors", 0.0),
     "priors without end": filled("priors", 1e300),
     "bounds below 0": filled("bounds", -1.0),
+    "losses below 0": filled("standing", -1.0),
+    "the loss of nothing below 0": put("standing", -1, -1.0),
+    "two blocks in a group": put("table", (0, 0), 2),
+    "no blocks in a group": put("table", (3, 0), 0),
+    "another bandwidth": put("table", (1, 1), 0),
+    "a later first example": put("table", (2, 2), 256),
+    "one group more": lambda t: t.update(table=np.pad(t["table"], ((0, 1), (0, 0)))),
+    "a table of others": lambda t: t.update(table=t["table"].astype(np.float64)),
+    "larger groups where there is no room": lambda t: t.update(table=np.concatenate([t["table"], [[2, 0, 256]]])),
     "fewer than none wait": put("ints", 4, -1),
     "more wait than there are": put("ints", 4, 3),
-    "more wait than may": lambda t: t["ints"].__setitem__(4, 64) or t.update(rows=np.zeros((4, 64, 16), np.float32)),
+    "more wait than may": lambda t: t["ints"].__setitem__(4, 64) or t.update(rows=np.zeros(4 * 64 * 16, np.float32)),
     "very many wait": put("ints", 4, 2**63 - 1),
     "blocks beyond the cap": put("ints", 0, 5),
     "very many steps": put("ints", 1, 2**63 - 1),
@@ -374,6 +399,59 @@ def parts():
     model = learn(classifier(), xs, ys)
     assert model._learner.ints[4] == 2
     return model_file.describe(model)
+
+
+LARGER = {
+    "a group of no blocks": put("table", (4, 0), 0),
+    "a group of three blocks": put("table", (4, 0), 3),
+    "a group of less than no blocks": put("table", (4, 0), -4),
+    "a group of very many blocks": put("table", (4, 0), 2**62),
+    "one block in a larger group": put("table", (5, 0), 1),
+    "groups in each other's place": lambda t: t["table"].__setitem__([4, 5], t["table"][[5, 4]]),
+    "a larger single group": put("table", (3, 0), 2),
+    "no such bandwidth": put("table", (4, 1), 4),
+    "a bandwidth below 0": put("table", (5, 1), -1),
+    "a first example below 0": put("table", (4, 2), -1),
+    "a first example to come": put("table", (4, 2), 1101),
+    "a first example far off": put("table", (5, 2), 2**63 - 1),
+    "only the single groups": lambda t: t.update(table=t["table"][:4].copy()),
+    "no losses": lambda t: t.pop("standing"),
+    "losses of the single groups": lambda t: t.update(standing=t["standing"][:9].copy()),
+    "losses that are not numbers": put("standing", 4, math.nan),
+    "a loss below 0": put("standing", 10, -1e-9),
+    "no blocks": put("ints", 0, 0),
+    "the single blocks": put("ints", 0, 4),
+    "a block less": put("ints", 0, 9),
+    "a block more": put("ints", 0, 11),
+    "all blocks": put("ints", 0, 16),
+    "blocks beyond the cap": put("ints", 0, 17),
+    "blocks below 0": put("ints", 0, -10),
+    "a zero in the factor of the largest": put("factor", 4 * 36, 0.0),
+    "a factor below 0 in the last": put("factor", -1, -1.0),
+    "functions of the single groups": lambda t: t.update(newton=t["newton"][: 3 * 4 * 8].copy()),
+    "rows of the single groups": lambda t: t.update(rows=t["rows"][: 4 * 4 * 8].copy()),
+}
+"""Where groups of four and of two blocks of four features stand at 4 and 8, and four examples wait."""
+
+
+@pytest.fixture(scope="module")
+def grown_parts():
+    xs, ys = examples(1100, ("b", "a", "d"))
+    model = learn(classifier(features_per_seed=4, max_features=64), xs, ys)
+    assert model._learner.table[4:, 0].tolist() == [4, 2]
+    assert model._learner.ints.tolist()[:5] == [10, 1100, 1096, 1100, 4]
+    return model_file.describe(model)
+
+
+@pytest.mark.parametrize("change", LARGER)
+def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_path):
+    description, tensors = copy.deepcopy(grown_parts)
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    assert load(tmp_path / "model").n_features == 40
+    LARGER[change](tensors)
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    with pytest.raises(ModelFileError):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("change", CRAFTED)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamkernel import mixing, square_root, state
+from streamkernel import newton_steps, square_root, state
 from streamkernel.square_root import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
@@ -212,7 +212,7 @@ def _forget(ints, reals, factor, table, most):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
         ints[state.EXAMPLES] = first + batch
-        mixing._newton(ints, reals, factor, newton, rows, sums, PRIOR)
+        newton_steps.step(ints, reals, factor, newton, rows, sums, PRIOR)
 
 
 @pytest.mark.parametrize("kept", [0.9, 0.99, 0.999, 0.99999])

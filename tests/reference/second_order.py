@@ -1,6 +1,7 @@
 """Second-order learning as `streamkernel.mixing` prints it, in plain NumPy and float64.
 
-Nothing is factored: every A is a matrix, and a step solves a system. The functions are a list.
+Nothing is factored: every A is a matrix, and a step solves a system. The groups are a list, where those that have not
+begun are ``None``. It grows as `streamkernel.growth` prints it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON = 1e-3, 0.9995, 10.0, 0.03, 1000
+ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
+FROM = 256
+"""A quarter of what the package has: tests set that to this."""
 
 
 class Logistic(plain.Logistic):
@@ -62,34 +66,37 @@ class Bound:
         return g
 
 
-class Function:
-    """φᵀw of one group, by Newton steps and by constant steps."""
+class Group:
+    """The functions φᵀw of some blocks, by Newton steps and by constant steps."""
 
-    def __init__(self, loss, n, columns, gamma, own, forgetting, l2):
-        self.loss, self.own, self.gamma, self.forgetting, self.l2 = loss, own, gamma, forgetting, l2
-        self.A = PRIOR * own * np.eye(n)
+    def __init__(self, loss, blocks, rung, born, n, columns, gamma, forgetting, l2, prior=PRIOR):
+        self.loss, self.blocks, self.rung, self.born, self.prior = loss, blocks, rung, born, prior
+        self.own, self.gamma, self.forgetting, self.l2 = len(blocks), gamma, forgetting, l2
+        self.A = prior * self.own * np.eye(n)
         self.newton, self.steady = np.zeros((n, columns)), np.zeros((n, columns))
         self.bounds = Bound(loss), Bound(loss)
+        self.standing = np.zeros(2)  # the running losses of both, since the last look
         self.waiting = []  # φ, ℓ' and ℓ'' of examples
 
     def scores(self, phi):
         return phi @ self.newton, phi @ self.steady
 
-    def see(self, phi, y):
+    def see(self, phi, y, memory):
         """Take the constant step, and keep what the Newton step is made of."""
         f, steady = self.scores(phi)
+        self.standing += (np.array([self.loss.value(f, y), self.loss.value(steady, y)]) - self.standing) / memory
         weight = max(FLATTEST, self.loss.curvature(f, y).max())
         self.waiting.append((phi, self.bounds[0].clipped(self.loss.gradient(f, y)), weight))
         self.steady -= self.gamma / self.own * np.outer(phi, self.bounds[1].clipped(self.loss.gradient(steady, y)))
 
-    def step(self, seen):
-        n, batch = len(self.A), len(self.waiting)
+    def step(self, seen, batch):
+        n = len(self.A)
         gradient = batch * self.l2 * self.newton
         if self.forgetting < 1.0 or self.l2:
             turn = max(batch, min(n, int(0.5 / max(1.0 - self.forgetting, 1e-9))))
             if seen == batch or seen // turn > (seen - batch) // turn:
                 kept = self.forgetting**turn
-                faded = (1.0 - kept) * PRIOR * self.own
+                faded = (1.0 - kept) * self.prior * self.own
                 self.A = kept * self.A + (faded + turn * self.l2) * np.eye(n)
                 gradient += faded * self.newton
         for phi, g, weight in self.waiting:
@@ -100,42 +107,69 @@ class Function:
 
 
 class Mixture:
-    """Σ_k v_k f_k over the functions of all groups.
+    """Σ_k v_k f_k over the functions of all groups, and a level.
 
     Parameters
     ----------
     phi
-        Gives the features of a block for rows, shape (rows, outputs), with k(x, x) = 1.
+        Gives the features of a block for rows at a multiple of the bandwidth, shape (rows, outputs), with k(x, x) = 1.
     loss
         One of the losses above.
-    blocks, groups, outputs
-        How many blocks there are, in how many groups, and the outputs of a block.
+    blocks, outputs
+        How many blocks there may be, and the outputs of a block.
+    joint
+        Whether all blocks are one group.
+    multiples
+        Multiples of the bandwidth of the first four blocks.
     """
 
-    def __init__(self, phi, loss, *, blocks, groups, outputs, columns, gamma, batch, forgetting, l2, intercept):
-        self.phi, self.loss, self.blocks, self.groups, self.batch = phi, loss, blocks, groups, batch
-        self.intercept, self.columns = intercept, columns
-        own = blocks // groups
-        self.functions = [Function(loss, own * outputs, columns, gamma, own, forgetting, l2) for _ in range(groups)]
-        self.v = np.full(2 * groups, 0.5 / groups)
+    def __init__(
+        self, phi, loss, *, blocks, joint, outputs, columns, gamma, follow, batch, forgetting, l2, intercept, multiples=(1.0,)
+    ):
+        self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch, intercept, outputs
+        self.multiples, self.forgetting, self.columns = np.resize(multiples, blocks), forgetting, columns
+        self.told = columns, gamma, forgetting, l2
+        self.last = 0  # the stage of the largest group there is room for, after all of the smaller size
+        while not joint and ALONE + (2 << self.last) + (1 << self.last) * (self.last > 0) <= blocks:
+            self.last += 1
+        self.alone = 1 if joint else min(ALONE, blocks)
+        self.first_blocks = blocks if joint else self.alone
+        self.groups = [
+            Group(loss, part.tolist(), g, 0, len(part) * outputs, *self.told)
+            for g, part in enumerate(np.split(np.arange(self.first_blocks), self.alone))
+        ] + [None, None] * (self.last > 0)
+        self.v = np.array([0.0 if group is None else 0.5 / self.alone for group in self.groups] * 2 + [0.0])
+        self.level, self.follow, self.level_bound = np.zeros(columns), follow, Bound(loss)
         self.A, self.bound = None, Bound(loss)
-        self.seen, self.mean, self.size = 0, 0.0, 0.0 if intercept else 1.0
+        self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
+        self.nothing = 0.0  # the running loss of f = 0
+        self.history = []  # (examples, stage, bandwidth) where larger groups began
+        self.margins = []  # how near decisions were to others
 
-    def features(self, x, blocks):
-        """Return φ of each group; a block that is not there yet counts as 0."""
-        parts = [self.phi(b, x[None])[0] * (b < blocks) for b in range(self.blocks)]
-        return np.concatenate(parts).reshape(self.groups, -1)
+    def features(self, x, seen):
+        """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
+        return [
+            group
+            and np.concatenate(
+                [
+                    self.phi(b, x[None], self.multiples[group.rung])[0] * (b < seen or b >= self.first_blocks)
+                    for b in group.blocks
+                ]
+            )
+            for group in self.groups
+        ]
 
     def all_scores(self, phi):
-        """Return the scores of all functions, shape (2 groups, columns): first those of Newton steps."""
-        pairs = [function.scores(part) for function, part in zip(self.functions, phi, strict=True)]
-        return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs])
+        """Return the scores of all functions, shape (2 groups + 1, columns): those of Newton steps, and last the level."""
+        nothing = np.zeros((2, self.columns))
+        pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
+        return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level])
 
     def scores(self, x):
-        return self.v @ self.all_scores(self.features(x, max(1, min(self.seen, self.blocks)))) + self.mean
+        return self.v @ self.all_scores(self.features(x, max(1, self.seen))) + self.mean
 
     def learn(self, x, y):
-        phi = self.features(x, min(self.seen + 1, self.blocks))
+        phi = self.features(x, self.seen + 1)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
         self.seen += 1
         if self.intercept:
@@ -143,13 +177,23 @@ class Mixture:
             y = y - self.mean
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
         self.weigh(self.all_scores(phi), y)
-        for function, part in zip(self.functions, phi, strict=True):
-            function.see(part, y)
-        memory = int(0.1 / max(1.0 - self.functions[0].forgetting, 1e-9))
-        due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, memory) // 8 * 8, 8)
-        if len(self.functions[0].waiting) >= due:
-            for function in self.functions:
-                function.step(self.seen)
+        memory = min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON)
+        self.nothing += (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
+        for group, part in zip(self.groups, phi, strict=True):
+            if group:
+                group.see(part, y, memory)
+        self.level = self.level - self.follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
+        self.waiting += 1
+        longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
+        due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, longest) // 8 * 8, 8)
+        if self.waiting >= due:
+            for group in self.groups:
+                if group:
+                    group.step(self.seen, self.waiting)
+            self.waiting = 0
+        if self.seen >= 2 and (math.log2(self.seen).is_integer() or self.seen % 8192 == 0):
+            self.look()
+            self.looked = self.seen
 
     def weigh(self, f, y):
         """Take a Newton step of v."""
@@ -163,3 +207,59 @@ class Mixture:
         if (self.seen - 1) % count == 0:
             self.A = MEMORY**count * self.A + (1.0 - MEMORY**count) * PULL * self.size * np.eye(count)
         self.v = self.v - np.linalg.solve(self.A, f @ self.bound.clipped(self.loss.gradient(out, y)))
+
+    def look(self):
+        """Begin a larger group where that is due."""
+        if self.last == 0 or self.seen < FROM:
+            return
+        single = np.array([group.standing[0] for group in self.groups[:ALONE]])
+        good = [k for k in range(ALONE) if (1.0 - GAIN) * single[k] <= single.min()]
+        rung = min(good, key=lambda k: self.multiples[k])
+        stage = self.due(rung)
+        self.margins.append(np.abs((1.0 - GAIN) * single / single.min() - 1.0).min())
+        if stage:
+            self.begin(stage, rung)
+
+    def due(self, rung):
+        """Return the stage that begins, 0 for none."""
+        living = [group for group in self.groups if group]
+        largest = max(living, key=lambda group: group.own)
+        if largest.own == 1:
+            return 1
+        own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
+        single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
+        newton = min(own, best)
+        self.margins += [abs((1.0 - GAIN) * a / b - 1.0) for a, b in ((best, own), (own, single), (newton, steady))]
+        if own < (1.0 - GAIN) * best:
+            stage = int(math.log2(largest.own)) + 1
+            return stage if stage <= self.last else 0
+        has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
+        return int(((1.0 - GAIN) * own > single and rung != largest.rung) or has_moved)
+
+    def begin(self, stage, rung):
+        """Let a group of 2^stage blocks take its place, the last stage the second one, and the one before the first."""
+        place = 1 - (self.last - stage) % 2
+        first = ALONE + (2 ** (self.last - 1) if place and self.last > 1 else 0)
+        least = min(group.standing[0] for group in self.groups if group)
+        unexplained = least / self.nothing if self.nothing > 0.0 else 1.0
+        prior = self.groups[rung].prior * min(max(unexplained, LEAST_UNEXPLAINED), 1.0)
+        ended = {ALONE, ALONE + 1} if stage == 1 else {ALONE + place}
+        for g in ended:
+            self.groups[g] = None
+        blocks = list(range(first, first + 2**stage))
+        self.groups[ALONE + place] = Group(
+            self.loss, blocks, rung, self.seen, len(blocks) * self.outputs, *self.told, prior
+        )
+        gone = [*sorted(ended), *(len(self.groups) + g for g in sorted(ended))]
+        self.forget(gone)
+        self.history.append((self.seen, stage, rung))
+
+    def forget(self, gone):
+        """Take functions out of the mixture: A of the others stays, and Av of the others."""
+        others = [k for k in range(len(self.v)) if k not in gone]
+        moment = (self.A @ self.v)[others]
+        A = PULL * self.size * np.eye(len(self.v))
+        A[np.ix_(others, others)] = self.A[np.ix_(others, others)]
+        self.v = np.zeros(len(self.v))
+        self.v[others] = np.linalg.solve(A[np.ix_(others, others)], moment)
+        self.A = A
