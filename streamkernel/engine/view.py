@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from streamkernel import growth
 from streamkernel.classification import KernelClassifier
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def showing(engine: Engine, title: str) -> Iterator[View]:
 def compile_all(console: Console) -> None:
     """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
     with console.status("compiling the numerical code, once on this machine"):
-        for model in (KernelClassifier(max_features=4), KernelClassifier(max_features=4, second_order=None)):
-            for value in (1.0, 2.0):  # the second example decides scales and bandwidth
-                model.learn_one({"x": value}, True)
+        for model in (KernelClassifier(features_per_seed=1, max_features=6), KernelClassifier(second_order=None)):
+            for i in range(growth.FROM):  # the second example decides scales and bandwidth, the last begins a larger group
+                model.learn_one({"x": float(i % 7)}, i % 2 == 0)
             model.predict_one({"x": 1.0})
 
 
