@@ -1,4 +1,4 @@
-"""The first-order path in one thread: events, predictions, batches and regenerated directions, beside their peers.
+"""The first-order path: events, predictions, batches, regenerated directions beside their peers, and a second thread.
 
 A feature of ours is a pair of outputs, a cosine and a sine. The peers have as many outputs:
 
@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.adult import ROWS, table
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
-from streamkernel import KernelClassifier, kernels, rules, steps
+from streamkernel import KernelClassifier, kernels, rules, set_num_threads, steps
 from streamkernel.generator import cos_sin_turns
 
 SIZES = [(10, 512), (10, 1024), (10, 4096), (108, 512), (108, 1024)]
@@ -155,6 +155,30 @@ def roofline(runs: int) -> None:
     show("a prediction, 16,384 features of 100 inputs, cached", ["", "a row", "speed over the roofline's"], rows)
 
 
+def threads(runs: int) -> None:
+    """Print what a second thread does for the predictions of many rows."""
+    rows = []
+    for name, d, model in [
+        ("1,024 features", 10, learner(1024)),
+        ("16,384 features", 100, learner(16_384)),
+        ("1,024 features, regenerated", 100, learner(1024, cache_bytes=0)),
+        ("no arguments, second order", 10, KernelClassifier()),
+    ]:
+        data = stream(d, 2000)
+        X = pd.DataFrame([x for x, _ in data])
+        model.learn_many(X[:300], pd.Series([y for _, y in data[:300]]))
+
+        def job(n: int, model: KernelClassifier = model, X: pd.DataFrame = X) -> float:
+            set_num_threads(n)
+            return seconds(lambda: model.predict_many(X)) / len(X)
+
+        job(1)
+        one, two = interleaved(runs, lambda job=job: job(1), lambda job=job: job(2))
+        rows.append([f"{d} inputs, {name}", f"{1e6 * statistics.median(one):.1f} µs", f"{ratio(one, two):.2f}"])
+    set_num_threads(1)
+    show("predict_many, 2,000 rows, two threads", ["", "a row, one thread", "speed of two over one"], rows)
+
+
 def uncached(runs: int) -> None:
     """Print what regenerating all directions costs, and that it changes nothing."""
     rows = []
@@ -237,6 +261,7 @@ def main() -> None:
     with threadpool_limits(1):
         events(options.runs)
         roofline(options.runs)
+        threads(options.runs)
         uncached(min(options.runs, 5))
         batches(options.data, options.runs)
 

@@ -10,6 +10,7 @@ from streamkernel.model_file import load
 from streamkernel.novelty import KernelNoveltyDetector
 from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
+from streamkernel.threads import set_num_threads
 
 __all__ = [
     "GaussianProcessRegressor",
@@ -25,5 +26,6 @@ __all__ = [
     "load",
     "losses",
     "rules",
+    "set_num_threads",
     "steps",
 ]

@@ -107,7 +107,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
     Accuracy: 89.8...%
     >>> model.n_features, model.n_reused
-    (1024, 5296)
+    (1536, 5296)
     """
 
     _for_classes = True

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
+from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps, threads
 from streamkernel.errors import InputError
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
@@ -149,7 +149,13 @@ class Expansion(Learner):
         """
         out = np.empty((len(rows.start) - 1, 2, self.columns))
         self._model.table[LAST] = 0
-        bad = scoring.evaluate(self.ints, self.reals, *self.directions.kernel, *rows, self.coef, self._phi, out)
+        kernel = self.directions.kernel
+
+        def evaluate(first: int, last: int) -> int:
+            phi, part = np.empty_like(self._phi) if first else self._phi, rows.part(first, last)
+            return int(scoring.evaluate(self.ints, self.reals, *kernel, *part, self.coef, phi, out[first:last]))
+
+        bad = threads.first_unusable(len(out), evaluate)
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
         return out[:, 1]

@@ -139,7 +139,7 @@ def mixed(weights, f, out):  # type: ignore[no-untyped-def]
         vectors.add(out, f[k], weights[k])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def evaluate(numbers, kernel, rows, model, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     (ints, reals), start = numbers, rows[0]

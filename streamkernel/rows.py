@@ -55,6 +55,8 @@ class Rows(NamedTuple):
 
     def part(self, first: int, last: int) -> Rows:
         """Return the rows ``first <= i < last``."""
+        if last - first == len(self.start) - 1:
+            return self
         a, b = self.start[first], self.start[last]
         entries: Any = (column[a:b] for column in self[1:])
         return Rows(self.start[first : last + 1] - a, *entries)

@@ -102,7 +102,7 @@ def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[n
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def evaluate(ints, reals, program, constants, cache, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
     work = workspace(ints, start, coef.shape[1], coef.shape[3])

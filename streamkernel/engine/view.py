@@ -95,7 +95,7 @@ def compile_all(console: Console) -> None:
     """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
     with console.status("compiling the numerical code, once on this machine"):
         for model in (KernelClassifier(features_per_seed=1, max_features=6), KernelClassifier(second_order=None)):
-            for i in range(growth.FROM):  # the second example decides scales and bandwidth, the last begins a larger group
+            for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
                 model.learn_one({"x": float(i % 7)}, i % 2 == 0)
             model.predict_one({"x": 1.0})
 

@@ -124,7 +124,21 @@ class Mixture:
     """
 
     def __init__(
-        self, phi, loss, *, blocks, joint, outputs, columns, gamma, follow, batch, forgetting, l2, intercept, multiples=(1.0,)
+        self,
+        phi,
+        loss,
+        *,
+        blocks,
+        joint,
+        outputs,
+        columns,
+        gamma,
+        follow,
+        batch,
+        forgetting,
+        l2,
+        intercept,
+        multiples=(1.0,),
     ):
         self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch, intercept, outputs
         self.multiples, self.forgetting, self.columns = np.resize(multiples, blocks), forgetting, columns
@@ -160,7 +174,7 @@ class Mixture:
         ]
 
     def all_scores(self, phi):
-        """Return the scores of all functions, shape (2 groups + 1, columns): those of Newton steps, and last the level."""
+        """Return the scores of all functions, shape (2 groups + 1, columns): by Newton steps, by constant ones, and the level."""
         nothing = np.zeros((2, self.columns))
         pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
         return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level])
