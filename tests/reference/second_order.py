@@ -174,7 +174,7 @@ class Mixture:
         ]
 
     def all_scores(self, phi):
-        """Return the scores of all functions, shape (2 groups + 1, columns): by Newton steps, by constant ones, and the level."""
+        """Return the scores of all functions, shape (2 groups + 1, columns): Newton, constant, the level."""
         nothing = np.zeros((2, self.columns))
         pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
         return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level])
