@@ -106,7 +106,7 @@ GROWN = [
     ("logistic of 3", None, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (2048, 3, 2)]),
     ("logistic of 3", 1200, {}, [(256, 1, 2), (512, 2, 2), (2048, 1, 0)]),
     ("softmax of 2", None, {"l2": 0.001}, [(256, 1, 2), (512, 2, 1)]),
-    ("squared hinge", None, {}, [(256, 1, 2), (1024, 2, 2)]),
+    ("squared hinge", None, {}, [(256, 1, 2), (1024, 2, 2), (2048, 3, 2)]),
     ("smooth hinge of 3", 1200, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2), (2048, 1, 3)]),
 ]
 """Loss, where another stream begins, options, and (examples, stage, bandwidth) of the larger groups that begin."""

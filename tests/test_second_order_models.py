@@ -12,7 +12,17 @@ import pandas as pd
 import pytest
 from streams import WAYS, content, examples, frame, learn, predictions
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, load, losses, model_file, rules
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelRegressor,
+    ModelFileError,
+    growth,
+    load,
+    losses,
+    model_file,
+    rules,
+)
 from streamkernel import kernels as k
 
 SMALL = {"features_per_seed": 8, "max_features": 36}
@@ -301,8 +311,9 @@ def test_features_never_exceed_the_cap(cap, seeds, at_once):
         assert (model.n_seeds, model.n_features) == (expected, 8 * expected)
 
 
-def test_a_cap_without_end_takes_no_room():
+def test_a_cap_without_end_takes_no_room(monkeypatch):
     """No more than 64 blocks are ever in use."""
+    monkeypatch.setattr(growth, "FROM", 256)
     xs, ys = examples(300)
     model = learn(classifier(max_features=10**12), xs, ys)
     assert model.n_seeds == 6
@@ -437,7 +448,9 @@ LARGER = {
 @pytest.fixture(scope="module")
 def grown_parts():
     xs, ys = examples(1100, ("b", "a", "d"))
-    model = learn(classifier(features_per_seed=4, max_features=64), xs, ys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growth, "FROM", 256)
+        model = learn(classifier(kernel=k.Gaussian(1.5), features_per_seed=4, max_features=64), xs, ys)
     assert model._learner.table[4:, 0].tolist() == [4, 2]
     assert model._learner.ints.tolist()[:5] == [10, 1100, 1096, 1100, 4]
     return model_file.describe(model)
