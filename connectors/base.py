@@ -29,6 +29,8 @@ class Event:
         The fields, or ``None`` if the bytes could not be read.
     error
         Why there is no record: what was expected, what came. ``None`` if there is one.
+    key, headers
+        What a topic's record has besides its value.
     """
 
     stream: str
@@ -36,6 +38,8 @@ class Event:
     raw: bytes
     record: dict[str, Any] | None = None
     error: str | None = None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Source(Protocol):
@@ -57,8 +61,8 @@ class Source(Protocol):
 class Sink(Protocol):
     """Something records are written to, that can be cut back to a position it gave."""
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Write one record."""
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
+        """Write one record, under the key of the one it was made from if keys have a place."""
 
     def flush(self) -> Position:
         """Make everything written durable and return the position after it."""

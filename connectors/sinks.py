@@ -63,13 +63,15 @@ class FileSink:
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 
         Parameters
         ----------
         record
             The fields.
+        key
+            Has no place in a file.
 
         Raises
         ------

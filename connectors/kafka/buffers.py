@@ -1,0 +1,72 @@
+"""Records that were fetched and not yet handed out, by partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable
+
+from connectors.base import Position
+from connectors.kafka.clients import Partition, Record
+
+
+class Buffers:
+    """Records by partition, handed out as they came, or one of each partition in turn.
+
+    In turn, a position is ``[offset, round]``: of the partitions with the fewest rounds, the first one is next, and the
+    others wait for it. So the order is the same however the records came, and goes on the same from positions.
+
+    Parameters
+    ----------
+    in_turn
+        Whether partitions take turns.
+
+    Examples
+    --------
+    >>> a, b = Partition("t", 0), Partition("t", 1)
+    >>> buffers = Buffers(in_turn=True)
+    >>> buffers.add([Record(a, n, 0, None, b"", ()) for n in range(3)])
+    >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
+    [('t:0', [1, 1])]
+    >>> buffers.add([Record(b, 7, 0, None, b"", ())])
+    >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
+    [('t:1', [8, 1]), ('t:0', [2, 2])]
+    """
+
+    def __init__(self, *, in_turn: bool) -> None:
+        self._in_turn = in_turn
+        self._waiting: defaultdict[Partition, deque[Record]] = defaultdict(deque)
+        self._rounds: defaultdict[Partition, int] = defaultdict(int)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records behind the others of their partitions."""
+        for record in records:
+            self._waiting[record.partition].append(record)
+
+    def take(self, most: int, partitions: Collection[Partition]) -> list[tuple[Record, Position]]:
+        """Return the next records of some partitions, and the positions after them."""
+        found: list[tuple[Record, Position]] = []
+        while len(found) < most and (partition := self._next(partitions)) is not None:
+            record = self._waiting[partition].popleft()
+            self._rounds[partition] += 1
+            after = record.offset + 1
+            found.append((record, [after, self._rounds[partition]] if self._in_turn else after))
+        return found
+
+    def is_ready(self, partitions: Collection[Partition]) -> bool:
+        """Return whether there is a record to take."""
+        return self._next(partitions) is not None
+
+    def count(self, partition: Partition) -> int:
+        """Return how many records of a partition there are."""
+        return len(self._waiting[partition])
+
+    def drop(self, partition: Partition, position: Position = None) -> None:
+        """Forget the records of a partition, and go on after a position."""
+        self._waiting.pop(partition, None)
+        self._rounds[partition] = position[1] if isinstance(position, list) else 0
+
+    def _next(self, partitions: Collection[Partition]) -> Partition | None:
+        if not self._in_turn:
+            return next((partition for partition in partitions if self._waiting[partition]), None)
+        partition = min(partitions, key=lambda p: (self._rounds[p], p), default=None)
+        return partition if partition is not None and self._waiting[partition] else None

@@ -1,0 +1,67 @@
+"""Places in a partition, as users and checkpoints say them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import suppress
+
+from connectors.base import Position
+from connectors.checks import is_count
+from connectors.kafka.clients import Partition, PythonConsumer
+
+Place = str | int | dt.datetime
+"""``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""
+
+
+def checked(place: Place) -> Place:
+    """Return a place, a time that is given as text as one.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> checked("2026-05-01T00:00:00+00:00")
+    datetime.datetime(2026, 5, 1, 0, 0, tzinfo=datetime.timezone.utc)
+    >>> checked("lates")
+    Traceback (most recent call last):
+    ValueError: Expected "earliest", "latest", an offset or a time with its zone, got 'lates'
+    """
+    if isinstance(place, str) and place not in ("earliest", "latest"):
+        with suppress(ValueError):
+            place = dt.datetime.fromisoformat(place)
+    is_time = isinstance(place, dt.datetime) and place.tzinfo is not None
+    if not (is_time or is_count(place) or place in ("earliest", "latest")):
+        raise ValueError(f'Expected "earliest", "latest", an offset or a time with its zone, got {place!r}')
+    return place
+
+
+def offset_at(client: PythonConsumer, partition: Partition, place: Place) -> int:
+    """Return the offset of a place; one before the oldest record is moved up to it."""
+    if place == "latest":
+        return client.end(partition)
+    if isinstance(place, dt.datetime):
+        return client.at(partition, int(1000 * place.timestamp()))
+    first = client.first(partition)
+    return max(first, place) if isinstance(place, int) else first
+
+
+def offset_of(position: Position, stream: str) -> int:
+    """Return the offset in a position.
+
+    Raises
+    ------
+    ValueError
+        If it is no position.
+
+    Examples
+    --------
+    >>> offset_of(7, "clicks:0"), offset_of([7, 3], "clicks:0")
+    (7, 7)
+    """
+    parts = position if isinstance(position, list) else [position]
+    if len(parts) not in (1, 2) or not all(map(is_count, parts)):
+        raise ValueError(f"Expected an offset as position, got {position!r} - at {stream}")
+    return int(parts[0])

@@ -1,0 +1,110 @@
+"""Topics as sinks: of predictions, and of records that could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from connectors.base import Event, Position
+from connectors.kafka.clients import PythonProducer, connected
+from connectors.kafka.options import Options
+
+LONGEST_RAW = 900_000
+"""Bytes of a record that a dead letter keeps; with its headers it has to fit into what brokers take by default."""
+
+_JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+
+
+class Writer(Protocol):
+    """What writes to topics."""
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+        """Write a record."""
+
+    def flush(self) -> None:
+        """Wait until all is written, or raise."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+def at_once(options: Options) -> Writer:
+    """Return what writes records so that they are seen at once.
+
+    Raises
+    ------
+    OSError
+        If no broker answers.
+    """
+    writer: Writer = connected(lambda: PythonProducer(options), options)
+    return writer
+
+
+class KafkaSink:
+    """A topic of JSON objects.
+
+    Parameters
+    ----------
+    writer
+        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`, with which a record is seen only by
+        readers that ask for what is committed, when it is.
+    topic
+        Where to.
+    """
+
+    def __init__(self, writer: Writer, topic: str) -> None:
+        self._writer, self._topic = writer, topic
+
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
+        """Write a record, under the key of the one it was made from."""
+        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
+
+    def flush(self) -> Position:
+        """Wait until all is written; a topic has no position to go back to."""
+        self._writer.flush()
+        return None
+
+    def seek(self, position: Position) -> None:
+        """Do nothing: what is in a topic stays, and what was not committed never was."""
+
+    def close(self) -> None:
+        """Release the client."""
+        self._writer.close()
+
+
+class KafkaDeadLetters:
+    """A topic of records that could not be used: key, value and headers as they came, with the reason in headers.
+
+    ``reason``, ``stream`` and ``resume`` are added to the headers, and ``length`` if the value was too long to keep.
+
+    Parameters
+    ----------
+    writer, topic
+        As for :class:`KafkaSink`.
+    """
+
+    def __init__(self, writer: Writer, topic: str) -> None:
+        self._writer, self._topic = writer, topic
+
+    def write(self, event: Event, reason: str) -> None:
+        """Write one event, and why it could not be used."""
+        value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
+        told = {"reason": reason, "stream": event.stream, "resume": orjson.dumps(event.resume).decode()}
+        if len(value) > LONGEST_RAW:
+            told["length"] = str(len(value))
+        headers = [*event.headers, *((name, text[:10_000].encode()) for name, text in told.items())]
+        self._writer.send(self._topic, value[:LONGEST_RAW], event.key, headers)
+
+    def flush(self) -> Position:
+        """Wait until all is written."""
+        self._writer.flush()
+        return None
+
+    def seek(self, position: Position) -> None:
+        """Do nothing: what is in a topic stays."""
+
+    def close(self) -> None:
+        """Release the client."""
+        self._writer.close()

@@ -1,0 +1,296 @@
+"""Topics as a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from connectors.base import Event, Position
+from connectors.formats import JsonLines
+from connectors.kafka.buffers import Buffers
+from connectors.kafka.clients import OffsetGoneError, Partition, PythonConsumer, Record, connected
+from connectors.kafka.options import Options
+from connectors.kafka.places import Place, checked, offset_at, offset_of
+
+ALIVE_SECONDS = 1.0
+"""How long a consumer is left alone while there are records at hand."""
+
+FULL = 4000
+"""Records of a partition that wait at most, or a few more."""
+
+SLICE = 64
+"""Events that `KafkaSource.poll` returns at most, so that it is called often."""
+
+Decoder = Callable[[bytes], dict[str, Any]]
+Told = Callable[[list[str]], None]
+
+
+class KafkaSource:
+    """The records of topics.
+
+    A record's value is a JSON object, or what a decoder makes of it. One that cannot be read is an event with an
+    ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, the position
+    after it the next offset.
+
+    Parameters
+    ----------
+    servers
+        Addresses of brokers, ``"host:port"``, separated by commas; or options of the client with them.
+    topics
+        One or many.
+    group
+        The consumer group: its members share the partitions, and it keeps the offsets. Without one, this source reads
+        all partitions.
+    partitions
+        Numbers of the partitions to read of each topic; without, those that the group assigns, or all.
+    start
+        Where to begin in a partition that was never read: ``"earliest"``, ``"latest"``, an offset, or a time with its
+        zone.
+    until
+        Where to end; ``"latest"`` is what is there at the beginning. Without it, there is no end.
+    order
+        ``"free"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that every
+        run has the same order.
+    decoder
+        Makes the fields from a value, or raises an error that says why not; JSON by default.
+    key
+        A field to put the record's key into, as text.
+    **options
+        Options of the client, by kafka-python's names.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not one of these. `poll` raises it if a topic or a partition is not there, and `OSError` if no
+        broker answers.
+    """
+
+    def __init__(
+        self,
+        servers: str | Options,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        partitions: Sequence[int] | None = None,
+        start: Place = "earliest",
+        until: Place | None = None,
+        order: str = "free",
+        decoder: Decoder | None = None,
+        key: str | None = None,
+        **options: Any,
+    ) -> None:
+        if order not in ("free", "deterministic"):
+            raise ValueError(f'Expected "free" or "deterministic" as order, got {order!r}')
+        self.options = servers if isinstance(servers, Options) else Options(servers, options)
+        self.group = group
+        self.topics = [topics] if isinstance(topics, str) else list(topics)
+        self._numbers = partitions
+        self._start, self._until = checked(start), None if until is None else checked(until)
+        self._decode = decoder or JsonLines().parse
+        self._key = key
+        self._in_turn = order == "deterministic"
+        self._client: PythonConsumer | None = None
+        self._buffers = Buffers(in_turn=self._in_turn)
+        self._own: dict[Partition, Position] = {}
+        self._rewound = False
+        self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
+        self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
+        self._full: set[Partition] = set()  # those that are paused because many records wait
+        self._ends: dict[Partition, int] = {}
+        self._gone: list[Event] = []
+        self._polled = 0.0
+        self._on_revoked: Told = lambda streams: None
+        self._on_lost: Told = lambda streams: None
+
+    def listen(self, revoked: Told, lost: Told) -> None:
+        """Have something called, before `poll` returns, with streams that are about to be taken away, or were."""
+        self._on_revoked, self._on_lost = revoked, lost
+
+    def seek(self, positions: Mapping[str, Position]) -> None:
+        """Go on after these positions, in partitions for which the group has committed nothing.
+
+        Raises
+        ------
+        ValueError
+            If one is no position.
+        """
+        for stream, position in positions.items():
+            offset_of(position, stream)
+            self._own[Partition.named(stream)] = position
+
+    def rewind(self, positions: Mapping[str, Position]) -> None:
+        """Go on after these positions, whatever the group has committed."""
+        self.seek(positions)
+        self._rewound = True
+
+    def again(self, positions: Mapping[str, Position]) -> None:
+        """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
+        self.seek(positions)
+        self.assigned(list(self._next))
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        client = self.client
+        self._begin(client)
+        if not self._buffers.is_ready(self._live()):
+            self._fetch(client, timeout)
+        elif time.monotonic() - self._polled > ALIVE_SECONDS:
+            self._fetch(client, 0.0)  # it keeps us in the group
+        events, self._gone = self._gone, []
+        for record, position in self._buffers.take(SLICE, self._live()):
+            self._next[record.partition] = record.offset + 1
+            if record.offset < self._ends.get(record.partition, record.offset + 1):
+                events.append(self._event(record, position))
+        return None if not events and self._until is not None and self._next and not self._live() else events
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
+        client, places = self._client, dict(self._next)
+        if client is None:
+            return {}
+        return {(p.topic, str(p.number)): client.waiting(p, offset) for p, offset in places.items()}
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._client is not None:
+            self._client.close()
+
+    def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
+        """Return the offsets among `positions` of the partitions that we have."""
+        found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
+        return {p: found[p] for p in self._next if p in found and p not in self._new}
+
+    @property
+    def client(self) -> PythonConsumer:
+        """The client, connected."""
+        if self._client is None:
+            self._client = self._connected()
+        return self._client
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        """Take over partitions; where to begin is found out at the next `poll`."""
+        for partition in partitions:
+            self._buffers.drop(partition, self._own.get(partition))
+            self._next[partition] = 0
+            self._new.add(partition)
+            self._full.discard(partition)
+            if self._client is not None:
+                self._client.seek(partition, 0)  # so that it does not look for a place itself
+                self._client.pause([partition])
+
+    def revoked(self, partitions: Iterable[Partition]) -> None:
+        """Give up partitions that may still be committed."""
+        self._give_up(partitions, self._on_revoked)
+
+    def lost(self, partitions: Iterable[Partition]) -> None:
+        """Give up partitions that others may have."""
+        self._give_up(partitions, self._on_lost)
+
+    def _give_up(self, partitions: Iterable[Partition], tell: Told) -> None:
+        going = list(partitions)
+        tell([str(partition) for partition in going])
+        for partition in going:
+            self._buffers.drop(partition)
+            self._next.pop(partition, None)
+            self._own.pop(partition, None)
+            self._new.discard(partition)
+            self._full.discard(partition)
+
+    def _connected(self) -> PythonConsumer:
+        client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group), self.options)
+        try:
+            partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
+        except ValueError:
+            client.close()
+            raise
+        if self.group is not None and self._numbers is None:
+            client.subscribe(self.topics, self)
+        else:
+            client.assign(partitions)
+            self._client = client
+            self.assigned(partitions)
+        return client
+
+    def _partitions(self, client: PythonConsumer, topic: str) -> list[Partition]:
+        known = client.partitions_of(topic)
+        if not known:
+            raise ValueError(f'Expected a topic, got "{topic}", which is not there - at {self.options.servers}')
+        wanted = known if self._numbers is None else [Partition(topic, number) for number in self._numbers]
+        for partition in wanted:
+            if partition not in known:
+                raise ValueError(f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}')
+        return wanted
+
+    def _begin(self, client: PythonConsumer) -> None:
+        """Find out where to begin in partitions that are new."""
+        for partition in sorted(self._new):
+            own = self._own.get(partition)
+            committed = None if self.group is None or self._rewound else client.committed(partition)
+            if committed is None:
+                place = offset_at(client, partition, self._start) if own is None else offset_of(own, str(partition))
+            else:
+                place = committed
+            if self._until is not None:
+                self._ends.setdefault(partition, offset_at(client, partition, self._until))
+            self._next[partition] = place
+            client.seek(partition, place)
+            client.resume([partition])
+            self._new.discard(partition)
+
+    def _fetch(self, client: PythonConsumer, timeout: float) -> None:
+        self._throttle(client)
+        try:
+            self._buffers.add(client.poll(timeout))
+        except OffsetGoneError as error:
+            for partition, offset in error.offsets.items():
+                self._gone.append(self._skipped(client, partition, offset))
+        self._polled = time.monotonic()
+
+    def _throttle(self, client: PythonConsumer) -> None:
+        """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
+        for partition in self._next.keys() - self._new:
+            waiting = self._buffers.count(partition)
+            if waiting >= FULL and partition not in self._full:
+                self._full.add(partition)
+                client.pause([partition])
+            elif waiting < FULL // 2 and partition in self._full:
+                self._full.discard(partition)
+                client.resume([partition])
+
+    def _live(self) -> list[Partition]:
+        """Return the partitions that are not at their end; markers of transactions there are no records."""
+        if self._until is None or self._client is None:
+            return list(self._next)
+        client, ends, count = self._client, self._ends, self._buffers.count
+        return [
+            p
+            for p, offset in self._next.items()
+            if p in self._new or offset < ends[p] and (count(p) or client.position(p) < ends[p])
+        ]
+
+    def _skipped(self, client: PythonConsumer, partition: Partition, offset: int) -> Event:
+        """Go on with what is there, and say what is not."""
+        first, end = client.first(partition), client.end(partition)
+        place = first if offset < first else end
+        what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
+        self._next[partition] = place
+        client.seek(partition, place)
+        return Event(str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}")
+
+    def _event(self, record: Record, position: Position) -> Event:
+        stream, headers = str(record.partition), tuple(record.headers)
+        value, fields, reason = record.value or b"", None, None
+        try:
+            if record.value is None:
+                raise ValueError("Expected a value, got a tombstone")
+            fields = self._decode(record.value)
+            if not isinstance(fields, dict):
+                fields, got = None, type(fields).__name__
+                raise ValueError(f"Expected a dict from the decoder, got {got}")
+            if self._key is not None:
+                fields = {self._key: None if record.key is None else record.key.decode(), **fields}
+        except Exception as error:  # whatever a decoder raises, the stream goes on
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
+        return Event(stream, position, value, fields, reason, record.key, headers)

@@ -1,0 +1,98 @@
+"""What makes a checkpoint on disk, the records written and the offsets read count together: Kafka decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from connectors.base import Position
+from connectors.kafka.clients import Partition, PythonProducer, connected, group_offsets
+from connectors.kafka.options import Options
+from connectors.kafka.source import KafkaSource
+
+
+class KafkaTransactions:
+    """Commits checkpoints by number, each in one transaction with the records written and the offsets read since.
+
+    The number is committed as an offset too, in a group that has no members and is called like the transactional id: no
+    one else ever writes to it, so that it tells for good which checkpoint was the last to be committed.
+
+    Parameters
+    ----------
+    source
+        What is read: the offsets of its group are committed, as one of its members, so that one which has been evicted
+        is refused.
+    name
+        The transactional id. Who has it shuts out all others who had it before.
+    seconds
+        How long a transaction may stay open; longer than the time between two commits.
+
+    Raises
+    ------
+    OSError
+        If no broker answers.
+    """
+
+    def __init__(self, source: KafkaSource, name: str, seconds: float) -> None:
+        self._source, self._name, self._seconds = source, name, seconds
+        self._options: Options = source.options
+        self._mark = Partition(source.topics[0], 0)
+        self._committed: dict[Partition, int] = {}
+        self._producer = self._made()
+
+    def newest(self) -> int:
+        """Return the number of the checkpoint that was committed last, 0 for none.
+
+        What this process or one of the same name had begun and not committed is void from here on.
+
+        Raises
+        ------
+        OSError
+            If no broker answers.
+        """
+        self._producer.close()
+        self._producer = self._made()
+        found = connected(lambda: group_offsets(self._options, self._name), self._options)
+        return int(found.get(self._mark, 0))
+
+    def commit(self, number: int, positions: Mapping[str, Position]) -> None:
+        """Commit what was written, the positions, and the number of their checkpoint: all or nothing.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing was, or nobody knows: ask `newest`.
+        """
+        source, note = self._source, f"{self._name} {number}"
+        offsets = source.offsets(positions) if source.group is not None else {}
+        moved = {partition: offset for partition, offset in offsets.items() if self._committed.get(partition) != offset}
+        self._producer.commit([(source.client.membership, moved, note), (self._name, {self._mark: number}, note)])
+        self._committed = offsets
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+        """Write a record with the next commit.
+
+        Raises
+        ------
+        CommitRefused
+            If the transaction is void.
+        """
+        self._producer.send(topic, value, key, headers)
+
+    def flush(self) -> None:
+        """Wait until what was sent is there, though nobody sees it before the commit.
+
+        Raises
+        ------
+        CommitRefused
+            If it could not be written.
+        """
+        self._producer.flush()
+
+    def close(self) -> None:
+        """Release the client; what was not committed is void."""
+        self._producer.close()
+
+    def _made(self) -> Any:
+        return connected(lambda: PythonProducer(self._options, self._name, self._seconds), self._options)
+
