@@ -4,19 +4,27 @@ A source yields events that know their place in the stream, so that reading can 
 them. A sink can be cut back to a place it gave. Nothing in this package knows of learning.
 """
 
-from connectors.base import Event, Position, Sink, Source
+from connectors.base import CommitRefused, Event, GroupSource, Position, Sink, Source, Transactions
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files import FileSource
+from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.sinks import FileSink
 
 __all__ = [
+    "CommitRefused",
     "DatasetSource",
     "DeadLetters",
     "Event",
     "FileSink",
     "FileSource",
+    "GroupSource",
+    "KafkaDeadLetters",
+    "KafkaSink",
+    "KafkaSource",
+    "KafkaTransactions",
     "Position",
     "Sink",
     "Source",
+    "Transactions",
 ]

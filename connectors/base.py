@@ -5,7 +5,7 @@ Nothing here, or in any other connector, knows of learning; the engine joins the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,6 +56,36 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release what the source holds."""
+
+
+class GroupSource(Source, Protocol):
+    """A source whose streams are shared with other processes, and that keeps its own account of what was read."""
+
+    def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
+        """Have something called, before `poll` returns, with streams that are about to be taken away, or were."""
+
+    def again(self, positions: Mapping[str, Position]) -> None:
+        """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
+
+    def rewind(self, positions: Mapping[str, Position]) -> None:
+        """Go on after these positions, whatever the account says."""
+
+
+class CommitRefused(Exception):  # noqa: N818
+    """What was to be committed was not, or nobody knows: no answer came, or somebody else has the work."""
+
+
+class Transactions(Protocol):
+    """What decides, elsewhere than on this disk, which checkpoint counts."""
+
+    def commit(self, number: int, positions: Mapping[str, Position]) -> None:
+        """Let a checkpoint, its positions and what was written since the last one count, or raise `CommitRefused`."""
+
+    def newest(self) -> int:
+        """Return the number of the checkpoint that was committed last, 0 for none, and void what was not committed."""
+
+    def close(self) -> None:
+        """Void what was not committed."""
 
 
 class Sink(Protocol):

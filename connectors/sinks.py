@@ -57,10 +57,8 @@ class FileSink:
         self._to_stdout = str(self._path) == STDOUT_PATH
         if self._to_stdout:
             self._file: Any = sys.stdout.buffer
-            self._size = 0
         else:
             self._file = self._path.open("ab+", buffering=BUFFER_BYTES)
-            self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
@@ -95,7 +93,7 @@ class FileSink:
         return self._file.tell()
 
     def seek(self, position: Position) -> None:
-        """Drop what was written after `position`; standard output cannot.
+        """Drop what was written after `position`, also by this sink; standard output cannot.
 
         Parameters
         ----------
@@ -109,8 +107,9 @@ class FileSink:
         """
         if self._to_stdout:
             return
-        if self._size < position:
-            sizes = f"Expected at least {position} bytes, got {self._size}"
+        size = self._file.seek(0, os.SEEK_END)
+        if size < position:
+            sizes = f"Expected at least {position} bytes, got {size}"
             raise ValueError(f"{sizes} - at {self._path}: predictions were lost")
         self._file.truncate(position)
         self._file.seek(0, os.SEEK_END)
@@ -124,7 +123,7 @@ class FileSink:
             self._file.close()
 
     def _end_last_line(self) -> None:
-        if self._size:
+        if self._file.seek(0, os.SEEK_END):
             self._file.seek(-1, os.SEEK_END)
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")

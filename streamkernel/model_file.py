@@ -158,10 +158,15 @@ def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensor
             file.write(save(tensors, header))
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        move(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
+
+
+def move(old: Path, new: Path) -> None:
+    """Put a file in the place of another one, durably."""
+    old.replace(new)
+    directory = os.open(new.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from connectors.base import CommitRefused
 from connectors.kafka.options import Options
 
 COMMIT_SECONDS = 30.0
@@ -56,10 +57,6 @@ class Listener(Protocol):
 
     def lost(self, partitions: Iterable[Partition]) -> None:
         """Partitions were taken away, and others may have them."""
-
-
-class CommitRefused(Exception):  # noqa: N818
-    """What was to be committed was not, or nobody knows: the brokers did not answer, or somebody else has the work."""
 
 
 class PythonConsumer:
@@ -114,13 +111,19 @@ class PythonConsumer:
         ------
         OffsetGoneError
             If the records to be read next have been deleted.
+        OSError
+            If the brokers will not give any.
         """
-        from kafka.errors import OffsetOutOfRangeError
+        from kafka.errors import KafkaError, OffsetOutOfRangeError
 
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
+        except KafkaError as error:
+            if error.retriable:
+                return []
+            raise OSError(f"Expected records from Kafka, got {type(error).__name__}: {error}") from error
         return [
             Record(Partition(one.topic, one.partition), r.offset, r.timestamp, r.key, r.value, r.headers)
             for one, records in found.items()
@@ -232,11 +235,22 @@ class PythonProducer:
     def send(
         self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
     ) -> None:
-        """Write a record, before long."""
-        if self._is_transactional and not self._open:
-            self._kafka.begin_transaction()
-            self._open = True
-        self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
+        """Write a record, before long.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing can be written any more.
+        """
+        from kafka.errors import KafkaError
+
+        try:
+            if self._is_transactional and not self._open:
+                self._kafka.begin_transaction()
+                self._open = True
+            self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
+        except KafkaError as error:
+            raise CommitRefused(f"{type(error).__name__}: {error}") from error
 
     def flush(self) -> None:
         """Wait until all records are written.

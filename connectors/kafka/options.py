@@ -133,10 +133,10 @@ def _unknown(name: str, known: Mapping[str, Any]) -> ValueError:
 def _consumer_options() -> Mapping[str, Any]:
     from kafka import KafkaConsumer
 
-    return KafkaConsumer.DEFAULT_CONFIG
+    return dict(KafkaConsumer.DEFAULT_CONFIG)
 
 
 def _producer_options() -> Mapping[str, Any]:
     from kafka import KafkaProducer
 
-    return KafkaProducer.DEFAULT_CONFIG
+    return dict(KafkaProducer.DEFAULT_CONFIG)

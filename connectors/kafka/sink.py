@@ -48,8 +48,8 @@ class KafkaSink:
     Parameters
     ----------
     writer
-        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`, with which a record is seen only by
-        readers that ask for what is committed, when it is.
+        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
+        committed see a record when it is.
     topic
         Where to.
     """

@@ -97,6 +97,7 @@ class KafkaSource:
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
         self._full: set[Partition] = set()  # those that are paused because many records wait
+        self._begun: dict[Partition, int] = {}  # where we began in the others
         self._ends: dict[Partition, int] = {}
         self._gone: list[Event] = []
         self._polled = 0.0
@@ -157,9 +158,9 @@ class KafkaSource:
             self._client.close()
 
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
-        """Return the offsets among `positions` of the partitions that we have."""
+        """Return the offsets among `positions` of partitions that we have and have read on in."""
         found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
-        return {p: found[p] for p in self._next if p in found and p not in self._new}
+        return {p: found[p] for p, begun in self._begun.items() if found.get(p, 0) > begun}
 
     @property
     def client(self) -> PythonConsumer:
@@ -173,6 +174,7 @@ class KafkaSource:
         for partition in partitions:
             self._buffers.drop(partition, self._own.get(partition))
             self._next[partition] = 0
+            self._begun.pop(partition, None)
             self._new.add(partition)
             self._full.discard(partition)
             if self._client is not None:
@@ -193,6 +195,7 @@ class KafkaSource:
         for partition in going:
             self._buffers.drop(partition)
             self._next.pop(partition, None)
+            self._begun.pop(partition, None)
             self._own.pop(partition, None)
             self._new.discard(partition)
             self._full.discard(partition)
@@ -219,7 +222,9 @@ class KafkaSource:
         wanted = known if self._numbers is None else [Partition(topic, number) for number in self._numbers]
         for partition in wanted:
             if partition not in known:
-                raise ValueError(f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}')
+                raise ValueError(
+                    f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}'
+                )
         return wanted
 
     def _begin(self, client: PythonConsumer) -> None:
@@ -233,7 +238,7 @@ class KafkaSource:
                 place = committed
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
-            self._next[partition] = place
+            self._next[partition] = self._begun[partition] = place
             client.seek(partition, place)
             client.resume([partition])
             self._new.discard(partition)
@@ -266,7 +271,7 @@ class KafkaSource:
         return [
             p
             for p, offset in self._next.items()
-            if p in self._new or offset < ends[p] and (count(p) or client.position(p) < ends[p])
+            if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
         ]
 
     def _skipped(self, client: PythonConsumer, partition: Partition, offset: int) -> Event:
@@ -276,7 +281,9 @@ class KafkaSource:
         what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
         self._next[partition] = place
         client.seek(partition, place)
-        return Event(str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}")
+        return Event(
+            str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
+        )
 
     def _event(self, record: Record, position: Position) -> Event:
         stream, headers = str(record.partition), tuple(record.headers)

@@ -37,7 +37,6 @@ class KafkaTransactions:
         self._source, self._name, self._seconds = source, name, seconds
         self._options: Options = source.options
         self._mark = Partition(source.topics[0], 0)
-        self._committed: dict[Partition, int] = {}
         self._producer = self._made()
 
     def newest(self) -> int:
@@ -65,9 +64,7 @@ class KafkaTransactions:
         """
         source, note = self._source, f"{self._name} {number}"
         offsets = source.offsets(positions) if source.group is not None else {}
-        moved = {partition: offset for partition, offset in offsets.items() if self._committed.get(partition) != offset}
-        self._producer.commit([(source.client.membership, moved, note), (self._name, {self._mark: number}, note)])
-        self._committed = offsets
+        self._producer.commit([(source.client.membership, offsets, note), (self._name, {self._mark: number}, note)])
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         """Write a record with the next commit.
@@ -95,4 +92,3 @@ class KafkaTransactions:
 
     def _made(self) -> Any:
         return connected(lambda: PythonProducer(self._options, self._name, self._seconds), self._options)
-

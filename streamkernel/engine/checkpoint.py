@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +43,7 @@ class StateDirectory:
     >>> with tempfile.TemporaryDirectory() as path, StateDirectory(Path(path)) as state:
     ...     state.write({"learned": 3})
     ...     state.read_newest()
-    {'learned': 3}
+    {'learned': 3, 'checkpoint': 1}
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,6 +58,16 @@ class StateDirectory:
                 f"Expected a state directory of our own, got one in use by a process - at {path}"
             ) from None
 
+    @property
+    def identity(self) -> str:
+        """A name of this directory that no other has, and that it keeps."""
+        path = self.path / "identity"
+        if not path.exists():
+            draft = path.with_suffix(".draft")
+            draft.write_text(uuid.uuid4().hex)
+            draft.replace(path)
+        return path.read_text()
+
     def write(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint.
 
@@ -64,20 +75,45 @@ class StateDirectory:
         2. Write a new file beside the others, flush it to disk, and rename it into its place.
         3. Only then drop the oldest.
         """
+        self.promote(self.prepare(state))
+
+    def prepare(self, state: Mapping[str, Any]) -> int:
+        """Write a checkpoint that does not count yet, and return its number; the state tells it as "checkpoint"."""
+        number = self.newest() + 1
         models: list[Any] = []
-        description = {"state": river_state.encode(dict(state), hook=_collector(models))}
+        description = {"state": river_state.encode({**state, "checkpoint": number}, hook=_collector(models))}
         tensors: dict[str, Any] = {}
         described = []
         for i, model in enumerate(models):
             what, arrays = model_file.describe(model)
             described.append(what)
             tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-        files = checkpoints(self.path)
-        number = 1 + (int(files[-1].stem.split("-")[1]) if files else 0)
-        path = self.path / f"checkpoint-{number:012d}.safetensors"
-        model_file.write(path, "checkpoint", description | {"models": described}, tensors)
-        for old in files[: max(0, len(files) + 1 - KEPT)]:
+        model_file.write(self._prepared(number), "checkpoint", description | {"models": described}, tensors)
+        return number
+
+    def promote(self, number: int) -> None:
+        """Let a prepared checkpoint count, and drop the oldest."""
+        model_file.move(self._prepared(number), self.path / f"checkpoint-{number:012d}.safetensors")
+        for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
+
+    def prepared(self) -> int | None:
+        """Return the number of a checkpoint that was prepared and never counted."""
+        files = sorted(self.path.glob("prepared-*.safetensors"))
+        return _number(files[-1]) if files else None
+
+    def discard(self) -> None:
+        """Drop what was prepared and does not count."""
+        for path in self.path.glob("prepared-*.safetensors"):
+            path.unlink()
+
+    def newest(self) -> int:
+        """Return the number of the newest checkpoint that counts, 0 for none."""
+        files = checkpoints(self.path)
+        return _number(files[-1]) if files else 0
+
+    def _prepared(self, number: int) -> Path:
+        return self.path / f"prepared-{number:012d}.safetensors"
 
     def read_newest(self) -> dict[str, Any] | None:
         """Return the newest state that is whole, ``None`` if none was ever written.
@@ -100,6 +136,10 @@ class StateDirectory:
     def __exit__(self, *_: object) -> None:
         """Close the directory."""
         self.close()
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.split("-")[1])
 
 
 def checkpoints(path: Path) -> list[Path]:

@@ -1,0 +1,88 @@
+"""Which checkpoint counts, after a crash or a refusal: what Kafka was asked last, and what is on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
+
+LONGEST_PAUSE = 30.0
+"""Seconds between two questions to brokers that do not answer, at most."""
+
+log = structlog.get_logger("streamkernel")
+
+
+def asked(ask: Callable[[], int], stopping: Callable[[], bool], count: Callable[[str], None]) -> int | None:
+    """Return the answer, however long it takes; ``None`` if we have to stop before there is one."""
+
+    def tell(attempt: RetryCallState) -> None:
+        count("unreachable")
+        error = attempt.outcome.exception() if attempt.outcome else None
+        log.warning("the brokers do not answer and are asked again", reason=str(error), times=attempt.attempt_number)
+
+    def slept(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not stopping() and time.monotonic() < end:
+            time.sleep(0.1)
+
+    retrying = Retrying(
+        retry=retry_if_exception_type(OSError),
+        wait=wait_exponential(max=LONGEST_PAUSE),
+        stop=lambda attempt: stopping(),
+        before_sleep=tell,
+        sleep=slept,
+        retry_error_callback=lambda attempt: None,
+    )
+    return retrying(ask)
+
+
+def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:
+    """Return the newest checkpoint that counts and is whole, ``None`` if there never was one.
+
+    Parameters
+    ----------
+    state
+        The directory. What was prepared there counts now, or is gone.
+    newest
+        The number that Kafka has, 0 for none.
+
+    Raises
+    ------
+    StateDirectoryError
+        If Kafka has a checkpoint that was never in this directory, or has forgotten whether a prepared one counts.
+    ModelFileError
+        If there are checkpoints and none is whole.
+    """
+    prepared, own = state.prepared(), state.newest()
+    if prepared is not None and not newest and own:
+        raise StateDirectoryError(
+            f"Expected Kafka to know whether checkpoint {prepared} counts, got nothing: it forgets after a time "
+            f"(offsets.retention.minutes) - at {state.path}; if what was written last can be read with read_committed, "
+            f"rename prepared-{prepared:012d}.safetensors to checkpoint-..., and if not, delete it"
+        )
+    if prepared is not None and prepared == newest:
+        state.promote(prepared)
+        log.info("a checkpoint that was prepared counts", number=prepared)
+    elif prepared is not None:
+        log.info("a checkpoint that was prepared does not count", number=prepared)
+    state.discard()
+    if newest > state.newest():
+        raise StateDirectoryError(
+            f"Expected checkpoint {newest}, which Kafka has as the last one, got {state.newest()} - at {state.path}; "
+            "it is a copy of a state directory that was used after"
+        )
+    if newest < state.newest():
+        log.warning("Kafka does not know the newest checkpoint; it is gone on from", has=newest, number=state.newest())
+    saved = state.read_newest()
+    if saved is not None and saved["checkpoint"] < newest:
+        log.error(
+            "events since an older checkpoint are learnt again, and what is written for them is written twice",
+            number=saved["checkpoint"],
+            newest=newest,
+        )
+    return saved
