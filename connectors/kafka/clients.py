@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from connectors.base import CommitRefused
@@ -68,14 +69,19 @@ class PythonConsumer:
         Of the client.
     group
         The consumer group, if any.
+    member
+        A name that is the same after a restart, for which the group keeps the partitions.
     """
 
-    def __init__(self, options: Options, group: str | None) -> None:
+    def __init__(self, options: Options, group: str | None, member: str | None = None) -> None:
         from kafka import KafkaConsumer
 
+        self._subscribed = False
+        self._options, self._group, self._member = options, group, member if group else None
         self._kafka = KafkaConsumer(
             **options.consumer(
                 group_id=group,
+                group_instance_id=self._member,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
@@ -98,6 +104,7 @@ class PythonConsumer:
             def on_partitions_lost(self, lost: Any) -> None:
                 listener.lost([Partition(*one) for one in sorted(lost)])
 
+        self._subscribed = True
         self._kafka.subscribe(list(topics), listener=Told())
 
     def assign(self, partitions: Iterable[Partition]) -> None:
@@ -195,7 +202,19 @@ class PythonConsumer:
 
     def close(self) -> None:
         """Leave the group."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import MemberToRemove
+        from kafka.errors import KafkaError
+
         self._kafka.close(autocommit=False, timeout_ms=5000)
+        if self._member is None or not self._subscribed:
+            return
+        with suppress(KafkaError):  # then the group waits for us until the session is over
+            admin = KafkaAdminClient(**self._options.admin() | {"bootstrap_timeout_ms": 2000})
+            try:
+                admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
+            finally:
+                admin.close()
 
 
 class OffsetGoneError(Exception):

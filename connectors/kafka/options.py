@@ -17,6 +17,7 @@ SECRET = ("password", "secret", "token", "key")
 
 OURS = {
     "group_id": "group",
+    "group_instance_id": "member",
     "auto_offset_reset": "start",
     "enable_auto_commit": "delivery",
     "transactional_id": "delivery",

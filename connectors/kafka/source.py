@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from connectors.base import Event, Position
+from connectors.base import CommitRefused, Event, Position
 from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import OffsetGoneError, Partition, PythonConsumer, Record, connected
@@ -42,6 +43,9 @@ class KafkaSource:
     group
         The consumer group: its members share the partitions, and it keeps the offsets. Without one, this source reads
         all partitions.
+    member
+        Our name in the group, the same after a restart: for so long as a session lasts, the group then waits for us
+        with our partitions.
     partitions
         Numbers of the partitions to read of each topic; without, those that the group assigns, or all.
     start
@@ -72,6 +76,7 @@ class KafkaSource:
         topics: str | Sequence[str],
         *,
         group: str | None = None,
+        member: str | None = None,
         partitions: Sequence[int] | None = None,
         start: Place = "earliest",
         until: Place | None = None,
@@ -83,7 +88,7 @@ class KafkaSource:
         if order not in ("free", "deterministic"):
             raise ValueError(f'Expected "free" or "deterministic" as order, got {order!r}')
         self.options = servers if isinstance(servers, Options) else Options(servers, options)
-        self.group = group
+        self.group, self._member = group, member
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._numbers = partitions
         self._start, self._until = checked(start), None if until is None else checked(until)
@@ -162,6 +167,12 @@ class KafkaSource:
         found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
         return {p: found[p] for p, begun in self._begun.items() if found.get(p, 0) > begun}
 
+    def acknowledge(self, positions: Mapping[str, Position]) -> None:
+        """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
+        if self.group is not None:
+            with suppress(CommitRefused):  # somebody else has them, and begins where we did
+                self.client.commit(self.offsets(positions))
+
     @property
     def client(self) -> PythonConsumer:
         """The client, connected."""
@@ -201,7 +212,7 @@ class KafkaSource:
             self._full.discard(partition)
 
     def _connected(self) -> PythonConsumer:
-        client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group), self.options)
+        client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group, self._member), self.options)
         try:
             partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
         except ValueError:

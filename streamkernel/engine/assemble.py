@@ -7,9 +7,10 @@ from typing import Any
 
 from river import compose
 
-from connectors import DeadLetters, FileSink
+from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.config import Config
+from streamkernel.engine.kafka import outlet
 from streamkernel.engine.runner import Engine
 from streamkernel.estimator import KernelModel
 
@@ -25,15 +26,29 @@ def engine_of(config: Config) -> Engine:
         If another process uses the state directory.
     """
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
+    source, sink, writes = config.build_source(state.identity if state else None), config.sink, None
+    if config.kafka is not None:
+        writes = outlet(config, source, state.identity if state else "")
+    predictions: Sink | None = None
+    dead_letters: DeadLetters | KafkaDeadLetters
+    if sink.predictions is not None:
+        predictions = FileSink(sink.predictions)
+    elif writes and sink.predictions_topic is not None:
+        predictions = KafkaSink(writes.writer, sink.predictions_topic)
+    if writes and sink.dead_letters_topic is not None:
+        dead_letters = KafkaDeadLetters(writes.writer, sink.dead_letters_topic)
+    else:
+        dead_letters = DeadLetters(FileSink(config.dead_letters_path))
     return Engine(
         config.build_pipeline(),
-        config.build_source(),
+        source,
         label=config.label,
         ignore=config.ignore,
         metric=config.build_metric(),
-        sink=None if config.sink.predictions is None else FileSink(config.sink.predictions),
-        dead_letters=DeadLetters(FileSink(config.dead_letters_path)),
+        sink=predictions,
+        dead_letters=dead_letters,
         state=state,
+        transactions=writes.transactions if writes else None,
         checkpoint_seconds=config.state.checkpoint_seconds,
         setup=config.setup(),
     )

@@ -13,8 +13,18 @@ from river import base, compose
 
 from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.kafka import kafka_problems, kafka_source
 from streamkernel.engine.problems import ConfigError, of_error, shown, unknown_key
-from streamkernel.engine.tables import STREAM, ConfigTable, MetricsTable, Name, SinkTable, SourceTable, StateTable
+from streamkernel.engine.tables import (
+    STREAM,
+    ConfigTable,
+    KafkaTable,
+    MetricsTable,
+    Name,
+    SinkTable,
+    SourceTable,
+    StateTable,
+)
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -52,6 +62,7 @@ class Config(ConfigTable):
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
+    kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     metrics: MetricsTable = MetricsTable()
@@ -87,6 +98,7 @@ class Config(ConfigTable):
             if path in used:
                 problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
             used[path] = key
+        problems += kafka_problems(self)
         if problems:
             raise ConfigError(*problems)
         return self
@@ -106,6 +118,7 @@ class Config(ConfigTable):
             "model": self.model,
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
+            "source.topics": self.source.topics and list(self.source.topics),
         }
 
     def build_pipeline(self) -> base.Estimator:
@@ -119,8 +132,8 @@ class Config(ConfigTable):
         metric: Metric = build.build(self._metric_spec(), build.metrics(), "metric")
         return metric
 
-    def build_source(self) -> Source:
-        """Return the source of records.
+    def build_source(self, member: str | None = None) -> Source:
+        """Return the source of records; a consumer group knows it as `member`.
 
         Raises
         ------
@@ -130,6 +143,8 @@ class Config(ConfigTable):
         from connectors import DatasetSource, FileSource
 
         source = self.source
+        if source.topics is not None:
+            return kafka_source(self, member)
         if source.path is None:
             known = build.datasets()
             build.kind_named(source.dataset, known, "source.dataset")

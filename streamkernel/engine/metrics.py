@@ -75,6 +75,12 @@ class EngineCollector(Collector):
         for (topic, partition), waiting in engine.source.lag().items():
             lag.add_metric([topic, partition], waiting)
         yield lag
+        incidents = CounterMetricFamily(
+            "streamkernel_incidents", "What happened to a run that went on, by kind.", labels=["kind"]
+        )
+        for kind, count in engine.incidents.items():
+            incidents.add_metric([kind], count)
+        yield incidents
         age = engine.checkpoint_age
         if age is not None:
             yield _gauge("checkpoint_age_seconds", "Time since the last checkpoint was durable.", age)

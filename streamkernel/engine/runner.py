@@ -9,7 +9,17 @@ from typing import Any, cast
 import structlog
 from river import base, compose, metrics
 
-from connectors import CommitRefused, DeadLetters, Event, GroupSource, Sink, Source, Transactions
+from connectors import (
+    CommitRefused,
+    DeadLetters,
+    Event,
+    GroupSource,
+    KafkaDeadLetters,
+    KafkaSource,
+    Sink,
+    Source,
+    Transactions,
+)
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.metrics import Durations
@@ -91,7 +101,7 @@ class Engine:
         ignore: Collection[str] = (),
         metric: metrics.base.Metric,
         sink: Sink | None = None,
-        dead_letters: DeadLetters | None = None,
+        dead_letters: DeadLetters | KafkaDeadLetters | None = None,
         baseline: base.Estimator | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
@@ -244,6 +254,8 @@ class Engine:
         if self._transactions is not None:
             self._transactions.commit(number, self._positions)
         self._state.promote(number)
+        if self._transactions is None and isinstance(self.source, KafkaSource):
+            self.source.acknowledge(self._positions)
         self._written, self._changed = time.monotonic(), False
 
     def close(self) -> None:
@@ -258,6 +270,8 @@ class Engine:
         if self._transactions is not None:  # it is asked first
             cast(GroupSource, self.source).listen(self._revoked, self._lost)
             return
+        if isinstance(self.source, KafkaSource):
+            self.source.listen(self._revoked, lambda streams: None)
         self._state.discard()
         saved = self._state.read_newest()
         if saved is None:
@@ -369,7 +383,7 @@ class Engine:
             self._judge(self.metric, y, prediction, probabilities)
             if self._sink is not None:
                 line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
-                self._sink.write(line if probabilities is None else line | {"probabilities": probabilities})
+                self._sink.write(line if probabilities is None else line | {"probabilities": probabilities}, event.key)
             if self.baseline is not None:
                 self._compare(x, y)
         self._positions[event.stream] = event.resume

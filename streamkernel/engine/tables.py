@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,14 +25,35 @@ LocalPath = Annotated[Path, BeforeValidator(_resolved)]
 Name = Annotated[str, Field(min_length=1)]
 
 
+Moment = str | int | dt.datetime
+_MOMENT = '"earliest", "latest", an offset or a time with its zone'
+_GO_WITH = {
+    "path": ("format", "follow"),
+    "dataset": ("params", "limit"),
+    "topics": ("partitions", "start", "until", "order", "decoder", "key_field"),
+}
+"""What the keys of a source go with."""
+
+
 class ConfigTable(BaseModel):
     """A table that takes no key it does not know, and no value of another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+class KafkaTable(ConfigTable):
+    """Which brokers, as what group, and what is promised."""
+
+    servers: Name = Field(description='addresses of brokers, "host:port", separated by commas')
+    group: Name | None = Field(default=None, description="the name of a consumer group")
+    delivery: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once", description='"exactly_once" or "at_least_once"'
+    )
+    options: dict[str, Any] = Field(default={}, description="a table of options of kafka-python")
+
+
 class SourceTable(ConfigTable):
-    """Where records come from: a file or a data set."""
+    """Where records come from: a file, a data set or topics."""
 
     path: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard input')
     dataset: Name | None = Field(default=None, description="the name of one of River's data sets")
@@ -41,15 +63,26 @@ class SourceTable(ConfigTable):
     follow: bool = Field(default=False, description="true or false")
     params: dict[str, Any] = Field(default={}, description="a table of what to make the data set with")
     limit: int | None = Field(default=None, ge=1, description="an integer of at least 1")
+    topics: tuple[Name, ...] | None = Field(default=None, strict=False, min_length=1, description="a list of topics")
+    partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
+    start: Moment = Field(default="earliest", description=_MOMENT)
+    until: Moment | None = Field(default=None, description=_MOMENT)
+    order: Literal["free", "deterministic"] = Field(default="free", description='"free" or "deterministic"')
+    decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
+    key_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> SourceTable:
-        if (self.path is None) == (self.dataset is None):
-            got = "neither" if self.path is None else "both"
-            raise ConfigError(f"source: expected either a path or a dataset, got {got}")
-        wrong = ("params", "limit") if self.dataset is None else ("format", "follow")
-        other = "dataset" if self.dataset is None else "path"
-        lines = [f"source.{key}: only goes with a {other}" for key in wrong if key in self.model_fields_set]
+    def _one_of_three(self) -> SourceTable:
+        given = [name for name in _GO_WITH if getattr(self, name) is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none of them"
+            raise ConfigError(f"source: expected a path, a dataset or topics, got {got}")
+        lines = [
+            f"source.{key}: only goes with {'topics' if other == 'topics' else f'a {other}'}"
+            for other, keys in _GO_WITH.items()
+            for key in keys
+            if other not in given and key in self.model_fields_set
+        ]
         if self.path == Path(STREAM) and self.format is None:
             lines.append('source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing')
         if lines:
@@ -62,6 +95,17 @@ class SinkTable(ConfigTable):
 
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
+    predictions_topic: Name | None = Field(default=None, description="the name of a topic")
+    dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+
+    @model_validator(mode="after")
+    def _one_each(self) -> SinkTable:
+        both = [
+            name for name in ("predictions", "dead_letters") if getattr(self, name) and getattr(self, f"{name}_topic")
+        ]
+        if both:
+            raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
+        return self
 
 
 class StateTable(ConfigTable):

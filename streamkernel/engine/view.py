@@ -93,6 +93,14 @@ def showing(engine: Engine, title: str) -> Iterator[View]:
 
 def compile_all(console: Console) -> None:
     """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
+    logging.disable()
+    try:
+        _compile(console)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _compile(console: Console) -> None:
     with console.status("compiling the numerical code, once on this machine"):
         for model in (KernelClassifier(features_per_seed=1, max_features=6), KernelClassifier(second_order=None)):
             for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
