@@ -57,8 +57,10 @@ class FileSink:
         self._to_stdout = str(self._path) == STDOUT_PATH
         if self._to_stdout:
             self._file: Any = sys.stdout.buffer
+            self._size = 0
         else:
             self._file = self._path.open("ab+", buffering=BUFFER_BYTES)
+            self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
@@ -90,7 +92,8 @@ class FileSink:
         if self._to_stdout:
             return 0
         os.fsync(self._file.fileno())
-        return self._file.tell()
+        self._size = self._file.tell()
+        return self._size
 
     def seek(self, position: Position) -> None:
         """Drop what was written after `position`, also by this sink; standard output cannot.
@@ -107,9 +110,9 @@ class FileSink:
         """
         if self._to_stdout:
             return
-        size = self._file.seek(0, os.SEEK_END)
-        if size < position:
-            sizes = f"Expected at least {position} bytes, got {size}"
+        self._file.flush()
+        if self._size < position:
+            sizes = f"Expected at least {position} bytes, got {self._size}"
             raise ValueError(f"{sizes} - at {self._path}: predictions were lost")
         self._file.truncate(position)
         self._file.seek(0, os.SEEK_END)
@@ -123,7 +126,7 @@ class FileSink:
             self._file.close()
 
     def _end_last_line(self) -> None:
-        if self._file.seek(0, os.SEEK_END):
+        if self._size:
             self._file.seek(-1, os.SEEK_END)
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")

@@ -51,7 +51,7 @@ class Options:
     --------
     >>> options = Options("localhost:9092", {"sasl_plain_password": "s3cret", "linger_ms": 5})
     >>> options
-    Options('localhost:9092', sasl_plain_password=***, linger_ms=5)
+    Options('localhost:9092', sasl_plain_password='***', linger_ms=5)
     >>> options.producer()["linger_ms"], "linger_ms" in options.consumer()
     (5, False)
     >>> Options("localhost:9092", {"sasl_mechanim": "PLAIN"})

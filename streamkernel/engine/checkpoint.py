@@ -78,10 +78,10 @@ class StateDirectory:
         self.promote(self.prepare(state))
 
     def prepare(self, state: Mapping[str, Any]) -> int:
-        """Write a checkpoint that does not count yet, and return its number; the state tells it as "checkpoint"."""
+        """Write a checkpoint that does not count yet, and return its number."""
         number = self.newest() + 1
         models: list[Any] = []
-        description = {"state": river_state.encode({**state, "checkpoint": number}, hook=_collector(models))}
+        description = {"state": river_state.encode(dict(state), hook=_collector(models))}
         tensors: dict[str, Any] = {}
         described = []
         for i, model in enumerate(models):
@@ -116,7 +116,7 @@ class StateDirectory:
         return self.path / f"prepared-{number:012d}.safetensors"
 
     def read_newest(self) -> dict[str, Any] | None:
-        """Return the newest state that is whole, ``None`` if none was ever written.
+        """Return the newest state that is whole, with its number as "checkpoint"; ``None`` if none was ever written.
 
         Raises
         ------
@@ -153,7 +153,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
     errors = []
     for file in reversed(files):
         try:
-            return _read(file)
+            return _read(file) | {"checkpoint": _number(file)}
         except ModelFileError as error:
             errors.append(str(error))
             log.error("a checkpoint is not whole, the one before it is tried", file=str(file), reason=str(error))

@@ -237,7 +237,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a key without a neighbour": (
         SMALL + "[sink]\nx = 1",
-        ["sink.x: unknown key; expected one of predictions, dead_letters"],
+        ["sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, dead_letters_topic"],
     ),
     "a key under the wrong table": (
         SMALL.replace('label = "class"', "") + '[state]\nlabel = "class"',
@@ -269,9 +269,9 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "two sources": (
         with_source('path = "events.csv"\ndataset = "Phishing"'),
-        ["source: expected either a path or a dataset, got both"],
+        ["source: expected a path, a dataset or topics, got path and dataset"],
     ),
-    "no source": (with_source("follow = true"), ["source: expected either a path or a dataset, got neither"]),
+    "no source": (with_source("follow = true"), ["source: expected a path, a dataset or topics, got none of them"]),
     "keys of the other source": (
         with_source('path = "events.csv"\nlimit = 3\nparams = {}'),
         ["source.params: only goes with a dataset", "source.limit: only goes with a dataset"],

@@ -1,0 +1,334 @@
+"""Topics as sources and sinks, on real brokers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import os
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import brokers
+import pytest
+
+from connectors import CommitRefused, Event, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
+from connectors.kafka import Options, at_once
+
+KINDS = ["noida", "apache"]
+
+
+@pytest.fixture(scope="module", params=["given"] if os.environ.get(brokers.SERVERS) else KINDS)
+def servers(request, tmp_path_factory):
+    if request.param == "given":
+        yield os.environ[brokers.SERVERS]
+    elif request.param == "noida":
+        with brokers.noida(tmp_path_factory.mktemp("noida")) as broker:
+            yield f"127.0.0.1:{broker.port}"
+    elif brokers.has_java():
+        with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
+            yield f"127.0.0.1:{broker.port}"
+    else:
+        pytest.skip("Apache Kafka needs java and mvn")
+
+
+@pytest.fixture
+def topic(servers):
+    return made(servers)
+
+
+def made(servers, partitions=1, **config):
+    name = f"t{uuid.uuid4().hex[:12]}"
+    brokers.make_topics(servers, partitions=partitions, names=[name], config=config)
+    return name
+
+
+def drained(source, close=True):
+    found = []
+    end = time.monotonic() + 60
+    while (events := source.poll(0.2)) is not None:
+        found += events
+        assert time.monotonic() < end
+    if close:
+        source.close()
+    return found
+
+
+def values(events):
+    return [event.record["n"] for event in events]
+
+
+def rows(n, first=0):
+    return [{"n": first + i} for i in range(n)]
+
+
+def test_records_come_in_order_with_where_they_are(servers, topic):
+    brokers.produce(servers, topic, rows(1500))
+    events = drained(KafkaSource(servers, topic, until="latest"))
+    assert values(events) == list(range(1500))
+    assert {event.stream for event in events} == {f"{topic}:0"}
+    assert [event.resume for event in events] == list(range(1, 1501))
+    assert (events[7].key, events[7].raw, events[7].error) == (b"7", b'{"n": 7}', None)
+
+
+def test_what_cannot_be_read_is_an_event_that_says_why(servers, topic):
+    bad = [b"{", b"[1]", b"\xff", None, b""]
+    brokers.produce(servers, topic, [{"n": 1}, *bad, {"n": 2}])
+    events = drained(KafkaSource(servers, topic, until="latest"))
+    assert [event.record for event in events] == [{"n": 1}, *[None] * len(bad), {"n": 2}]
+    assert [event.raw for event in events[1:-1]] == [value or b"" for value in bad]
+    expected = ["valid JSON", "a JSON object, got an array", "UTF-8", "a value, got a tombstone", "valid JSON"]
+    for event, what, offset in zip(events[1:-1], expected, itertools.count(1), strict=False):
+        if what != "UTF-8":
+            assert f"Expected {what}" in event.error
+        assert event.error.endswith(f" - at {topic}:0, offset {offset}")
+
+
+def test_a_decoder_of_ones_own_and_keys(servers, topic):
+    def decoder(value):
+        if value == b"boom":
+            raise KeyError("boom")
+        return {"n": len(value)} if value != b"list" else [1]
+
+    brokers.produce(servers, topic, [b"abc", b"boom", b"list"])
+    events = drained(KafkaSource(servers, topic, until="latest", decoder=decoder, key="id"))
+    assert events[0].record == {"id": "0", "n": 3}
+    assert events[1].error.startswith("KeyError: 'boom' - at ")
+    assert events[2].error.startswith("Expected a dict from the decoder, got list - at ")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
+def test_compressed_records_are_read(servers, topic, codec):
+    brokers.produce(servers, topic, rows(300), compression_type=codec)
+    assert values(drained(KafkaSource(servers, topic, until="latest"))) == list(range(300))
+
+
+def test_start_and_end(servers, topic):
+    brokers.produce(servers, topic, rows(50))
+    time.sleep(0.05)
+    moment = dt.datetime.now(dt.UTC)
+    time.sleep(0.05)
+    brokers.produce(servers, topic, rows(50, first=50))
+    for start, until, first, last in [
+        ("earliest", "latest", 0, 100),
+        (30, 60, 30, 60),
+        (moment, "latest", 50, 100),
+        ("earliest", moment.isoformat(), 0, 50),
+    ]:
+        source = KafkaSource(servers, topic, start=start, until=until)
+        assert values(drained(source)) == list(range(first, last)), (start, until)
+    assert drained(KafkaSource(servers, topic, start="latest", until="latest")) == []
+
+
+def test_later_records_come_too_and_lag_counts_them(servers, topic):
+    brokers.produce(servers, topic, rows(100))
+    source = KafkaSource(servers, topic)
+    assert source.lag() == {}
+    found = []
+    while len(found) < 100:
+        found += source.poll(0.2)
+        if found and len(found) < 100:
+            assert source.lag() == {(topic, "0"): 100 - len(found)}
+    assert source.poll(0.1) == []
+    brokers.produce(servers, topic, rows(1, first=100))
+    while len(found) < 101:
+        found += source.poll(0.2)
+    assert values(found) == list(range(101))
+    source.close()
+
+
+def test_it_goes_on_from_positions(servers):
+    topic = made(servers, partitions=3)
+    brokers.produce(servers, topic, rows(600), partitions=3)
+    source, positions, first = KafkaSource(servers, topic), {}, []
+    while len(first) < 200:
+        events = source.poll(0.2)
+        first += events
+        positions |= {event.stream: event.resume for event in events}
+    source.close()
+    other = KafkaSource(servers, topic, until="latest")
+    other.seek(positions)
+    assert sorted(values(first) + values(drained(other))) == list(range(600))
+
+
+def test_partitions_of_ones_choice(servers):
+    topic = made(servers, partitions=3)
+    brokers.produce(servers, topic, rows(30), partitions=3)
+    assert sorted(values(drained(KafkaSource(servers, topic, partitions=[0, 2], until="latest")))) == [
+        n for n in range(30) if n % 3 != 1
+    ]
+    with pytest.raises(ValueError, match=f'a partition from 0 to 2 of "{topic}", got 3'):
+        KafkaSource(servers, topic, partitions=[3]).poll(0.1)
+
+
+def test_many_topics(servers):
+    topics = [made(servers), made(servers)]
+    for i, topic in enumerate(topics):
+        brokers.produce(servers, topic, rows(20, first=20 * i))
+    assert sorted(values(drained(KafkaSource(servers, topics, until="latest")))) == list(range(40))
+
+
+@pytest.mark.parametrize("stop", [0, 1, 64, 250])
+def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, stop):
+    topic = made(servers, partitions=3)
+    uneven = [b'{"n": %d}' % n for n in range(450)]
+    for number, (first, last) in enumerate([(0, 200), (200, 300), (300, 450)]):
+        for n in range(3):  # in batches that come one after the other
+            part = uneven[first + n * (last - first) // 3 : first + (n + 1) * (last - first) // 3]
+            brokers.produce(servers, topic, part, partitions=1) if number == 0 else _to(servers, topic, part, number)
+    in_turn = [
+        n for turn in itertools.zip_longest(range(200), range(200, 300), range(300, 450)) for n in turn if n is not None
+    ]
+    source = KafkaSource(servers, topic, order="deterministic", until="latest")
+    assert values(drained(source)) == in_turn
+    source, events = KafkaSource(servers, topic, order="deterministic", until="latest"), []
+    while len(events) < stop:
+        events += source.poll(0.2)
+    source.close()
+    events = events[:stop]
+    other = KafkaSource(servers, topic, order="deterministic", until="latest")
+    other.seek({event.stream: event.resume for event in events})
+    assert values(events + drained(other)) == in_turn
+
+
+def _to(servers, topic, values, partition):
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for value in values:
+        producer.send(topic, value, partition=partition)
+    producer.close()
+
+
+def test_members_of_a_group_share_the_partitions(servers):
+    topic, group = made(servers, partitions=4), uuid.uuid4().hex
+    brokers.produce(servers, topic, rows(400), partitions=4)
+    told = []
+    one = KafkaSource(servers, topic, group=group, member="one")
+    one.listen(lambda streams: told.append(("revoked", streams)), lambda streams: told.append(("lost", streams)))
+    found = []
+    while len(found) < 400:
+        found += one.poll(0.2)
+    two, others = KafkaSource(servers, topic, group=group, member="two"), []
+    end = time.monotonic() + 60
+    with ThreadPoolExecutor(1) as pool:
+        while len(others) < 200 and time.monotonic() < end:
+            waiting = pool.submit(one.poll, 0.2)
+            others += two.poll(0.2)
+            waiting.result()
+    assert told[0][0] == "revoked"
+    assert sorted(told[0][1]) == [f"{topic}:{n}" for n in range(4)]
+    assert len({event.stream for event in others}) == 2  # the group has committed nothing: from the start
+    assert sorted(values(others)) == [n for n in range(400) if f"{topic}:{n % 4}" in {e.stream for e in others}]
+    one.close()
+    two.close()
+
+
+def test_records_that_were_deleted_unread_are_told(servers):
+    from kafka import KafkaAdminClient, TopicPartition
+
+    topic = made(servers)
+    brokers.produce(servers, topic, rows(100))
+    source = KafkaSource(servers, topic, until="latest")
+    source.seek({f"{topic}:0": 10})
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.delete_records({TopicPartition(topic, 0): 40})
+    admin.close()
+    events = drained(source)
+    assert events[0].error == f"Expected a record, got 30 records deleted unread - at {topic}:0, offset 10"
+    assert values(events[1:]) == list(range(40, 100))
+
+
+def test_what_is_not_there_is_named(servers):
+    with pytest.raises(ValueError, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
+        KafkaSource(servers, "nowhere").poll(0.1)
+    with pytest.raises(OSError, match=r"Expected a Kafka broker at 127\.0\.0\.1:1, got KafkaTimeoutError"):
+        KafkaSource("127.0.0.1:1", "t", bootstrap_timeout_ms=300).poll(0.1)
+
+
+def test_a_transaction_shows_nothing_before_it_is_committed(servers):
+    topic, out, group = made(servers), made(servers), uuid.uuid4().hex
+    brokers.produce(servers, topic, rows(10))
+    source = KafkaSource(servers, topic, group=group, until="latest")
+    transactions = KafkaTransactions(source, f"{group}-x", 60.0)
+    assert transactions.newest() == 0
+    sink, letters = KafkaSink(transactions, out), KafkaDeadLetters(transactions, out)
+    events = drained(source, close=False)
+    for event in events:
+        sink.write(event.record, event.key)
+    letters.write(Event("s", [3, 1], b"\xff\x00", key=b"k", headers=(("a", b"1"),)), "Expected more")
+    sink.flush()
+    assert brokers.committed(servers, out) == []
+    transactions.commit(3, {f"{topic}:0": 10})
+    found = brokers.committed(servers, out)
+    assert [json.loads(record.value) for record in found[:-1]] == rows(10)
+    assert [record.key for record in found[:-1]] == [event.key for event in events]
+    assert (found[-1].key, found[-1].value) == (b"k", b"\xff\x00")
+    told = {"a": b"1", "reason": b"Expected more", "stream": b"s", "resume": b"[3,1]"}
+    assert dict(found[-1].headers) == told
+    assert transactions.newest() == 3
+    source.close()
+    again = KafkaSource(servers, topic, group=group, until="latest")
+    assert drained(again) == []
+    sink.close()
+
+
+def test_what_was_not_committed_never_was(servers):
+    topic, out, name = made(servers), made(servers), uuid.uuid4().hex
+    brokers.produce(servers, topic, rows(1))
+    source = KafkaSource(servers, topic)
+    old = KafkaTransactions(source, name, 60.0)
+    KafkaSink(old, out).write({"n": 1})
+    old.flush()
+    new = KafkaTransactions(source, name, 60.0)
+    assert new.newest() == 0
+    with pytest.raises(CommitRefused):
+        old.commit(1, {})
+    KafkaSink(new, out).write({"n": 2})
+    new.commit(1, {})
+    assert [json.loads(record.value) for record in brokers.committed(servers, out)] == [{"n": 2}]
+    for one in (source, old, new):
+        one.close()
+
+
+@pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
+def test_who_was_evicted_commits_nothing(servers):
+    """A member whose session is over: the group has gone on without it. The small broker does not look."""
+    topic, group = made(servers), uuid.uuid4().hex
+    brokers.produce(servers, topic, rows(20))
+    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
+    lost = []
+    source.listen(lambda streams: None, lost.append)
+    transactions = KafkaTransactions(source, f"{group}-one", 60.0)
+    assert len(drained(source, close=False)) == 20
+    from kafka import KafkaAdminClient
+    from kafka.admin import MemberToRemove
+
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.remove_group_members(group, [MemberToRemove(group_instance_id="one")])
+    admin.close()
+    with pytest.raises(CommitRefused):
+        transactions.commit(1, {f"{topic}:0": 20})
+    assert transactions.newest() == 0
+    source.close()
+    assert len(drained(KafkaSource(servers, topic, group=group, until="latest"))) == 20
+    transactions.close()
+
+
+def test_a_sink_that_writes_at_once(servers, topic):
+    sink = KafkaSink(at_once(Options(servers)), topic)
+    sink.write({"n": 1}, b"k")
+    assert sink.flush() is None
+    assert [(record.key, record.value) for record in brokers.committed(servers, topic)] == [(b"k", b'{"n":1}')]
+    sink.close()
+
+
+def test_a_dead_letter_that_is_too_long_says_how_long_it_was(servers, topic):
+    letters = KafkaDeadLetters(at_once(Options(servers)), topic)
+    letters.write(Event("s", 1, b"x" * 2_000_000), "Expected less")
+    letters.flush()
+    (record,) = brokers.committed(servers, topic)
+    assert dict(record.headers)["length"] == b"2000000"
+    assert set(record.value) == {ord("x")}
+    letters.close()

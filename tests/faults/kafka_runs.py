@@ -1,0 +1,172 @@
+"""Runs of the command line against Kafka that are hurt on purpose, and what is left of them.
+
+``python tests/faults/kafka_runs.py --kills 50 --events 200000`` is a long one: kill -9 at random moments, and proof.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import brokers
+
+from streamkernel import model_file
+from streamkernel.engine.checkpoint import read_newest
+
+CONFIG = """
+label = "y"
+ignore = ["id"]
+[kafka]
+servers = "{servers}"
+group = "{group}"
+options = {{ {options} }}
+[source]
+topics = ["{topic}"]
+{source}
+[[preprocessing]]
+type = "StandardScaler"
+[model]
+type = "KernelClassifier"
+max_features = 64
+[sink]
+predictions_topic = "{predictions}"
+dead_letters_topic = "{dead_letters}"
+[state]
+directory = "{state}"
+checkpoint_seconds = 0.3
+"""
+BAD_EVERY = 97
+
+
+def records(n: int, seed: int = 0) -> list[Any]:
+    """Return events with ids, and here and there bytes that are none."""
+    rng = random.Random(seed)
+    found: list[Any] = []
+    for i in range(n):
+        a, b = rng.gauss(0, 1), rng.gauss(0, 1)
+        found.append(b"{half" if i % BAD_EVERY == 5 else {"id": i, "a": a, "b": b, "y": a * b > 0})
+    return found
+
+
+class Run:
+    """A topic of events, and processes that learn from it as members of a group.
+
+    Parameters
+    ----------
+    servers, folder
+        Where the brokers are, and where states go.
+    topic, partitions
+        What is read, of how many partitions.
+    source, options
+        Lines for the tables [source] and [kafka.options].
+    """
+
+    def __init__(
+        self, servers: str, folder: Path, topic: str, *, source: str = 'until = "latest"', options: str = ""
+    ) -> None:
+        self.servers, self.topic, self._folder = servers, topic, folder
+        self.name = uuid.uuid4().hex[:10]
+        self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
+        self._source, self._options = source, options
+        brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
+
+    def start(self, member: str = "one") -> subprocess.Popen[str]:
+        """Start a member; one of the same name goes on with its state."""
+        folder = self._folder / f"{self.name}-{member}"
+        folder.mkdir(exist_ok=True)
+        config = folder / "run.toml"
+        config.write_text(
+            CONFIG.format(
+                servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
+                predictions=self.predictions, dead_letters=self.dead_letters, state=folder / "state",
+            )
+        )  # fmt: skip
+        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]
+        with (folder / "log").open("a") as log:
+            return subprocess.Popen(words, stderr=log, text=True)
+
+    def log(self, member: str = "one") -> str:
+        """Return what a member has said."""
+        return (self._folder / f"{self.name}-{member}" / "log").read_text()
+
+    def state(self, member: str = "one") -> dict[str, Any]:
+        """Return the newest checkpoint of a member."""
+        found = read_newest(self._folder / f"{self.name}-{member}" / "state")
+        assert found is not None
+        return found
+
+    def model(self, member: str = "one") -> dict[str, bytes]:
+        """Return the bits of the model of a member, and what its metric and its counters say."""
+        state = self.state(member)
+        last = list(state["model"].steps.values())[-1]
+        tensors = model_file.describe(last)[1]
+        bits = {name: tensor.tobytes() for name, tensor in tensors.items()}
+        return bits | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
+
+    def seen(self) -> list[tuple[bytes, bytes]]:
+        """Return the predictions that readers of what is committed see."""
+        return [(record.key, record.value) for record in brokers.committed(self.servers, self.predictions)]
+
+    def dead(self) -> list[bytes]:
+        """Return the keys of the dead letters that such readers see."""
+        return [record.key for record in brokers.committed(self.servers, self.dead_letters)]
+
+    def log_of_all(self) -> str:
+        """Return what all members have said."""
+        return "".join(path.read_text() for path in self._folder.glob(f"{self.name}-*/log"))
+
+
+def killed(run: Run, kills: int, rng: random.Random, shortest: float = 2.0, longest: float = 6.0) -> int:
+    """Kill a member at random moments and let it go on, at last to the end; return how often it was killed in time."""
+    times = 0
+    for _ in range(kills):
+        process = run.start()
+        try:
+            process.wait(rng.uniform(shortest, longest))
+            return times
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            times += 1
+    assert run.start().wait(600) == 0, run.log()
+    return times
+
+
+def main() -> None:
+    """Kill a run many times, and compare it with one that was left alone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
+        servers, topic = f"127.0.0.1:{broker.port}", "events"
+        brokers.make_topics(servers, names=[topic])
+        brokers.produce(servers, topic, records(options.events))
+        calm, hurt = Run(servers, Path(name), topic), Run(servers, Path(name), topic)
+        began = time.perf_counter()
+        assert calm.start().wait() == 0, calm.log()
+        alone = time.perf_counter() - began
+        rng = random.Random(options.seed)
+        times = killed(hurt, options.kills, rng, 2.0, max(4.0, 2.0 * alone / max(1, options.kills) + 3.0))
+        predictions = hurt.seen()
+        print(f"killed {times} times; {alone:.0f} s alone")
+        print(f"the same bits: {calm.model() == hurt.model()}")
+        once = len(dict(predictions)) == len(predictions)
+        print(f"the same predictions, each once: {calm.seen() == predictions and once}")
+        print(f"the same dead letters, each once: {calm.dead() == hurt.dead()}")
+        print(json.dumps(hurt.state()["outcomes"]))
+
+
+if __name__ == "__main__":
+    main()

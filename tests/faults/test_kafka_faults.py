@@ -1,0 +1,146 @@
+"""What is hurt goes on as if nothing had happened: each event is learnt once, each prediction seen once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+
+import brokers
+import pytest
+from faults import kafka_runs
+from faults.kafka_runs import BAD_EVERY, Run
+
+N = 12_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    if not brokers.has_java():
+        pytest.skip("Apache Kafka needs java and mvn")
+    with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def servers(broker):
+    return f"127.0.0.1:{broker.port}"
+
+
+@pytest.fixture(scope="module")
+def calm(servers, tmp_path_factory):
+    """A run that is left alone, over one partition."""
+    brokers.make_topics(servers, names=["events"])
+    brokers.produce(servers, "events", kafka_runs.records(N))
+    run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
+    assert run.start().wait(120) == 0, run.log()
+    return run
+
+
+def assert_same(run, calm):
+    assert run.seen() == calm.seen()
+    assert run.dead() == calm.dead()
+    assert run.model() == calm.model()
+
+
+def test_what_a_run_is_when_left_alone(calm):
+    bad = len(range(5, N, BAD_EVERY))
+    assert calm.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
+    keys = [key for key, _ in calm.seen()]
+    assert keys == [b"%d" % n for n in range(N) if n % BAD_EVERY != 5]
+    assert calm.dead() == [b"%d" % n for n in range(5, N, BAD_EVERY)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_kill_9_at_any_moment(calm, servers, tmp_path, seed):
+    run = Run(servers, tmp_path, "events")
+    assert kafka_runs.killed(run, 4, random.Random(seed), 2.5, 5.0) > 1
+    assert_same(run, calm)
+
+
+def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path):
+    run = Run(servers, tmp_path, "events")
+    process = run.start()
+    wait_for(lambda: "resumed" in run.log() or len(run.seen()) > 0)
+    broker.kill()
+    time.sleep(2.0)
+    broker.start()
+    broker.wait()
+    assert process.wait(180) == 0, run.log()
+    assert_same(run, calm)
+
+
+def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path):
+    from kafka import KafkaAdminClient
+    from kafka.admin import MemberToRemove
+
+    run = Run(servers, tmp_path, "events")
+    process = run.start()
+    wait_for(lambda: len(run.seen()) > 0)
+    identity = next(tmp_path.glob("*/state/identity")).read_text()
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.remove_group_members(run.name, [MemberToRemove(group_instance_id=identity)])
+    admin.close()
+    assert process.wait(180) == 0, run.log()
+    assert_same(run, calm)
+
+
+def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path):
+    run = Run(servers, tmp_path, "events", source="")
+    process = run.start()
+    wait_for(lambda: len(run.seen()) > 0)
+    began = time.monotonic()
+    process.terminate()
+    assert process.wait(60) == 0, run.log()
+    assert time.monotonic() - began < 45.0
+    learned = run.state()["outcomes"]["learned"]
+    assert len(run.seen()) == learned
+    process = run.start("two")  # gets the partition at once
+    wait_for(lambda: len(run.seen()) > learned, 30)
+    process.terminate()
+    assert process.wait(60) == 0, run.log("two")
+
+
+def test_members_come_and_go(servers, tmp_path):
+    """Each event is in exactly one member's model: together they have learnt as many as there are."""
+    brokers.make_topics(servers, names=["many"], partitions=6)
+    brokers.produce(servers, "many", kafka_runs.records(N), partitions=6)
+    run = Run(servers, tmp_path, "many", source="", options="session_timeout_ms = 6000, heartbeat_interval_ms = 500")
+    rng, names = random.Random(3), ["one", "two", "three"]
+    members: dict[str, subprocess.Popen[str]] = {name: run.start(name) for name in names}
+    for _ in range(6):
+        time.sleep(rng.uniform(1.0, 3.0))
+        name = rng.choice(names)
+        (members[name].kill if rng.random() < 0.5 else members[name].terminate)()
+        members[name].wait(60)
+        members[name] = run.start(name)
+    bad = len(range(5, N, BAD_EVERY))
+    wait_for(lambda: len(run.seen()) >= N - bad, 150)
+    for process in members.values():
+        process.terminate()
+    ends = {process.wait(60) for process in members.values()}
+    assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
+    keys = [key for key, _ in run.seen()]
+    assert sorted(keys, key=int) == [b"%d" % n for n in range(N) if n % BAD_EVERY != 5]
+    assert sorted(run.dead(), key=int) == [b"%d" % n for n in range(5, N, BAD_EVERY)]
+    states = [run.state(name) for name in names]
+    assert sum(state["outcomes"]["learned"] for state in states) == N - bad
+    assert sum(list(state["model"].steps.values())[-1].n_steps for state in states) == N - bad
+
+
+def test_four_partitions_in_deterministic_order(servers, tmp_path):
+    brokers.make_topics(servers, names=["four"], partitions=4)
+    brokers.produce(servers, "four", kafka_runs.records(N), partitions=4)
+    source = 'until = "latest"\norder = "deterministic"'
+    calm, run = (Run(servers, tmp_path, "four", source=source) for _ in range(2))
+    assert calm.start().wait(120) == 0, calm.log()
+    assert kafka_runs.killed(run, 3, random.Random(5), 2.5, 5.0) > 0
+    assert_same(run, calm)
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
