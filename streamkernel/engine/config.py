@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from river import base, compose
@@ -14,7 +14,16 @@ from river import base, compose
 from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.problems import ConfigError, of_error, shown, unknown_key
-from streamkernel.engine.tables import STREAM, ConfigTable, MetricsTable, Name, SinkTable, SourceTable, StateTable
+from streamkernel.engine.tables import (
+    STREAM,
+    ConfigTable,
+    LabelsTable,
+    MetricsTable,
+    Name,
+    SinkTable,
+    SourceTable,
+    StateTable,
+)
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -52,6 +61,7 @@ class Config(ConfigTable):
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
+    labels: LabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     metrics: MetricsTable = MetricsTable()
@@ -78,6 +88,10 @@ class Config(ConfigTable):
         problems = []
         if self.label in self.ignore:
             problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
+        if self.labels is not None:
+            for field, name in (("key", self.labels.key), ("time", self.labels.time)):
+                if name == self.label:
+                    problems.append(f"labels.{field}: expected a field other than the label, got {shown(name)}")
         used: dict[Path, str] = {}
         if self.source.path is not None and self.source.path != Path(STREAM):
             used[self.source.path] = "source.path"
@@ -104,6 +118,8 @@ class Config(ConfigTable):
             "metric": self._metric_spec(),
             "preprocessing": list(self.preprocessing),
             "model": self.model,
+            "labels.key": self.labels and self.labels.key,
+            "labels.time": self.labels and self.labels.time,
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
         }
@@ -232,7 +248,8 @@ def _problem(keys: tuple[int | str, ...], value: Any) -> str:
         wanted = field.description or "a table"
         if key not in value:
             return f"{path}: it is needed; expected {wanted}, got nothing"
-        table, value = field.annotation, value[key]
+        table = next((kind for kind in get_args(field.annotation) if kind is LabelsTable), field.annotation)
+        value = value[key]
         if not (isinstance(table, type) and issubclass(table, ConfigTable) and isinstance(value, dict)):
             break
     return f"{path}: expected {wanted}, got {shown(value)}"
