@@ -51,9 +51,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     labels = filled(options.rows, options.features)
-    rows = [
-        [key, since, place, x, [*map(list, answers)]] for key, (since, place, x, answers) in labels._waiting.items()
-    ]
+    rows = list(map(list, labels._waiting.values()))
     print(f"{options.rows:,} rows of {options.features} numbers, medians of {options.repeats}")
     with tempfile.TemporaryDirectory() as folder, StateDirectory(Path(folder)) as state:
         write = seconds(lambda: state.write({"labels": labels.state()}), options.repeats)

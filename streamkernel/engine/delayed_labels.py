@@ -23,6 +23,7 @@ SET_BACK = 1000
 
 _FARTHEST = 1e15  # seconds
 
+
 Key = str | int
 
 
@@ -34,12 +35,21 @@ class Answer(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Features that wait for their label, with what was predicted for them."""
+    """Features that wait for their label, with what the model and the baseline predicted for them."""
 
     since: float
+    key: Key
     place: str
     x: dict[str, Any]
-    answers: tuple[Answer, Answer]
+    prediction: Any
+    probabilities: dict[Any, float] | None
+    baseline_prediction: Any
+    baseline_probabilities: dict[Any, float] | None
+
+    @property
+    def answers(self) -> tuple[Answer, Answer]:
+        """The predictions as they were made."""
+        return Answer(*self[4:6]), Answer(*self[6:])
 
 
 class DelayedLabels:
@@ -108,7 +118,7 @@ class DelayedLabels:
         self._ahead = 0.0  # of the events' time, since they were set back
         self._behind = 0
         self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
-        self._early: OrderedDict[Key, tuple[float, Any]] = OrderedDict()
+        self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
         self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
 
     def __len__(self) -> int:
@@ -149,12 +159,11 @@ class DelayedLabels:
                 f"Expected one record of features for a key that waits for its label, got two - at key {key!r}, "
                 f"the first in {self._waiting[key].place}"
             )
-        return self._early[key][1] if key in self._early else None
+        return self._early[key][2] if key in self._early else None
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str) -> None:
         """Keep features, what was predicted for them, and where they came from, until their label comes."""
-        plain = tuple(Answer(*map(_plain, answer)) for answer in answers)
-        self._waiting[key] = Waiting(self._now, place, x, (plain[0], plain[1]))
+        self._waiting[key] = Waiting(self._now, key, place, x, *map(_plain, (*answers[0], *answers[1])))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
@@ -176,7 +185,7 @@ class DelayedLabels:
             self.counts["late"] += 1
             raise InputError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
-        self._early[key] = self._now, y
+        self._early[key] = self._now, key, y
         if len(self._early) > self._max_pending:
             self.counts["unmatched"] += 1
             self._early.popitem(last=False)
@@ -191,15 +200,11 @@ class DelayedLabels:
 
     def state(self) -> dict[str, Any]:
         """Return all there is to remember, as plain values and arrays."""
-        waiting = (
-            (key, since, place, x, *ours, *baseline)
-            for key, (since, place, x, (ours, baseline)) in self._waiting.items()
-        )
         return {
             "counts": dict(self.counts),
             "clock": (self._now, self._ahead, self._behind),
-            "waiting": pack(waiting, width=8),
-            "early": pack(((key, *early) for key, early in self._early.items()), width=3),
+            "waiting": pack(self._waiting.values(), width=len(Waiting._fields)),
+            "early": pack(self._early.values(), width=3),
             "done": pack(self._done.items(), width=2),
         }
 
@@ -207,11 +212,8 @@ class DelayedLabels:
         """Go on from what `state` returned."""
         self.counts = dict(state["counts"])
         self._now, self._ahead, self._behind = state["clock"]
-        self._waiting = OrderedDict(
-            (key, Waiting(since, place, x, (Answer(*answers[:2]), Answer(*answers[2:]))))
-            for key, since, place, x, *answers in unpack(state["waiting"])
-        )
-        self._early = OrderedDict((key, (since, y)) for key, since, y in unpack(state["early"]))
+        self._waiting = OrderedDict((row[1], Waiting._make(row)) for row in unpack(state["waiting"]))
+        self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
 
     def _key_of(self, record: Mapping[str, Any]) -> Key:

@@ -131,7 +131,7 @@ class Learner:
             waiting = labels.waiting_for(key, y)
             if waiting is None:
                 return None
-            _, _, x, answers = waiting
+            x, answers = waiting.x, waiting.answers
             self._examples.check_again(x)
             is_new = False
         else:

@@ -509,9 +509,11 @@ def test_numbers_of_numpy_become_plain() -> None:
     labels.wait(1, {"a": 1}, (ours, delayed_labels.Answer(np.int64(3))), "here")
     twin = DelayedLabels("id")
     twin.restore(labels.state())
-    (_, _, _, ((prediction, probabilities), (theirs, _))) = twin.waiting_for(1, True) or ()
-    assert (prediction, probabilities, theirs) == (float(np.float32(0.1)), {True: 0.25}, 3)
-    assert [type(value) for value in (prediction, theirs)] == [float, int]
+    waiting = twin.waiting_for(1, True)
+    assert waiting is not None
+    assert waiting.answers == ((float(np.float32(0.1)), {True: 0.25}), (3, None))
+    assert [type(prediction) for prediction, _ in waiting.answers] == [float, int]
+    assert repr(twin.state()) == repr(labels.state())
 
 
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None))
