@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
 
     def rebuilt(place: Any) -> Any:
         if "array" in place:
-            return tensors[place["array"]].copy()
+            return tensors[place["array"]]
         i = int(place["model"])
         own = {name.split("/", 1)[1]: array for name, array in tensors.items() if name.startswith(f"{i}/")}
         return model_file.rebuild(description["models"][i], own, where=str(path))

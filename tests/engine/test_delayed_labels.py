@@ -464,6 +464,11 @@ def test_a_wall_clock_that_is_set_back_expires_nothing_at_once_and_nothing_is_ke
     nothing = (delayed_labels.Answer(), delayed_labels.Answer())
 
     def wait(key: int, x: Record) -> None:
+        nonlocal labels
+        if key % 300 == 299:  # a restart changes nothing
+            state = labels.state()
+            labels = DelayedLabels("id", max_seconds=100, clock=clock)
+            labels.restore(state)
         labels.wait(labels.arrive({"id": key} | x), x, nothing, "here")
 
     wait(-1, {"a": 1})
@@ -473,6 +478,9 @@ def test_a_wall_clock_that_is_set_back_expires_nothing_at_once_and_nothing_is_ke
     for i in range(delayed_labels.SET_BACK):
         assert len(labels) == 2 + i
         wait(i, {"a": 1})
+    state = labels.state()
+    labels = DelayedLabels("id", max_seconds=100, clock=clock)
+    labels.restore(state)
     clock.now += 51
     labels.arrive({"id": 0})
     assert (len(labels), labels.counts["expired"]) == (delayed_labels.SET_BACK + 1, 1)
@@ -488,6 +496,20 @@ def test_a_time_out_of_order_expires_nothing() -> None:
     assert engine.pending_labels == 3000
     engine, _ = ran([*records, {"id": 0, "y": True, "t": 1010.5}], DelayedLabels("id", time="t", max_seconds=10.0))
     assert engine.labels["expired"] == 3000
+
+
+def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
+    labels = DelayedLabels("id", time="t", max_pending=12, max_seconds=14.0)
+    records = delayed(60)
+    ran(records[:50], labels)
+    state = labels.state()
+    before = repr(state)
+    for _ in range(2):
+        ran(records[50:], labels)
+        assert repr(labels.state()) != before
+        assert repr(state) == before
+        labels.restore(state)
+        assert repr(labels.state()) == before
 
 
 def test_time_and_key_are_no_features() -> None:
