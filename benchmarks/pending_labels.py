@@ -18,7 +18,7 @@ from typing import Any
 
 from streamkernel.engine import river_state
 from streamkernel.engine.checkpoint import StateDirectory
-from streamkernel.engine.delayed_labels import Answer, DelayedLabels
+from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
 
 
 def filled(n: int, features: int) -> DelayedLabels:
@@ -28,7 +28,7 @@ def filled(n: int, features: int) -> DelayedLabels:
     for i in range(n):
         x = {f"feature {j}": rng.gauss(0, 1) for j in range(features)}
         p = rng.random()
-        answers = Answer("yes" if p > 0.5 else "no", {"yes": p, "no": 1 - p}), Answer()
+        answers = ("yes" if p > 0.5 else "no", {"yes": p, "no": 1 - p}), NO_ANSWER
         labels.wait(labels.arrive({"id": f"order {i:09}"}), x, answers, f"events.jsonl at [{i * 200}, {i}]")
     return labels
 

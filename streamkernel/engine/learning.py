@@ -9,7 +9,7 @@ import structlog
 from river import base, compose, metrics
 
 from connectors import Event
-from streamkernel.engine.delayed_labels import Answer, DelayedLabels
+from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
 from streamkernel.engine.examples import Examples
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
@@ -52,7 +52,7 @@ class Learner:
     >>> learner = Learner(linear_model.LinearRegression(), label="y", metric=metrics.MAE())
     >>> step = learner._step(Event("numbers", 1, b"", {"a": 1.0, "y": 3.0}))
     >>> step
-    ({'a': 1.0}, 3.0, (Answer(prediction=0.0, probabilities=None), Answer(prediction=None, probabilities=None)), True)
+    ({'a': 1.0}, 3.0, ((0.0, None), (None, None)), True)
     >>> learner._judge(*step)
     >>> learner.quality()
     {'MAE': 3.0}
@@ -143,7 +143,7 @@ class Learner:
 
     def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return what the model and the baseline predict."""
-        ours, theirs = self._predict(self.model, x), Answer()
+        ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.baseline is not None:
             try:
                 theirs = self._predict(self.baseline, x)
@@ -169,9 +169,9 @@ class Learner:
 
     def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
         if not self._probabilities:
-            return Answer(model.predict_one(x))
+            return model.predict_one(x), None
         probabilities = model.predict_proba_one(x)
-        return Answer(max(probabilities, key=probabilities.get, default=None), probabilities)
+        return max(probabilities, key=probabilities.get, default=None), probabilities
 
     def _drop_baseline(self, error: Exception) -> None:
         """Go on without a baseline that failed."""

@@ -239,11 +239,12 @@ class Engine(Learner):
     def _write(self, event: Event, y: Any, answer: Answer) -> None:
         if self._sink is None:
             return
-        line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": answer.prediction}
+        prediction, probabilities = answer
+        line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
         if self._labels is not None and event.record is not None:
             line["key"] = event.record.get(self._labels.key)
-        if answer.probabilities is not None:
-            line["probabilities"] = answer.probabilities
+        if probabilities is not None:
+            line["probabilities"] = probabilities
         self._sink.write(line)
 
     def _refuse(self, event: Event, error: Exception) -> None:

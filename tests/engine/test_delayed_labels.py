@@ -26,6 +26,7 @@ from streamkernel.engine.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.packing import pack, unpack
+from streamkernel.engine.view import View
 
 Record = dict[str, Any]
 
@@ -461,7 +462,7 @@ class Wall:
 def test_a_wall_clock_that_is_set_back_expires_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
     clock = Wall()
     labels = DelayedLabels("id", max_seconds=100, clock=clock)
-    nothing = (delayed_labels.Answer(), delayed_labels.Answer())
+    nothing = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
 
     def wait(key: int, x: Record) -> None:
         nonlocal labels
@@ -527,8 +528,8 @@ def test_time_and_key_are_no_features() -> None:
 
 def test_numbers_of_numpy_become_plain() -> None:
     labels = DelayedLabels("id")
-    ours = delayed_labels.Answer(np.float32(0.1), {True: np.float64(0.25)})
-    labels.wait(1, {"a": 1}, (ours, delayed_labels.Answer(np.int64(3))), "here")
+    ours = (np.float32(0.1), {True: np.float64(0.25)})
+    labels.wait(1, {"a": 1}, (ours, (np.int64(3), None)), "here")
     twin = DelayedLabels("id")
     twin.restore(labels.state())
     waiting = twin.waiting_for(1, True)
@@ -609,6 +610,7 @@ def test_the_configuration(tmp_path: Path) -> None:
     for outcome, count in engine.labels.items():
         assert registry.get_sample_value("streamkernel_labels_total", {"outcome": outcome}) == count
     assert registry.get_sample_value("streamkernel_pending_labels") == engine.pending_labels > 0
+    assert ("waiting for labels", str(engine.pending_labels)) in View(engine, "").rows()
     setup = config.setup()
     for old, new in (('key = "id"', 'key = "a"'), ('time = "t"', "")):
         (tmp_path / "config.toml").write_text(CONFIG.replace(old, new))
