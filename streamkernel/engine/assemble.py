@@ -10,6 +10,7 @@ from river import compose
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.config import Config
+from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.kafka import outlet
 from streamkernel.engine.runner import Engine
 from streamkernel.estimator import KernelModel
@@ -47,6 +48,7 @@ def engine_of(config: Config) -> Engine:
         metric=config.build_metric(),
         sink=predictions,
         dead_letters=dead_letters,
+        labels=None if config.labels is None else DelayedLabels(**config.labels.model_dump()),
         state=state,
         transactions=writes.transactions if writes else None,
         checkpoint_seconds=config.state.checkpoint_seconds,
@@ -71,5 +73,7 @@ def described(state: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
     rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]
+    if state.get("labels") is not None:
+        rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]
     rows += [(f"position in {stream}", str(position)) for stream, position in state["positions"].items()]
     return rows

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import structlog
 
 from streamkernel import model_file
@@ -71,7 +72,7 @@ class StateDirectory:
     def write(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint.
 
-        1. Encode the state; models become tensors.
+        1. Encode the state; models and plain arrays become tensors.
         2. Write a new file beside the others, flush it to disk, and rename it into its place.
         3. Only then drop the oldest.
         """
@@ -81,8 +82,8 @@ class StateDirectory:
         """Write a checkpoint that does not count yet, and return its number."""
         number = self.newest() + 1
         models: list[Any] = []
-        description = {"state": river_state.encode(dict(state), hook=_collector(models))}
         tensors: dict[str, Any] = {}
+        description = {"state": river_state.encode(dict(state), hook=_collector(models, tensors))}
         described = []
         for i, model in enumerate(models):
             what, arrays = model_file.describe(model)
@@ -138,6 +139,30 @@ class StateDirectory:
         self.close()
 
 
+def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse a state that was made with another setup, naming the first difference.
+
+    Raises
+    ------
+    StateDirectoryError
+        If they differ.
+
+    Examples
+    --------
+    >>> check_setup({"label": "a"}, {"label": "b"})
+    Traceback (most recent call last):
+        ...
+    streamkernel.engine.checkpoint.StateDirectoryError: Expected the setup the state directory was made with,
+    label = 'a', got 'b'; take another state.directory for another setup
+    """
+    for key in sorted(saved.keys() | now.keys()):
+        if saved.get(key) != now.get(key):
+            raise StateDirectoryError(
+                f"Expected the setup the state directory was made with, {key} = {saved.get(key)!r}, "
+                f"got {now.get(key)!r}; take another state.directory for another setup"
+            )
+
+
 def _number(path: Path) -> int:
     return int(path.stem.split("-")[1])
 
@@ -166,6 +191,8 @@ def _read(path: Path) -> dict[str, Any]:
     description, tensors = model_file.read(path, "checkpoint")
 
     def rebuilt(place: Any) -> Any:
+        if "array" in place:
+            return tensors[place["array"]]
         i = int(place["model"])
         own = {name.split("/", 1)[1]: array for name, array in tensors.items() if name.startswith(f"{i}/")}
         return model_file.rebuild(description["models"][i], own, where=str(path))
@@ -177,11 +204,14 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(state)
 
 
-def _collector(models: list[Any]) -> Any:
-    def hook(thing: object) -> dict[str, int] | None:
-        if not isinstance(thing, model_file.Portable):
-            return None
-        models.append(thing)
-        return {"model": len(models) - 1}
+def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:
+    def hook(thing: object) -> dict[str, Any] | None:
+        if isinstance(thing, model_file.Portable):
+            models.append(thing)
+            return {"model": len(models) - 1}
+        if type(thing) is np.ndarray and thing.ndim == 1 and thing.dtype in (np.float64, np.uint8):
+            arrays[name := f"array {len(arrays)}"] = thing
+            return {"array": name}
+        return None
 
     return hook

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from river import base, compose
@@ -19,6 +19,7 @@ from streamkernel.engine.tables import (
     STREAM,
     ConfigTable,
     KafkaTable,
+    LabelsTable,
     MetricsTable,
     Name,
     SinkTable,
@@ -63,6 +64,7 @@ class Config(ConfigTable):
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
+    labels: LabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     metrics: MetricsTable = MetricsTable()
@@ -89,6 +91,10 @@ class Config(ConfigTable):
         problems = []
         if self.label in self.ignore:
             problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
+        if self.labels is not None:
+            for field, name in (("key", self.labels.key), ("time", self.labels.time)):
+                if name == self.label:
+                    problems.append(f"labels.{field}: expected a field other than the label, got {shown(name)}")
         used: dict[Path, str] = {}
         if self.source.path is not None and self.source.path != Path(STREAM):
             used[self.source.path] = "source.path"
@@ -116,6 +122,8 @@ class Config(ConfigTable):
             "metric": self._metric_spec(),
             "preprocessing": list(self.preprocessing),
             "model": self.model,
+            "labels.key": self.labels and self.labels.key,
+            "labels.time": self.labels and self.labels.time,
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
             "source.topics": self.source.topics and list(self.source.topics),
@@ -247,10 +255,15 @@ def _problem(keys: tuple[int | str, ...], value: Any) -> str:
         wanted = field.description or "a table"
         if key not in value:
             return f"{path}: it is needed; expected {wanted}, got nothing"
-        table, value = field.annotation, value[key]
-        if not (isinstance(table, type) and issubclass(table, ConfigTable) and isinstance(value, dict)):
+        table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
+        value = value[key]
+        if table is None or not isinstance(value, dict):
             break
     return f"{path}: expected {wanted}, got {shown(value)}"
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, ConfigTable)
 
 
 def _together(*calls: Callable[[], object]) -> None:

@@ -55,6 +55,22 @@ class Examples:
         InputError
             If the label is missing or unusable, no feature is left, or a value is no finite number and no string.
         """
+        x, y = self.read(record)
+        if y is None:
+            found = "null" if self._label in record else "no such field"
+            raise InputError(f'Expected a label, got {found} - at field "{self._label}"')
+        if not x:
+            raise InputError("Expected at least one feature besides the label, got none")
+        return x, y
+
+    def read(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the features of `record`, which may be none, and its label or ``None``.
+
+        Raises
+        ------
+        InputError
+            If the label is unusable, or a value is no finite number and no string.
+        """
         x = {}
         numbers, ignore, label = self.numbers, self._ignore, self._label
         for name, value in record.items():
@@ -66,21 +82,28 @@ class Examples:
                 continue
             elif kind is not str:
                 raise InputError(
-                    f'Expected a number or a string, got {kind.__name__} {_short(value)} - at field "{name}"'
+                    f'Expected a number or a string, got {kind.__name__} {shortened(value)} - at field "{name}"'
                 )
             elif name in numbers and name != label:
-                raise InputError(f'Expected a number as before, got the string {_short(value)} - at field "{name}"')
+                raise _not_a_number(name, value)
             if name not in ignore:
                 x[name] = value
-        if label not in x:
-            found = "null" if label in record else "no such field"
-            raise InputError(f'Expected a label, got {found} - at field "{label}"')
-        y = x.pop(label)
+        y = x.pop(label, None)
         if self._numeric_label and isinstance(y, str):
-            raise InputError(f'Expected a number as label, got the string {_short(y)} - at field "{label}"')
-        if not x:
-            raise InputError("Expected at least one feature besides the label, got none")
+            raise InputError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
         return x, y
+
+    def check_again(self, x: Mapping[str, Any]) -> None:
+        """Refuse features that were read some time ago and are strings where a number was learnt since.
+
+        Raises
+        ------
+        InputError
+            If there is one.
+        """
+        for name, value in x.items():
+            if isinstance(value, str) and name in self.numbers:
+                raise _not_a_number(name, value)
 
     def learnt(self, x: Mapping[str, Any]) -> None:
         """Remember which fields of an example that was learnt were numbers."""
@@ -89,6 +112,11 @@ class Examples:
         self.numbers.update(name for name, value in x.items() if not isinstance(value, str))
 
 
-def _short(value: Any) -> str:
+def _not_a_number(name: str, value: str) -> InputError:
+    return InputError(f'Expected a number as before, got the string {shortened(value)} - at field "{name}"')
+
+
+def shortened(value: Any) -> str:
+    """Return a value as Python shows it, in at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

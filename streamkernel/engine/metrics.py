@@ -64,6 +64,14 @@ class EngineCollector(Collector):
         for outcome, count in engine.outcomes.items():
             events.add_metric([outcome], count)
         yield events
+        if engine.labels:
+            labels = CounterMetricFamily(
+                "streamkernel_labels", "Labels in records of their own, by what became of them.", labels=["outcome"]
+            )
+            for outcome, count in engine.labels.items():
+                labels.add_metric([outcome], count)
+            yield labels
+            yield _gauge("pending_labels", "Features that wait for their label.", engine.pending_labels)
         seconds = HistogramMetricFamily("streamkernel_event_seconds", "Time to predict and learn one event.")
         seconds.add_metric([], engine.durations.buckets(), engine.durations.total)
         yield seconds

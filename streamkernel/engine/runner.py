@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 import structlog
-from river import base, compose, metrics
+from river import base, metrics
 
 from connectors import (
     CommitRefused,
@@ -20,12 +20,12 @@ from connectors import (
     Source,
     Transactions,
 )
-from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
-from streamkernel.engine.examples import Examples
+from streamkernel.engine.checkpoint import StateDirectory, check_setup
+from streamkernel.engine.delayed_labels import Answer, DelayedLabels
+from streamkernel.engine.learning import Learner
 from streamkernel.engine.metrics import Durations
 from streamkernel.engine.settling import asked, settled
 from streamkernel.errors import InputError
-from streamkernel.estimator import KernelModel
 
 log = structlog.get_logger("streamkernel")
 
@@ -43,7 +43,7 @@ INCIDENTS = ("rebalance", "commit_refused", "unreachable", "checkpoint_failed", 
 """What may happen to a run that goes on, by what it is counted as."""
 
 
-class Engine:
+class Engine(Learner):
     """Runs a stream of events through a model: predict, learn, write, and make durable.
 
     Parameters
@@ -64,6 +64,8 @@ class Engine:
         Where events go that cannot be learnt from; without it they are counted and logged only.
     baseline
         Another River model that learns the same events, to compare with.
+    labels
+        What joins features with the label that comes in another record; without it each record has both.
     state
         The directory of checkpoints; without one nothing survives the process.
     transactions
@@ -76,7 +78,7 @@ class Engine:
     Attributes
     ----------
     outcomes : dict
-        Events by what became of them: learned, predicted, dead_letter, pending.
+        Events by what became of them: learned, predicted, dead_letter, pending (had to wait for their label).
     last_reason : str
         Why the last dead letter of this process is one.
 
@@ -103,17 +105,22 @@ class Engine:
         sink: Sink | None = None,
         dead_letters: DeadLetters | KafkaDeadLetters | None = None,
         baseline: base.Estimator | None = None,
+        labels: DelayedLabels | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
         setup: Mapping[str, Any] | None = None,
     ) -> None:
-        self.model: Any = model
+        super().__init__(
+            model,
+            label=label,
+            ignore=ignore,
+            metric=metric,
+            baseline=baseline,
+            labels=labels,
+            with_probabilities=sink is not None,
+        )
         self.source = source
-        self.metric = metric
-        self.baseline: Any = baseline
-        self.baseline_metric = metric.clone() if baseline is not None else None
-        self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         self.durations = Durations()
         self.last_reason = ""
         self._sink = sink
@@ -122,9 +129,6 @@ class Engine:
         self._every = checkpoint_seconds
         self._setup = dict(setup or {})
         self._positions: dict[str, Any] = {}
-        asked = sink is not None or not getattr(metric, "requires_labels", True)
-        self._probabilities = asked and isinstance(model, base.Classifier)
-        self._examples = Examples(label, ignore, numeric_label=isinstance(model, base.Regressor))
         self._transactions = transactions
         self.incidents = dict.fromkeys(INCIDENTS, 0)
         self._written: float | None = None
@@ -134,23 +138,9 @@ class Engine:
         self._events = 0
 
     @property
-    def kernel_model(self) -> KernelModel | None:
-        """The kernel model at the end of the pipeline, if it is one of ours."""
-        last = self.model._last_step if isinstance(self.model, compose.Pipeline) else self.model
-        return last if isinstance(last, KernelModel) else None
-
-    @property
     def checkpoint_age(self) -> float | None:
         """Seconds since the last checkpoint was durable."""
         return None if self._written is None else time.monotonic() - self._written
-
-    def quality(self) -> dict[str, float]:
-        """Return the prequential metric of the model, and that of the baseline, by name."""
-        found = {type(self.metric).__name__: float(self.metric.get())}
-        baseline = self.baseline_metric
-        if baseline is not None:
-            found[f"{type(baseline).__name__} (baseline)"] = float(baseline.get())
-        return found
 
     def run(
         self,
@@ -246,6 +236,7 @@ class Engine:
                 "baseline_metric": self.baseline_metric,
                 "outcomes": self.outcomes,
                 "numbers": sorted(self._examples.numbers),
+                "labels": None if self._labels is None else self._labels.state(),
                 "positions": self._positions,
                 "sink": sink,
                 "dead_letters": dead_letters,
@@ -288,6 +279,8 @@ class Engine:
         self.baseline, self.baseline_metric = saved["baseline"], saved["baseline_metric"]
         self.outcomes = saved["outcomes"]
         self._examples.numbers = set(saved["numbers"])
+        if self._labels is not None and saved.get("labels") is not None:
+            self._labels.restore(saved["labels"])
         self._positions = saved["positions"]
         self._written, self._changed = time.monotonic(), False
         for part, position in ((self._sink, saved["sink"]), (self._dead_letters, saved["dead_letters"])):
@@ -369,46 +362,28 @@ class Engine:
 
     def _process(self, event: Event) -> None:
         try:
-            if event.record is None:
-                raise InputError(event.error or "Expected a record, got none")
-            x, y = self._examples.split(event.record)
-            prediction, probabilities = self._predict(self.model, x)
-            self.model.learn_one(x, y)
+            step = self._step(event)
         except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
             self._refuse(event, error)
         else:
-            self._examples.learnt(x)
-            self.outcomes["predicted"] += 1
-            self.outcomes["learned"] += 1
-            self._judge(self.metric, y, prediction, probabilities)
-            if self._sink is not None:
-                line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
-                self._sink.write(line if probabilities is None else line | {"probabilities": probabilities}, event.key)
-            if self.baseline is not None:
-                self._compare(x, y)
+            if step is not None:
+                x, y, answers, is_new = step
+                if is_new:
+                    self._write(event, y, answers[0])
+                self._judge(x, y, answers, is_new)
         self._positions[event.stream] = event.resume
         self._changed = True
 
-    def _compare(self, x: dict[str, Any], y: Any) -> None:
-        """Let the baseline predict and learn; one that cannot is dropped, and the stream goes on."""
-        try:
-            self._judge(self.baseline_metric, y, *self._predict(self.baseline, x))
-            self.baseline.learn_one(x, y)
-        except Exception as error:
-            log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
-            self.baseline = self.baseline_metric = None
-
-    def _predict(self, model: Any, x: dict[str, Any]) -> tuple[Any, dict[Any, float] | None]:
-        """Return the prediction, and the probabilities of the labels where somebody asks for them."""
-        if not self._probabilities:
-            return model.predict_one(x), None
-        probabilities = model.predict_proba_one(x)
-        return max(probabilities, key=probabilities.get, default=None), probabilities
-
-    @staticmethod
-    def _judge(metric: Any, y: Any, prediction: Any, probabilities: dict[Any, float] | None) -> None:
-        if prediction is not None:
-            metric.update(y, prediction if probabilities is None or metric.requires_labels else probabilities)
+    def _write(self, event: Event, y: Any, answer: Answer) -> None:
+        if self._sink is None:
+            return
+        prediction, probabilities = answer
+        line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
+        if self._labels is not None and event.record is not None:
+            line["key"] = event.record.get(self._labels.key)
+        if probabilities is not None:
+            line["probabilities"] = probabilities
+        self._sink.write(line, event.key)
 
     def _refuse(self, event: Event, error: Exception) -> None:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
@@ -418,27 +393,3 @@ class Engine:
             self._dead_letters.write(event, reason)
         else:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
-
-
-def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse a state that was made with another setup, naming the first difference.
-
-    Raises
-    ------
-    StateDirectoryError
-        If they differ.
-
-    Examples
-    --------
-    >>> check_setup({"label": "a"}, {"label": "b"})
-    Traceback (most recent call last):
-        ...
-    streamkernel.engine.checkpoint.StateDirectoryError: Expected the setup the state directory was made with,
-    label = 'a', got 'b'; take another state.directory for another setup
-    """
-    for key in sorted(saved.keys() | now.keys()):
-        if saved.get(key) != now.get(key):
-            raise StateDirectoryError(
-                f"Expected the setup the state directory was made with, {key} = {saved.get(key)!r}, "
-                f"got {now.get(key)!r}; take another state.directory for another setup"
-            )

@@ -108,6 +108,15 @@ class SinkTable(ConfigTable):
         return self
 
 
+class LabelsTable(ConfigTable):
+    """How features and the label that comes in another record find each other."""
+
+    key: Name = Field(description="the name of the field that features and their label have in common")
+    time: Name | None = Field(default=None, description="the name of the field with the time of an event")
+    max_pending: int = Field(default=100_000, ge=1, description="an integer of at least 1")
+    max_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
+
+
 class StateTable(ConfigTable):
     """Where the state is kept."""
 

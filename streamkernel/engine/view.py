@@ -56,6 +56,8 @@ class View:
             ("dead letters", f"{engine.outcomes['dead_letter']:,}"),
             ("events/s", f"{self.events_per_second:,.0f}"),
         ]
+        if engine.labels:
+            rows.append(("waiting for labels", f"{engine.pending_labels:,}"))
         rows += [(name, f"{value:.4f}") for name, value in engine.quality().items()]
         if model is not None:
             rows += [

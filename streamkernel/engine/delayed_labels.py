@@ -1,0 +1,275 @@
+"""Labels that come later than their features: what was predicted waits for its label, in a bounded store."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import time as wall
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamkernel.engine.examples import shortened
+from streamkernel.engine.packing import pack, unpack
+from streamkernel.errors import InputError
+
+LONGEST_KEY = 1000
+"""Characters of a key."""
+
+SET_BACK = 1000
+"""Events in a row, all older than the time limit, after which the clock is taken to have been set back."""
+
+_FARTHEST = 1e15  # seconds
+
+
+Key = str | int
+
+Answer = tuple[Any, dict[Any, float] | None]
+"""A prediction, and the probabilities of the labels where somebody asks for them; a pair is quicker than a class."""
+
+NO_ANSWER: Answer = (None, None)
+
+
+class Waiting(NamedTuple):
+    """Features that wait for their label, with what the model and the baseline predicted for them."""
+
+    since: float
+    key: Key
+    place: str
+    x: dict[str, Any]
+    prediction: Any
+    probabilities: dict[Any, float] | None
+    baseline_prediction: Any
+    baseline_probabilities: dict[Any, float] | None
+
+    @property
+    def answers(self) -> tuple[Answer, Answer]:
+        """The predictions as they were made."""
+        return self[4:6], self[6:]
+
+
+class DelayedLabels:
+    """Joins features and the label that comes in another record, by a key.
+
+    An entry is given up after `max_seconds`, or when `max_pending` newer ones wait. The time is that of the latest
+    event, and moves when events come. It never goes back, so that a record out of order, or a clock that is put right,
+    gives nothing up; when `SET_BACK` events in a row are older than `max_seconds`, it goes on from them, and what waits
+    keeps its age.
+
+    Parameters
+    ----------
+    key
+        The field that joins the two: a string of at most `LONGEST_KEY` characters, or an integer of 64 bits.
+    max_pending
+        Most features that wait for a label, most labels that wait for their features, and most keys that are
+        remembered after that, so that a second label is known as one.
+    max_seconds
+        Longest time that one waits, in seconds.
+    time
+        The field with the time of the event, in seconds or ISO 8601 (UTC where no offset is given). By default it is
+        the time of reading.
+    clock
+        What tells the time of reading, in seconds.
+
+    Attributes
+    ----------
+    counts : dict
+        Joined pairs; labels that came early, again (duplicate), after their features were given up (late), or whose
+        features never came (unmatched); features whose label did not come in time (expired) or before too many newer
+        ones waited (evicted), or that came again while they waited (repeated).
+
+    Examples
+    --------
+    >>> labels = DelayedLabels("id", max_seconds=60)
+    >>> answers = ("spam", None), NO_ANSWER
+    >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
+    >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
+    ('spam', None)
+    >>> labels.joined(7)
+    >>> labels.waiting_for(7, "spam")
+    Traceback (most recent call last):
+        ...
+    streamkernel.errors.InputError: Expected one label for a key, got another one - at key 7
+    """
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        max_pending: int = 100_000,
+        max_seconds: float = 86_400.0,
+        time: str | None = None,
+        clock: Callable[[], float] = wall.time,
+    ) -> None:
+        self.key = key
+        self.fields = frozenset({key} if time is None else {key, time})
+        self.counts = dict.fromkeys(
+            ("joined", "early", "duplicate", "late", "unmatched", "expired", "evicted", "repeated"), 0
+        )
+        self._max_pending = max_pending
+        self._max_seconds = max_seconds
+        self._time = time
+        self._clock = clock
+        self._now = -math.inf
+        self._ahead = 0.0  # of the events' time, since they were set back
+        self._behind = 0
+        self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
+        self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
+        self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
+
+    def __len__(self) -> int:
+        """Return how many features wait for their label."""
+        return len(self._waiting)
+
+    def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
+        """Return the key of a record, and give up what has waited too long when it comes.
+
+        Raises
+        ------
+        InputError
+            If there is no usable key, or no usable time; a label may come without a time.
+        """
+        key = self._key_of(record)
+        if self._time is None:
+            self._move(self._clock())
+        elif not is_label or record.get(self._time) is not None:
+            self._move(_seconds(record, self._time))
+        for given_up in self._over(self._waiting):
+            self.counts["expired"] += 1
+            self._remember(given_up, joined=False)
+        for _ in self._over(self._early):
+            self.counts["unmatched"] += 1
+        return key
+
+    def label_of(self, key: Key) -> Any:
+        """Return the label that waits for the features of `key`, or ``None``.
+
+        Raises
+        ------
+        InputError
+            If such features wait already.
+        """
+        if key in self._waiting:
+            self.counts["repeated"] += 1
+            raise InputError(
+                f"Expected one record of features for a key that waits for its label, got two - at key {key!r}, "
+                f"the first in {self._waiting[key].place}"
+            )
+        return self._early[key][2] if key in self._early else None
+
+    def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str) -> None:
+        """Keep features, what was predicted for them, and where they came from, until their label comes."""
+        self._waiting[key] = Waiting(self._now, key, place, x, *map(_plain, (*answers[0], *answers[1])))
+        if len(self._waiting) > self._max_pending:
+            self.counts["evicted"] += 1
+            self._remember(self._waiting.popitem(last=False)[0], joined=False)
+
+    def waiting_for(self, key: Key, y: Any) -> Waiting | None:
+        """Return the features that wait for the label `y` of `key`; if there are none, it waits for them.
+
+        Raises
+        ------
+        InputError
+            If there was a label for `key` already, or the features have been given up.
+        """
+        if key in self._waiting:
+            return self._waiting[key]
+        if key in self._early or self._done.get(key):
+            self.counts["duplicate"] += 1
+            raise InputError(f"Expected one label for a key, got another one - at key {key!r}")
+        if key in self._done:
+            self.counts["late"] += 1
+            raise InputError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
+        self.counts["early"] += 1
+        self._early[key] = self._now, key, y
+        if len(self._early) > self._max_pending:
+            self.counts["unmatched"] += 1
+            self._early.popitem(last=False)
+        return None
+
+    def joined(self, key: Key) -> None:
+        """Let go of what waited under `key`: its label has been learnt."""
+        self._waiting.pop(key, None)
+        self._early.pop(key, None)
+        self.counts["joined"] += 1
+        self._remember(key, joined=True)
+
+    def state(self) -> dict[str, Any]:
+        """Return all there is to remember, as plain values and arrays."""
+        return {
+            "counts": dict(self.counts),
+            "clock": (self._now, self._ahead, self._behind),
+            "waiting": pack(self._waiting.values(), width=len(Waiting._fields)),
+            "early": pack(self._early.values(), width=3),
+            "done": pack(self._done.items(), width=2),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.counts = dict(state["counts"])
+        self._now, self._ahead, self._behind = state["clock"]
+        self._waiting = OrderedDict((row[1], Waiting._make(row)) for row in unpack(state["waiting"]))
+        self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
+        self._done = OrderedDict(unpack(state["done"]))
+
+    def _key_of(self, record: Mapping[str, Any]) -> Key:
+        key = record.get(self.key)
+        where = f'at field "{self.key}"'
+        if isinstance(key, str):
+            if len(key) > LONGEST_KEY:
+                raise InputError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
+            return key
+        if type(key) is not int:
+            got = shortened(key) if key is not None else "null" if self.key in record else "no such field"
+            raise InputError(f"Expected a string or an integer as key, got {got} - {where}")
+        if not -(1 << 63) <= key < 1 << 64:
+            raise InputError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
+        return key
+
+    def _move(self, now: float) -> None:
+        """Let the clock follow the time of an event."""
+        now += self._ahead
+        self._behind = self._behind + 1 if now < self._now - self._max_seconds else 0
+        if self._behind >= SET_BACK:
+            self._ahead += self._now - now
+            self._behind = 0
+        self._now = max(self._now, now)
+
+    def _over(self, entries: OrderedDict[Key, Any]) -> Iterator[Key]:
+        """Remove the entries that have waited too long, and yield their keys."""
+        while entries:
+            key = next(iter(entries))
+            if self._now - entries[key][0] <= self._max_seconds:
+                return
+            del entries[key]
+            yield key
+
+    def _remember(self, key: Key, joined: bool) -> None:
+        self._done[key] = joined
+        self._done.move_to_end(key)
+        if len(self._done) > self._max_pending:
+            self._done.popitem(last=False)
+
+
+def _seconds(record: Mapping[str, Any], field: str) -> float:
+    """Return the time in a field, in seconds."""
+    value = record.get(field)
+    if isinstance(value, str):
+        try:
+            moment = dt.datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+        except ValueError:
+            pass
+    elif type(value) in (int, float) and -_FARTHEST < value < _FARTHEST:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    got = shortened(value) if value is not None else "null" if field in record else "no such field"
+    raise InputError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's own number for one of NumPy's, so that a restart changes no bit and no type."""
+    if isinstance(value, dict):
+        return {label: _plain(probability) for label, probability in value.items()}
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,185 @@
+"""What one record leads to: a prediction, learning, or both, and a judgement of what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import structlog
+from river import base, compose, metrics
+
+from connectors import Event
+from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
+from streamkernel.engine.examples import Examples
+from streamkernel.errors import InputError
+from streamkernel.estimator import KernelModel
+
+log = structlog.get_logger("streamkernel")
+
+
+Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
+"""What came of one record: features, their label or ``None``, the answers, and whether these are new."""
+
+
+class Learner:
+    """A model that predicts and learns what is in one record after the other, and a baseline beside it.
+
+    Parameters
+    ----------
+    model
+        A River classifier or regressor, or a pipeline that ends in one.
+    label
+        The field to predict.
+    ignore
+        Fields to leave out.
+    metric
+        A River metric of the predictions.
+    baseline
+        Another River model that learns the same.
+    labels
+        What joins features with the label that comes in another record.
+    with_probabilities
+        Whether probabilities are wanted even if the metric does not need them.
+
+    Attributes
+    ----------
+    outcomes : dict
+        Records by what became of them.
+
+    Examples
+    --------
+    >>> from river import linear_model, metrics
+    >>> learner = Learner(linear_model.LinearRegression(), label="y", metric=metrics.MAE())
+    >>> step = learner._step(Event("numbers", 1, b"", {"a": 1.0, "y": 3.0}))
+    >>> step
+    ({'a': 1.0}, 3.0, ((0.0, None), (None, None)), True)
+    >>> learner._judge(*step)
+    >>> learner.quality()
+    {'MAE': 3.0}
+    """
+
+    def __init__(
+        self,
+        model: base.Estimator,
+        *,
+        label: str,
+        ignore: Collection[str] = (),
+        metric: metrics.base.Metric,
+        baseline: base.Estimator | None = None,
+        labels: DelayedLabels | None = None,
+        with_probabilities: bool = False,
+    ) -> None:
+        self.model: Any = model
+        self.metric = metric
+        self.baseline: Any = baseline
+        self.baseline_metric = metric.clone() if baseline is not None else None
+        self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
+        asked = with_probabilities or not getattr(metric, "requires_labels", True)
+        self._probabilities = asked and isinstance(model, base.Classifier)
+        self._labels = labels
+        unseen = {*ignore, *(labels.fields if labels is not None else ())}
+        self._examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor))
+
+    @property
+    def kernel_model(self) -> KernelModel | None:
+        """The kernel model at the end of the pipeline, if it is one of ours."""
+        last = self.model._last_step if isinstance(self.model, compose.Pipeline) else self.model
+        return last if isinstance(last, KernelModel) else None
+
+    def quality(self) -> dict[str, float]:
+        """Return the prequential metric of the model, and that of the baseline, by name."""
+        found = {type(self.metric).__name__: float(self.metric.get())}
+        baseline = self.baseline_metric
+        if baseline is not None:
+            found[f"{type(baseline).__name__} (baseline)"] = float(baseline.get())
+        return found
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """Labels that came in records of their own, by what became of them; see :class:`DelayedLabels`."""
+        return {} if self._labels is None else dict(self._labels.counts)
+
+    @property
+    def pending_labels(self) -> int:
+        """Features that wait for their label now."""
+        return 0 if self._labels is None else len(self._labels)
+
+    def _step(self, event: Event) -> Step | None:
+        """Predict if features came, and learn if they have a label by now.
+
+        Raises
+        ------
+        InputError
+            If the record cannot be used, and whatever a step of the pipeline raises.
+        """
+        record = event.record
+        if record is None:
+            raise InputError(event.error or "Expected a record, got none")
+        labels, key, is_new = self._labels, None, True
+        x, y = self._examples.split(record) if labels is None else self._examples.read(record)
+        if labels is None or (x and y is not None):
+            answers = self._answers(x)
+        elif x:
+            key = labels.arrive(record)
+            y = labels.label_of(key)
+            answers = self._answers(x)
+            if y is None:
+                labels.wait(key, x, answers, f"{event.stream} at {event.resume}")
+                return x, y, answers, is_new
+        elif y is not None:
+            key = labels.arrive(record, is_label=True)
+            waiting = labels.waiting_for(key, y)
+            if waiting is None:
+                return None
+            x, answers = waiting.x, waiting.answers
+            self._examples.check_again(x)
+            is_new = False
+        else:
+            raise InputError("Expected features or a label besides the key, got neither")
+        self.model.learn_one(x, y)
+        if labels is not None and key is not None:
+            labels.joined(key)
+        return x, y, answers, is_new
+
+    def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
+        """Return what the model and the baseline predict."""
+        ours, theirs = self._predict(self.model, x), NO_ANSWER
+        if self.baseline is not None:
+            try:
+                theirs = self._predict(self.baseline, x)
+            except Exception as error:
+                self._drop_baseline(error)
+        return ours, theirs
+
+    def _judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
+        """Count a step and judge its answers if the model has learnt, and let the baseline learn it too."""
+        self.outcomes["predicted"] += is_new
+        if y is None:
+            self.outcomes["pending"] += 1
+            return
+        self.outcomes["learned"] += 1
+        self._examples.learnt(x)
+        _update(self.metric, y, answers[0])
+        if self.baseline is not None:
+            try:
+                _update(self.baseline_metric, y, answers[1])
+                self.baseline.learn_one(x, y)
+            except Exception as error:
+                self._drop_baseline(error)
+
+    def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
+        if not self._probabilities:
+            return model.predict_one(x), None
+        probabilities = model.predict_proba_one(x)
+        return max(probabilities, key=probabilities.get, default=None), probabilities
+
+    def _drop_baseline(self, error: Exception) -> None:
+        """Go on without a baseline that failed."""
+        log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
+        self.baseline = self.baseline_metric = None
+
+
+def _update(metric: Any, y: Any, answer: Answer) -> None:
+    prediction, probabilities = answer
+    if prediction is not None:
+        metric.update(y, prediction if probabilities is None or metric.requires_labels else probabilities)

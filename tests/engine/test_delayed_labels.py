@@ -1,0 +1,645 @@
+"""Labels that come later: against a plain loop that keeps lists, over restarts, and at the bounds of what is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from river import compose, dummy, linear_model, metrics, preprocessing, stats
+
+from connectors import DeadLetters, Event, FileSink, FileSource
+from streamkernel import KernelClassifier, KernelRegressor, model_file
+from streamkernel.engine import Engine, delayed_labels
+from streamkernel.engine.assemble import described, engine_of
+from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.config import ConfigError, load_config
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.metrics import EngineCollector
+from streamkernel.engine.packing import pack, unpack
+from streamkernel.engine.view import View
+
+Record = dict[str, Any]
+
+
+class Records:
+    """A source of records in memory, and a sink that keeps what is written."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.events: list[Event] | None = [Event("memory", i + 1, b"", record) for i, record in enumerate(records)]
+        self.written: list[Mapping[str, Any]] = []
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        events, self.events = self.events, None
+        return events
+
+    def lag(self) -> dict[tuple[str, str], int]:
+        return {}
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        self.written.append(record)
+
+    def flush(self) -> int:
+        return len(self.written)
+
+    def seek(self, positions: Any) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+def logistic() -> Any:
+    return preprocessing.StandardScaler() | linear_model.LogisticRegression()
+
+
+def ran(records: Sequence[Record], labels: DelayedLabels, model: Any = None, **options: Any) -> tuple[Engine, Records]:
+    """Return an engine that has seen the records, and its sink of predictions and of dead letters."""
+    sink = Records()
+    options = {"metric": metrics.Accuracy(), "label": "y", "sink": sink, "dead_letters": DeadLetters(sink)} | options
+    engine = Engine(model or logistic(), Records(records), labels=labels, **options)
+    engine.run()
+    return engine, sink
+
+
+def reasons(sink: Records) -> list[str]:
+    return [line["reason"] for line in sink.written if "reason" in line]
+
+
+def predictions(sink: Records) -> list[Mapping[str, Any]]:
+    return [line for line in sink.written if "reason" not in line]
+
+
+class PlainLoop:
+    """What the engine should do, with lists that are searched from end to end."""
+
+    def __init__(self, max_pending: int, max_seconds: float) -> None:
+        self.model, self.metric = logistic(), metrics.Accuracy()
+        self.max_pending, self.max_seconds = max_pending, max_seconds
+        self.now = -math.inf
+        self.waiting: list[list[Any]] = []
+        self.early: list[list[Any]] = []
+        self.done: list[tuple[Any, bool]] = []
+        self.events: list[str] = []
+        self.predicted: list[Any] = []
+
+    def see(self, record: Record) -> None:
+        x = {name: value for name, value in record.items() if name not in ("id", "t", "y")}
+        y, key = record.get("y"), record.get("id")
+        if x and y is not None:
+            self.learn(x, y, self.predict(x))
+            return
+        self.now = max(self.now, record["t"])
+        self.waiting = self.in_time(self.waiting, "expired")
+        self.early = self.in_time(self.early, "unmatched")
+        waiting = [entry for entry in self.waiting if entry[1] == key]
+        early = [entry for entry in self.early if entry[1] == key]
+        if x and waiting:
+            self.events.append("repeated")
+        elif x:
+            prediction = self.predict(x)
+            if early:
+                self.early.remove(early[0])
+                self.join(key, x, early[0][2], prediction)
+            else:
+                self.events.append("pending")
+                self.waiting.append([self.now, key, x, prediction])
+                if len(self.waiting) > self.max_pending:
+                    self.events.append("evicted")
+                    self.remember(self.waiting.pop(0)[1], False)
+        elif waiting:
+            self.waiting.remove(waiting[0])
+            self.join(key, waiting[0][2], y, waiting[0][3])
+        elif early or (key, True) in self.done:
+            self.events.append("duplicate")
+        elif (key, False) in self.done:
+            self.events.append("late")
+        else:
+            self.events.append("early")
+            self.early.append([self.now, key, y])
+            if len(self.early) > self.max_pending:
+                self.events.append("unmatched")
+                self.early.pop(0)
+
+    def predict(self, x: Record) -> Any:
+        self.events.append("predicted")
+        probabilities = self.model.predict_proba_one(x)
+        self.predicted.append(max(probabilities, key=probabilities.get, default=None))
+        return self.predicted[-1]
+
+    def learn(self, x: Record, y: Any, prediction: Any) -> None:
+        self.events.append("learned")
+        self.model.learn_one(x, y)
+        if prediction is not None:
+            self.metric.update(y, prediction)
+
+    def join(self, key: Any, x: Record, y: Any, prediction: Any) -> None:
+        self.events.append("joined")
+        self.learn(x, y, prediction)
+        self.remember(key, True)
+
+    def in_time(self, entries: list[list[Any]], outcome: str) -> list[list[Any]]:
+        kept = [entry for entry in entries if self.now - entry[0] <= self.max_seconds]
+        for entry in entries:
+            if entry not in kept:
+                self.events.append(outcome)
+                if outcome == "expired":
+                    self.remember(entry[1], False)
+        return kept
+
+    def remember(self, key: Any, joined: bool) -> None:
+        self.done = [(other, how) for other, how in self.done if other != key] + [(key, joined)]
+        self.done = self.done[-self.max_pending :]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Record]:
+    """Features and labels of a few keys in any order, some twice, some never, some in one record."""
+    now, records = 0.0, []
+    for _ in range(draw(st.integers(0, 40))):
+        now += draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.0, 4.0, -1.0, -30.0]))
+        record: Record = {"id": draw(st.sampled_from([1, 2, 3, "a", "1", ""])), "t": now}
+        kind = draw(st.sampled_from(["features", "label", "features", "label", "both"]))
+        if kind != "label":
+            record |= {"a": draw(st.integers(-3, 3)) / 2, "b": draw(st.integers(-3, 3))}
+        if kind != "features":
+            record["y"] = draw(st.booleans())
+        records.append(record)
+    return records
+
+
+@settings(max_examples=300, deadline=None)
+@given(records=streams(), max_pending=st.integers(1, 5), max_seconds=st.sampled_from([0.5, 3.0, 1e9]))
+def test_any_order_is_joined_as_by_a_plain_loop(records: list[Record], max_pending: int, max_seconds: float) -> None:
+    labels = DelayedLabels("id", max_pending=max_pending, max_seconds=max_seconds, time="t")
+    engine, sink = ran(records, labels)
+    plain = PlainLoop(max_pending, max_seconds)
+    for record in records:
+        plain.see(record)
+    assert engine.labels == {outcome: plain.events.count(outcome) for outcome in engine.labels}
+    refused = sum(map(plain.events.count, ("duplicate", "late", "repeated")))
+    counts = {outcome: plain.events.count(outcome) for outcome in ("learned", "predicted", "pending")}
+    assert engine.outcomes == counts | {"dead_letter": refused}
+    assert len(reasons(sink)) == refused
+    assert engine.pending_labels == len(plain.waiting)
+    assert engine.metric.get() == plain.metric.get()
+    assert [line["prediction"] for line in predictions(sink)] == plain.predicted
+    x = {"a": 0.3, "b": -1}
+    assert engine.model.predict_proba_one(x) == plain.model.predict_proba_one(x)
+
+
+def delayed(n: int, seed: int = 1) -> list[Record]:
+    """Return features of many kinds, and labels that come some records later, twice, never or before."""
+    rng = random.Random(seed)
+    timed: list[tuple[float, Record]] = []
+    for i in range(n):
+        town = rng.choice(["Ulm", "Köln", "\N{SNOWMAN}"])
+        features = {"id": f"k{i}" if i % 3 else i, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1), "n": i % 4, "town": town}
+        y = rng.random() < 0.5 if i % 5 == 0 else features["a"] > features["b"]
+        timed.append((float(i), features | ({"odd": True} if i % 7 == 0 else {})))
+        label = {"id": features["id"], "y": y}
+        delays = {0: [], 1: [-4.5], 2: [3.3, 20.0]}.get(i % 11, [rng.uniform(0.1, 30.0)])
+        timed += [(i + delay, label) for delay in delays]
+    timed.sort(key=lambda pair: pair[0])
+    return [record | {"t": 1.7e9 + at} for at, record in timed]
+
+
+def engine_in(folder: Path, model: Any, **options: Any) -> Engine:
+    folder.mkdir(exist_ok=True)
+    return Engine(
+        model,
+        FileSource(folder.parent / "events.jsonl"),
+        label="y",
+        metric=metrics.LogLoss(),
+        sink=FileSink(folder / "predictions.jsonl"),
+        dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
+        baseline=compose.SelectType(float, int) | logistic(),
+        labels=DelayedLabels("id", max_pending=12, max_seconds=14.0, time="t"),
+        state=StateDirectory(folder / "state"),
+        **options,
+    )
+
+
+def light() -> Any:
+    return (compose.SelectType(float, int) + (compose.SelectType(str) | preprocessing.OneHotEncoder())) | logistic()
+
+
+def kept(folder: Path) -> tuple[Any, ...]:
+    """Return all that a run left behind."""
+    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    files = [(folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")]
+    return description, {name: tensor.tobytes() for name, tensor in tensors.items()}, files
+
+
+def asked(*calls: Callable[[], Any]) -> Callable[[], bool]:
+    """Return a request to stop that makes another call each time, and is true at the end of them."""
+    order = iter(calls)
+    return lambda: bool(next(order, lambda: True)())
+
+
+class CrashError(Exception):
+    """The process is gone."""
+
+
+def crash() -> bool:
+    raise CrashError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A folder with a run that was not stopped, and how many events it had."""
+    folder = tmp_path_factory.mktemp("whole")
+    records = delayed(45)
+    (folder / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    engine = engine_in(folder / "whole", light())
+    engine.run()
+    assert [outcome for outcome, count in engine.labels.items() if not count] == ["repeated"]
+    assert engine.baseline is not None
+    return folder, len(records)
+
+
+def test_a_run_that_is_stopped_after_every_event_goes_on_with_the_same_bits(whole: tuple[Path, int]) -> None:
+    folder, n = whole
+    for _ in range(n + 1):
+        engine_in(folder / "stopped", light()).run(stopping=asked(bool))
+    engine_in(folder / "stopped", light()).run()
+    assert kept(folder / "stopped") == kept(folder / "whole")
+
+
+def test_a_crash_at_any_event_leaves_no_trace(whole: tuple[Path, int]) -> None:
+    folder, n = whole
+    for at in range(1, n, 2):
+        name = f"crashed-{at}"
+        engine = engine_in(folder / name, light())
+
+        calls: list[Callable[[], Any]] = [bool] * at
+        calls[at // 2] = engine.commit
+        with pytest.raises(CrashError):
+            engine.run(stopping=asked(*calls, crash))
+        engine_in(folder / name, light()).run()
+        assert kept(folder / name) == kept(folder / "whole")
+
+
+def test_a_kernel_model_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    records = delayed(300, seed=4)
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    engine_in(tmp_path / "whole", KernelClassifier(max_features=64, features_per_seed=16)).run()
+    for events in (40, 290, 10**6):
+        model = KernelClassifier(max_features=64, features_per_seed=16)
+        engine_in(tmp_path / "parts", model).run(stopping=asked(*[bool] * events))
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_quality_is_that_of_the_predictions_of_then() -> None:
+    """The first ten predictions are those of a model that knows nothing, though all is learnt when they are judged."""
+    n, rng = 10, random.Random(0)
+    xs = [{"a": rng.gauss(0, 1)} for _ in range(n)]
+    features: list[Record] = [{"id": i} | x for i, x in enumerate(xs)]
+    answers: list[Record] = [{"id": i, "y": 5.0 + x["a"]} for i, x in enumerate(xs)]
+    options: dict[str, Any] = {"metric": metrics.MAE(), "baseline": dummy.StatisticRegressor(stats.Mean())}
+    engine, _ = ran(features + answers, DelayedLabels("id"), linear_model.LinearRegression(), **options)
+    wanted = sum(abs(answer["y"]) for answer in answers) / n
+    assert list(engine.quality().values()) == pytest.approx([wanted, wanted])
+    together = [a | b for a, b in zip(features, answers, strict=True)]
+    engine, _ = ran(together, DelayedLabels("id"), linear_model.LinearRegression(), **options)
+    assert engine.quality()["MAE"] < 0.97 * wanted
+    assert engine.quality()["MAE (baseline)"] < 0.2 * wanted
+
+
+def test_metrics_of_probabilities() -> None:
+    rng = random.Random(2)
+    records: list[Record] = []
+    for i in range(400):
+        a = rng.gauss(0, 1)
+        records += [{"id": i, "a": a}, {"id": i, "y": a > 0}]
+    engine, _ = ran(records, DelayedLabels("id"), metric=metrics.ROCAUC(), sink=None)
+    assert engine.metric.get() > 0.9
+
+
+def test_the_prediction_is_written_when_it_is_made() -> None:
+    records = [
+        {"id": "p", "a": 1.5},
+        {"id": "q", "y": True},
+        {"id": "q", "a": -1.0},
+        {"id": "p", "y": False},
+        {"id": "r", "a": 0.5, "y": True},
+        {"a": 0.5, "y": None, "id": "s"},
+        {"a": 0.5, "y": True},
+    ]
+    _, sink = ran(records, DelayedLabels("id"))
+    found = [(line["resume"], line["key"], line["label"], line["prediction"]) for line in sink.written]
+    assert [line[:3] for line in found] == [
+        (1, "p", None),
+        (3, "q", True),
+        (5, "r", True),
+        (6, "s", None),
+        (7, None, True),
+    ]
+    assert found[0][3] is False  # the logistic regression knows nothing but its default
+    assert all(set(line["probabilities"]) == {False, True} for line in sink.written)
+
+
+BAD: dict[str, tuple[Record, str]] = {
+    "no key": ({"a": 1}, 'Expected a string or an integer as key, got no such field - at field "id"'),
+    "null": ({"id": None, "a": 1}, 'Expected a string or an integer as key, got null - at field "id"'),
+    "a label without a key": ({"y": 1}, 'Expected a string or an integer as key, got no such field - at field "id"'),
+    "a list": ({"id": [1], "a": 1}, 'Expected a number or a string, got list [1] - at field "id"'),
+    "a table": ({"id": {"a": 1}, "y": 1}, "Expected a number or a string, got dict {'a': 1} - at field \"id\""),
+    "NaN": ({"id": math.nan, "a": 1}, 'Expected a finite number, got nan - at field "id"'),
+    "a float": ({"id": 1.0, "a": 1}, 'Expected a string or an integer as key, got 1.0 - at field "id"'),
+    "a bool": ({"id": True, "y": 1}, 'Expected a string or an integer as key, got True - at field "id"'),
+    "a long text": (
+        {"id": "k" * 5000, "a": 1},
+        'Expected a key of at most 1,000 characters, got 5,000 - at field "id"',
+    ),
+    "a large integer": (
+        {"id": 1 << 64, "y": 1},
+        'Expected an integer of 64 bits as key, got 18446744073709551616 - at field "id"',
+    ),
+    "the key only": ({"id": 3}, "Expected features or a label besides the key, got neither"),
+    "no time": ({"id": 3, "a": 1, "t": None}, 'Expected a time in seconds or ISO 8601, got null - at field "t"'),
+    "no date": ({"id": 3, "a": 1, "t": "noon"}, "Expected a time in seconds or ISO 8601, got 'noon' - at field \"t\""),
+    "a bool as time": ({"id": 3, "y": 1, "t": True}, 'Expected a time in seconds or ISO 8601, got True - at field "t"'),
+    "a far time": ({"id": 3, "y": 1, "t": 1e300}, 'Expected a time in seconds or ISO 8601, got 1e+300 - at field "t"'),
+}
+
+
+@pytest.mark.parametrize(("record", "reason"), BAD.values(), ids=BAD.keys())
+def test_keys_and_times_that_cannot_be_used(record: Record, reason: str) -> None:
+    labels = DelayedLabels("id", time="t")
+    engine, sink = ran([{"t": 5.0} | record], labels)
+    assert reasons(sink) == [reason]
+    assert engine.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1, "pending": 0}
+    assert (engine.pending_labels, set(engine.labels.values())) == (0, {0})
+
+
+def test_what_comes_twice_says_so() -> None:
+    records = [
+        {"id": 7, "a": 1.0},
+        {"id": 7, "a": 2.0},
+        {"id": 7, "y": True},
+        {"id": 7, "y": True},
+        {"id": "7", "y": 1},
+    ]
+    engine, sink = ran(records, DelayedLabels("id"))
+    assert reasons(sink) == [
+        "Expected one record of features for a key that waits for its label, got two - at key 7, the first in "
+        "memory at 1",
+        "Expected one label for a key, got another one - at key 7",
+    ]
+    assert engine.labels["early"] == 1  # "7" is another key
+
+
+def test_a_key_may_come_again_once_its_label_was_learnt() -> None:
+    records = [{"id": 7, "a": 1.0}, {"id": 7, "y": True}] * 5
+    engine, sink = ran(records, DelayedLabels("id"))
+    assert (engine.outcomes["learned"], engine.labels["joined"], reasons(sink)) == (5, 5, [])
+
+
+def test_a_label_that_cannot_be_learnt_leaves_the_features_waiting() -> None:
+    records = [{"id": 7, "a": 1.0}, {"id": 7, "y": "much"}, {"id": 7, "y": 2.5}]
+    engine, sink = ran(records, DelayedLabels("id"), KernelRegressor(), metric=metrics.MAE())
+    assert reasons(sink) == ["Expected a number as label, got the string 'much' - at field \"y\""]
+    assert engine.outcomes == {"learned": 1, "predicted": 1, "dead_letter": 1, "pending": 1}
+
+
+def test_a_string_where_a_number_was_learnt_since() -> None:
+    records = [{"id": 1, "a": "one"}, {"id": 2, "a": 1.0, "y": True}, {"id": 1, "y": True}]
+    engine, sink = ran(records, DelayedLabels("id"), KernelClassifier())
+    assert reasons(sink) == ["Expected a number as before, got the string 'one' - at field \"a\""]
+    assert engine.outcomes["learned"] == 1
+
+
+def test_what_is_kept_is_bounded() -> None:
+    features: list[Record] = [{"id": i, "a": i / 7} for i in range(5000)]
+    answers: list[Record] = [{"id": i, "y": i % 2 == 0} for i in range(7000)]
+    labels = DelayedLabels("id", max_pending=100)
+    engine, sink = ran(features + answers, labels)
+    assert engine.labels == {
+        "joined": 100,
+        "early": 6800,
+        "duplicate": 0,
+        "late": 100,
+        "unmatched": 6700,
+        "expired": 0,
+        "evicted": 4900,
+        "repeated": 0,
+    }
+    sizes = [len(unpack(labels.state()[name])) for name in ("waiting", "early", "done")]
+    assert sizes == [0, 100, 100]
+    assert len(reasons(sink)) == 100
+
+
+def test_the_time_limit_is_one_of_event_time() -> None:
+    times = ["2024-02-29T12:00:00Z", "2024-02-29T12:00:30+00:01", "2024-02-29T12:00:31"]
+    records: list[Record] = [{"id": i, "a": 1.0, "t": t} for i, t in enumerate(times)]
+    records.append({"id": 0, "y": True, "t": "2024-02-29T12:01:00.000"})
+    records.append({"id": 1, "y": True, "t": "2024-02-29 13:01:00.5+01:00"})
+    engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", max_seconds=60))
+    assert engine.labels["joined"] == 2
+    assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
+
+
+class Wall:
+    """A clock that shows what it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_wall_clock_that_is_set_back_expires_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
+    clock = Wall()
+    labels = DelayedLabels("id", max_seconds=100, clock=clock)
+    nothing = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
+
+    def wait(key: int, x: Record) -> None:
+        nonlocal labels
+        if key % 300 == 299:  # a restart changes nothing
+            state = labels.state()
+            labels = DelayedLabels("id", max_seconds=100, clock=clock)
+            labels.restore(state)
+        labels.wait(labels.arrive({"id": key} | x), x, nothing, "here")
+
+    wait(-1, {"a": 1})
+    clock.now += 50
+    wait(-2, {"a": 1})
+    clock.now -= 1e6
+    for i in range(delayed_labels.SET_BACK):
+        assert len(labels) == 2 + i
+        wait(i, {"a": 1})
+    state = labels.state()
+    labels = DelayedLabels("id", max_seconds=100, clock=clock)
+    labels.restore(state)
+    clock.now += 51
+    labels.arrive({"id": 0})
+    assert (len(labels), labels.counts["expired"]) == (delayed_labels.SET_BACK + 1, 1)
+    clock.now += 50
+    labels.arrive({"id": 0})
+    assert (len(labels), labels.counts["expired"]) == (0, delayed_labels.SET_BACK + 2)
+
+
+def test_a_time_out_of_order_expires_nothing() -> None:
+    records: list[Record] = [{"id": 0, "a": 1.0, "t": 1000.0}]
+    records += [{"id": i, "a": 1.0, "t": 0.0 if i % 2 else 1000.0} for i in range(1, 3000)]
+    engine, _ = ran(records, DelayedLabels("id", time="t", max_seconds=10.0))
+    assert engine.pending_labels == 3000
+    engine, _ = ran([*records, {"id": 0, "y": True, "t": 1010.5}], DelayedLabels("id", time="t", max_seconds=10.0))
+    assert engine.labels["expired"] == 3000
+
+
+def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
+    labels = DelayedLabels("id", time="t", max_pending=12, max_seconds=14.0)
+    records = delayed(60)
+    ran(records[:50], labels)
+    state = labels.state()
+    before = repr(state)
+    for _ in range(2):
+        ran(records[50:], labels)
+        assert repr(labels.state()) != before
+        assert repr(state) == before
+        labels.restore(state)
+        assert repr(labels.state()) == before
+
+
+def test_time_and_key_are_no_features() -> None:
+    seen: list[Record] = []
+
+    class Watched(linear_model.LogisticRegression):  # type: ignore[misc]
+        def learn_one(self, x: Record, y: Any) -> None:
+            seen.append(x)
+            super().learn_one(x, y)
+
+    records = [{"id": 1, "t": 5, "a": 2.0}, {"id": 1, "t": 9, "y": True}, {"id": 2, "t": 9, "a": 3.0, "y": False}]
+    ran(records, DelayedLabels("id", time="t"), Watched())
+    assert seen == [{"a": 2.0}, {"a": 3.0}]
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    labels = DelayedLabels("id")
+    ours = (np.float32(0.1), {True: np.float64(0.25)})
+    labels.wait(1, {"a": 1}, (ours, (np.int64(3), None)), "here")
+    twin = DelayedLabels("id")
+    twin.restore(labels.state())
+    waiting = twin.waiting_for(1, True)
+    assert waiting is not None
+    assert waiting.answers == ((float(np.float32(0.1)), {True: 0.25}), (3, None))
+    assert [type(prediction) for prediction, _ in waiting.answers] == [float, int]
+    assert repr(twin.state()) == repr(labels.state())
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None))
+tables = st.dictionaries(st.text() | st.integers(0, 1) | st.booleans(), values)
+
+
+def rows_of(width: int) -> st.SearchStrategy[tuple[int, list[list[Any]]]]:
+    return st.tuples(st.just(width), st.lists(st.lists(values | tables, min_size=width, max_size=width)))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 4).flatmap(rows_of))
+def test_rows_are_packed_exactly(case: tuple[int, list[list[Any]]]) -> None:
+    width, rows = case
+    assert repr(unpack(pack(rows, width))) == repr(list(map(tuple, rows)))
+
+
+def test_packed_rows_that_do_not_fit_are_refused() -> None:
+    packed = pack([(1, {"a": 2.0})], 2)
+    for part, wrong in (("items", packed["values"]), ("values", packed["items"]), ("width", 3)):
+        with pytest.raises(ValueError, match=r"Expected rows that were packed here|zip\(\)"):
+            unpack(packed | {part: wrong})
+
+
+def test_arrays_of_a_checkpoint_are_tensors(tmp_path: Path) -> None:
+    state = {"a": np.array([1.5, math.nan]), "b": np.zeros(0), "c": np.arange(5, dtype=np.uint8), "d": np.eye(2)}
+    with StateDirectory(tmp_path) as directory:
+        directory.write({"twice": [state, state]})
+        found = (directory.read_newest() or {})["twice"]
+    assert found[0] is found[1]
+    for name, array in state.items():
+        assert found[0][name].dtype == array.dtype
+        np.testing.assert_array_equal(found[0][name], array)
+        found[0][name][:] = 1  # it is no view of a file
+
+
+CONFIG = """
+label = "y"
+[source]
+path = "events.jsonl"
+[model]
+type = "KernelClassifier"
+max_features = 64
+features_per_seed = 16
+[labels]
+key = "id"
+time = "t"
+max_seconds = 25
+[sink]
+predictions = "predictions.jsonl"
+[state]
+directory = "state"
+"""
+
+
+def test_the_configuration(tmp_path: Path) -> None:
+    records = [*delayed(60), {"id": "last", "a": 1.0, "t": 1.7e9 + 80}]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (tmp_path / "config.toml").write_text(CONFIG)
+    config = load_config(tmp_path / "config.toml")
+    config.check()
+    engine = engine_of(config)
+    engine.run()
+    keys = [orjson.loads(line)["key"] for line in (tmp_path / "predictions.jsonl").read_bytes().splitlines()]
+    assert keys == [record["id"] for record in records if "a" in record]
+    saved = read_newest(tmp_path / "state")
+    assert saved is not None
+    assert ("labels joined", str(engine.labels["joined"])) in described(saved)
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    for outcome, count in engine.labels.items():
+        assert registry.get_sample_value("streamkernel_labels_total", {"outcome": outcome}) == count
+    assert registry.get_sample_value("streamkernel_pending_labels") == engine.pending_labels > 0
+    assert ("waiting for labels", str(engine.pending_labels)) in View(engine, "").rows()
+    setup = config.setup()
+    for old, new in (('key = "id"', 'key = "a"'), ('time = "t"', "")):
+        (tmp_path / "config.toml").write_text(CONFIG.replace(old, new))
+        assert load_config(tmp_path / "config.toml").setup() != setup
+
+
+@pytest.mark.parametrize(
+    ("table", "problems"),
+    [
+        ("", ["labels.key: it is needed; expected the name of the field that features and their label have in common, "
+              "got nothing"]),
+        ('key = "y"\ntime = "y"', [
+            'labels.key: expected a field other than the label, got "y"',
+            'labels.time: expected a field other than the label, got "y"',
+        ]),
+        ('key = 3\nmax_pending = 0\nmax_seconds = "1 day"\nkeys = 1', [
+            "labels.key: expected the name of the field that features and their label have in common, got 3",
+            "labels.max_pending: expected an integer of at least 1, got 0",
+            'labels.max_seconds: expected a number of seconds above 0, got "1 day"',
+            'labels.keys: unknown key; did you mean "key"?',
+        ]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_the_configuration(tmp_path: Path, table: str, problems: list[str]) -> None:
+    text = CONFIG[: CONFIG.index("[labels]")] + "[labels]\n" + table
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config(tmp_path / "config.toml")
+    assert sorted(error.value.problems) == sorted(problems)
+    (tmp_path / "config.toml").write_text(text.replace("[labels]", "labels = 3\n[x]").replace(table, ""))
+    with pytest.raises(ConfigError):
+        load_config(tmp_path / "config.toml")
