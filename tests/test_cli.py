@@ -95,8 +95,9 @@ def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
         assert stop(process, number) == code
     assert call("run", once(parts)).returncode == 0
     ours, theirs = (folder / "predictions.jsonl" for folder in (parts.parent, whole.parent))
-    assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
-    assert ours.read_bytes().count(b"\n") == n
+    unmarked = re.sub(r',"\d+-\d+-[0-9a-f]{16}"\]', "]", ours.read_text())  # what is followed has marked positions
+    assert unmarked.replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
+    assert unmarked.count("\n") == n
     assert newest(parts.parent) == newest(whole.parent)
 
 
