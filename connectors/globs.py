@@ -20,6 +20,9 @@ LATE = "late"
 LOOK_SECONDS = 0.2
 """How long to wait at the end of the last file before looking for new ones."""
 
+LOOK_PAUSE = 10
+"""Looking for new files between two of them is left out for so many times as long as it took."""
+
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -113,6 +116,9 @@ class PatternReader:
         self._front = ""  # the last in order of those that were begun,
         self._over: set[str] = set()  # those that need not be looked at again,
         self._queue: dict[str, int] = {}  # and those to read, with their sizes.
+        self._aside = ""  # The last one in order, while late ones are read.
+        self._resumed: set[str] = set()
+        self._look_again = 0.0
         self._positions: dict[str, Position] = {}
         self._told: list[Event] = []
         if not files_of(pattern) and not follow:
@@ -129,7 +135,9 @@ class PatternReader:
             self._positions[name] = position = position[LATE] if late else position
             if is_broken(position) or not (late or name == self._front):
                 self._over.add(name)
-            elif not Path(name).exists():
+            elif late:
+                self._resumed.add(name)
+            if name not in self._over and not Path(name).exists():
                 self._give_up(name, f"Expected the rest of a file that was read up to {position}, found no file")
 
     def poll(self, timeout: float) -> list[Event] | None:
@@ -151,7 +159,7 @@ class PatternReader:
                 if events is None:
                     self._leave()
                     continue
-                if self._follow and not self._queue:
+                if self._may_grow():
                     self._look()
             if left == 0.0:
                 return []
@@ -170,24 +178,34 @@ class PatternReader:
             self._reader.close()
 
     def _look(self) -> None:
-        """Put the files that are to be read in order: those after all that were begun, and then late ones."""
+        """Put the files to be read in order: those after all that were begun, then late ones, then one set aside.
+
+        A late one that was begun by a source before this one is the first: all the others were at their ends then.
+        """
+        began = time.monotonic()
         new = {name: size for name, size in files_of(self._pattern).items() if size and name not in self._over}
-        size = new.pop(self._name, 0) if self._reader is not None else 0
-        self._queue = dict(sorted(new.items(), key=lambda item: (item[0] < self._front, item[0])))
-        if self._queue and self._reader is not None and self._may_grow():
-            self._queue[self._name] = size  # All are late, and this one is gone on with after them.
-            self._reader.close()
-            self._reader = None
+        if self._reader is not None:
+            size = new.pop(self._name, 0)
+            if new and self._follow and max(new) < self._name:  # It may still grow, and is gone on with after them.
+                new[self._name] = size
+                self._aside = self._name
+                self._reader.close()
+                self._reader = None
+        aside = self._aside if new and max(new) <= self._front else ""
+        order = sorted(new, key=lambda name: (name == aside, name not in self._resumed, name < self._front, name))
+        self._queue = {name: new[name] for name in order}
+        self._look_again = time.monotonic() + LOOK_PAUSE * (time.monotonic() - began)
 
     def _next(self) -> bool:
         """Begin with the next file, if there is one."""
-        if not self._queue:
+        if not self._queue or time.monotonic() >= self._look_again:
             self._look()
         if not self._queue:
             return False
         self._name, *_ = self._queue
         self._queue = {name: size for name, size in self._queue.items() if name != self._name}
         self._front = max(self._front, self._name)
+        self._aside = "" if self._aside == self._name else self._aside
         try:
             self._reader = self._open(Path(self._name), self._may_grow)
             self._go_on(self._reader)

@@ -100,7 +100,7 @@ STEPS = st.lists(
 def test_every_line_is_read_once_and_in_order(
     steps: list[tuple[str, int]], by_date: bool, header: bytes, chunk: int
 ) -> None:
-    lines = b"".join(b"%d,a %d\n" % (n, n) if header else b'{"n": %d}\n' % n for n in range(300))
+    lines = b"".join(b"%d,a %d\n" % (n, n) if header else b'{"n":%d}\n' % n for n in range(300))
     with TemporaryDirectory() as folder, chunks_of(chunk):
         log = Log(Path(folder), header)
         for step, size in steps:
