@@ -184,9 +184,12 @@ class FileSource:
             file they are the compressed bytes not read yet and the uncompressed ones at hand. Of a pattern's
             files that were not begun they are bytes. 0 for standard input, where nobody knows.
         """
-        if isinstance(self._reader, PatternReader):
-            return self._reader.lag()
-        return {(self._name, "0"): self._reader.lag()}
+        try:
+            if isinstance(self._reader, PatternReader):
+                return self._reader.lag()
+            return {(self._name, "0"): self._reader.lag()}
+        except ValueError:  # Another thread closed the file just now.
+            return {}
 
     def close(self) -> None:
         """Close the file, but not standard input."""

@@ -117,7 +117,7 @@ class PatternReader:
         self._over: set[str] = set()  # those that need not be looked at again,
         self._queue: dict[str, int] = {}  # and those to read, with their sizes.
         self._aside = ""  # The last one in order, while late ones are read.
-        self._resumed: set[str] = set()
+        self._resumed: set[str] = set()  # Late ones that an earlier source had begun.
         self._look_again = 0.0
         self._positions: dict[str, Position] = {}
         self._told: list[Event] = []
@@ -131,7 +131,7 @@ class PatternReader:
             position_of(str(self._pattern), positions)
         self._front = max(own, default="")
         for name, position in own.items():
-            late = isinstance(position, dict)
+            late = isinstance(position, dict) and LATE in position
             self._positions[name] = position = position[LATE] if late else position
             if is_broken(position) or not (late or name == self._front):
                 self._over.add(name)
@@ -168,7 +168,7 @@ class PatternReader:
 
     def lag(self) -> dict[tuple[str, str], int]:
         """Return what is behind the last event of each file that is not finished; bytes if it was not begun."""
-        lags = {(name, "0"): size for name, size in self._queue.items()}
+        lags = {(name, "0"): size for name, size in dict(self._queue).items()}
         reader = self._reader
         return lags if reader is None else {(self._name, "0"): reader.lag(), **lags}
 
@@ -202,8 +202,8 @@ class PatternReader:
             self._look()
         if not self._queue:
             return False
-        self._name, *_ = self._queue
-        self._queue = {name: size for name, size in self._queue.items() if name != self._name}
+        self._name = next(iter(self._queue))
+        del self._queue[self._name]
         self._front = max(self._front, self._name)
         self._aside = "" if self._aside == self._name else self._aside
         try:
