@@ -8,6 +8,7 @@ import os
 import select
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,10 @@ DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 class BrokenStreamError(Exception):
     """The bytes from here on cannot be read."""
+
+
+class CutError(ValueError):
+    """A file that was read has become shorter, or begins with other bytes."""
 
 
 class ByteStream(Protocol):
@@ -41,7 +46,7 @@ class ByteStream(Protocol):
 
 def _check_long_enough(path: Path, offset: int, size: int) -> None:
     if size < offset:
-        raise ValueError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
+        raise CutError(f"Expected at least {offset} bytes, got {size} - at {path}: it is not the file that was read")
 
 
 class FileBytes:
@@ -51,20 +56,20 @@ class FileBytes:
     ----------
     path
         The file.
-    follow
-        Whether to wait at its end for more.
+    grows
+        Asked at its end whether to wait for more.
     """
 
-    def __init__(self, path: Path, follow: bool) -> None:
+    def __init__(self, path: Path, grows: Callable[[], bool]) -> None:
         self._path = path
-        self._follow = follow
+        self._grows = grows
         self._file = path.open("rb", buffering=0)
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
         deadline = time.monotonic() + timeout
         while not (chunk := self._file.read(CHUNK_BYTES)):
-            if not self._follow:
+            if not self._grows():
                 return None
             _check_long_enough(self._path, self._file.tell(), self._size())
             left = deadline - time.monotonic()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from connectors.base import Position
 
+BROKEN = "broken"
+
 
 def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
     """Make the error for a name that is none of the known ones.
@@ -69,6 +71,17 @@ def position_of(stream: str, positions: Mapping[str, Position]) -> Position | No
         others = ", ".join(f'"{name}"' for name in positions)
         raise ValueError(f'Expected a position of "{stream}", got those of {others}')
     return positions.get(stream)
+
+
+def is_broken(position: Position) -> bool:
+    """Tell whether a position is one behind which nothing can be read.
+
+    Examples
+    --------
+    >>> is_broken([120, 7, "broken"]), is_broken([120, 7])
+    (True, False)
+    """
+    return isinstance(position, (list, tuple)) and len(position) == 3 and position[2] == BROKEN
 
 
 def is_count(value: object) -> bool:

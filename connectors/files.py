@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from connectors.base import Event, Position
 from connectors.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
-from connectors.checks import position_of, unknown_name
+from connectors.checks import is_broken, position_of, unknown_name
+from connectors.following import FollowReader
 from connectors.formats import FORMATS, TEXT_FORMATS, format_of
-from connectors.parquet import ParquetReader
+from connectors.globs import PatternReader, files_of, is_pattern
+from connectors.parquet import ParquetReader, arrow
+from connectors.rotation import Mark, find
 from connectors.text import TextReader
 
 STDIN_PATH = "-"
 
 
 class FileSource:
-    r"""The records of one file, or of standard input.
+    r"""The records of one file, of all files that match a pattern, or of standard input.
 
     ========  ====================================  ===================================================
     format    suffixes                              a record is
@@ -40,16 +43,29 @@ class FileSource:
     rows in Parquet. Standard input cannot be rewound: there, `seek` only restores the numbering, and a CSV
     header is expected again.
 
+    **A pattern**, such as ``"logs/2026-*/*.csv"`` or ``"logs/**/*.csv"``, is all files that match, in the order of
+    their names, as one source; each is a stream of its own. Hidden and empty files are left out. A file that
+    cannot be read is one event with an ``error``. Files with names after those that are there are read when they
+    appear. So are those with names before, after all others, and their positions are ``{"late": position}``.
+    What is added to a file once a later one was begun is not read.
+
+    **A file that is followed** may be rotated, by renaming it (``app.log.1``, ``app.log-20260131``) and making a
+    new one, or by copying and cutting it. What is left of the old one is read first, under its new name too, and
+    a last line without newline is a record. A position is ``[offset, line, mark]``; the mark tells the old file
+    from the new one, by its inode and a hash of its first 1024 bytes. If the old file or a copy of it cannot be
+    found (it was compressed, or deleted), an event with an ``error`` says so, and the new one is begun. What a
+    writer adds between the copy and the cut is lost, and nobody can see that.
+
     Parameters
     ----------
     path
-        The file, or ``"-"`` for standard input.
+        The file, a pattern, or ``"-"`` for standard input. A file that is there is no pattern, whatever its name.
     format
         ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``. By default the file's name tells; standard
         input has none.
     follow
-        Whether to wait at the end of the file for more. A line is read once its newline has come. That the
-        file was renamed, or replaced by another one, is not noticed.
+        Whether to wait for more at the end of the file, or of the last one, and for more files that match. A
+        line is read once its newline has come.
     max_record_bytes
         Longest record that is read from text. What is longer is never held in memory: of such a record the
         event keeps the first 1024 bytes. Quotes in CSV that stay open for longer end there, with the line.
@@ -57,10 +73,11 @@ class FileSource:
     Raises
     ------
     FileNotFoundError, IsADirectoryError
-        If there is no such file.
+        If there is no such file, or none that matches and `follow` is false.
     ValueError
         If the format is not known, or `follow` is asked of what cannot grow. `poll` raises it for a CSV
-        header that does not name every column once; without names there are no records.
+        header that does not name every column once; without names there are no records. With a pattern, or
+        after a rotation, all lines of such a file are events with an ``error``.
     ImportError
         If pyarrow is not installed and a Parquet file is to be read.
 
@@ -102,29 +119,40 @@ class FileSource:
         if format is not None and format not in FORMATS:
             raise unknown_name("a format of", format, FORMATS)
         self._name = str(Path(path))
-        self._reader: TextReader | ParquetReader
+        self._reader: TextReader | ParquetReader | FollowReader | PatternReader
         if self._name == STDIN_PATH:
             self._reader = _stdin_reader(format, follow, max_record_bytes)
+        elif is_pattern(Path(path)):
+            self._reader = _pattern_reader(Path(path), format, follow, max_record_bytes)
+        elif follow:
+            self._reader = _follow_reader(Path(path), format, max_record_bytes)
         else:
-            self._reader = _file_reader(Path(path), format, follow, max_record_bytes)
+            self._reader = _file_reader(Path(path), format, _never, max_record_bytes)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after the given position of this file.
+        """Go on after the given position of this file, or of each of these files.
 
         Parameters
         ----------
         positions
-            The ``resume`` of the last event, under the name of its stream, which is the path. Empty: from the
-            start.
+            The ``resume`` of the last event of each stream, under its name, which is the path of the file. Empty:
+            from the start.
 
         Raises
         ------
         ValueError
-            If the positions are of other files only, or the file is now shorter than the position.
+            If the positions are of other files only; or if the file is now shorter than the position, or not the
+            one of its mark, and not followed.
         """
+        if isinstance(self._reader, PatternReader):
+            self._reader.seek(positions)
+            return
         position = position_of(self._name, positions)
-        if position is not None:
-            self._reader.seek(position)
+        if position is None:
+            return
+        if isinstance(self._reader, TextReader):
+            _check_mark(Path(self._name), position)
+        self._reader.seek(position)
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next few hundred events.
@@ -132,7 +160,7 @@ class FileSource:
         Parameters
         ----------
         timeout
-            How many seconds to wait for a file that is followed, or for standard input.
+            How many seconds to wait for what is followed, or for standard input.
 
         Returns
         -------
@@ -142,7 +170,7 @@ class FileSource:
         Raises
         ------
         ValueError
-            If the header of a CSV file cannot be used, or a file that is followed was cut.
+            If the header of a CSV file cannot be used.
         """
         return self._reader.poll(timeout)
 
@@ -152,10 +180,16 @@ class FileSource:
         Returns
         -------
         mapping
-            Bytes under ``(path, "0")``, or rows of Parquet. For a compressed file they are the compressed
-            bytes not read yet and the uncompressed ones at hand. 0 for standard input, where nobody knows.
+            Bytes under ``(path, "0")``, or rows of Parquet, for each file that is not finished. For a compressed
+            file they are the compressed bytes not read yet and the uncompressed ones at hand. Of a pattern's
+            files that were not begun they are bytes. 0 for standard input, where nobody knows.
         """
-        return {(self._name, "0"): self._reader.lag()}
+        try:
+            if isinstance(self._reader, PatternReader):
+                return self._reader.lag()
+            return {(self._name, "0"): self._reader.lag()}
+        except ValueError:  # Another thread closed the file just now.
+            return {}
 
     def close(self) -> None:
         """Close the file, but not standard input."""
@@ -172,16 +206,59 @@ def _stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
     return TextReader(STDIN_PATH, StdinBytes(), TEXT_FORMATS[format](), limit)
 
 
-def _file_reader(path: Path, format: str | None, follow: bool, limit: int) -> TextReader | ParquetReader:
+def _never() -> bool:
+    return False
+
+
+def _file_reader(path: Path, format: str | None, grows: Callable[[], bool], limit: int) -> TextReader | ParquetReader:
+    _check_file(path)
+    format = format or format_of(path)
+    if format == "parquet":
+        return ParquetReader(str(path), path)
+    stream: ByteStream = GzipBytes(path) if _is_compressed(path) else FileBytes(path, grows)
+    return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
+
+
+def _follow_reader(path: Path, format: str | None, limit: int) -> FollowReader:
+    if path.exists():
+        _check_file(path)
+    format = format or format_of(path)
+    if _is_compressed(path) or format == "parquet":
+        kind = "a compressed one" if _is_compressed(path) else "Parquet"
+        raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
+    return FollowReader(path, format, limit)
+
+
+def _pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int) -> PatternReader:
+    reader = PatternReader(pattern, lambda path, grows: _file_reader(path, format, grows, limit), follow)
+    paths = [Path(name) for name in files_of(pattern)]
+    formats = {format or _known_format(path) for path in paths}
+    if formats == {None}:
+        format_of(paths[0])
+    if "parquet" in formats:
+        arrow()
+    return reader
+
+
+def _check_file(path: Path) -> None:
     path.stat()
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    format = format or format_of(path)
-    compressed = path.suffix.lower() == ".gz"
-    if follow and (compressed or format == "parquet"):
-        kind = "a compressed one" if compressed else "Parquet"
-        raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
-    if format == "parquet":
-        return ParquetReader(str(path), path)
-    stream: ByteStream = GzipBytes(path) if compressed else FileBytes(path, follow)
-    return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
+
+
+def _check_mark(path: Path, position: Position) -> None:
+    """Refuse the position of a file that was followed, if it is of another file than the one that is there now."""
+    marked = isinstance(position, (list, tuple)) and len(position) == 3 and not is_broken(position)
+    if marked and find(path, Mark.parse(position[2]), position[0]) != path:
+        raise ValueError(f"Expected the file that was followed, got another one - at {path}: follow it to go on")
+
+
+def _known_format(path: Path) -> str | None:
+    try:
+        return format_of(path)
+    except ValueError:
+        return None
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"

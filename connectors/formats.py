@@ -150,6 +150,32 @@ class SvmLight:
         return record
 
 
+class Headless:
+    """Lines of a table that has no names for its columns: none of them is a record.
+
+    Parameters
+    ----------
+    reason
+        What is wrong with the header.
+
+    Examples
+    --------
+    >>> Headless("Expected a name, got none").parse(b"1,2")
+    Traceback (most recent call last):
+    ValueError: Expected a name, got none
+    """
+
+    cutter: ClassVar[type[LineCutter]] = LineCutter
+    ready = True
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def parse(self, raw: bytes) -> Fields:
+        """Say why there are no fields."""
+        raise ValueError(self._reason)
+
+
 TEXT_FORMATS: dict[str, type[Format]] = {"csv": Csv, "jsonl": JsonLines, "svmlight": SvmLight}
 FORMATS = (*TEXT_FORMATS, "parquet")
 

@@ -18,6 +18,16 @@ BATCH_ROWS = 512
 _ROW_JSON = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
+def arrow() -> tuple[type[Exception], Any]:
+    """Return pyarrow's error and its class of files, or raise an `ImportError` that says what to install."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'streamkernel[parquet]'") from error
+    return ArrowException, ParquetFile
+
+
 class ParquetReader:
     """The rows of one file; a position is the number of rows up to it.
 
@@ -37,16 +47,11 @@ class ParquetReader:
     """
 
     def __init__(self, name: str, path: Path) -> None:
-        try:
-            from pyarrow import ArrowException
-            from pyarrow.parquet import ParquetFile
-        except ImportError as error:
-            raise ImportError("Parquet files need pyarrow: pip install 'streamkernel[parquet]'") from error
+        self._arrow_error, open_file = arrow()
         self._name = name
-        self._arrow_error: type[Exception] = ArrowException
         try:
-            self._file: Any = ParquetFile(path)
-        except ArrowException as error:
+            self._file: Any = open_file(path)
+        except self._arrow_error as error:
             raise ValueError(f"Expected a Parquet file, got an error: {error} - at {path}") from error
         try:
             checked_names(self._file.schema_arrow.names)

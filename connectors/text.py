@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 from connectors.base import Event, Position
 from connectors.bytestreams import BrokenStreamError, ByteStream
-from connectors.checks import is_count
+from connectors.checks import BROKEN, is_count
 from connectors.cutters import Oversized, Raw
-from connectors.formats import Format
+from connectors.formats import Format, Headless
 
 BATCH_EVENTS = 512
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-BROKEN = "broken"
 HEADER_SECONDS = 1.0
+
+
+class HeaderError(ValueError):
+    """A header that gives no names, without which there are no records."""
 
 
 class TextReader:
@@ -55,6 +58,12 @@ class TextReader:
             self._stream.seek(offset)
         self._go_on(offset, line)
         self._told_at = offset if len(position) == 3 else -1
+
+    def give_up_header(self, error: HeaderError) -> None:
+        """Begin anew, and take no record for readable."""
+        self._form = Headless(str(error))
+        self._stream.seek(0)
+        self._go_on(offset=0, line=0)
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
@@ -144,7 +153,7 @@ class TextReader:
 
     def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:
         if not self._form.ready:  # Without names there is no reading any row.
-            raise ValueError(f"{reason} - at the header of {self._name}")
+            raise HeaderError(f"{reason} - at the header of {self._name}")
         return Event(self._name, position, raw, error=f"{reason} - at line {line}")
 
     def _damage(self, error: BrokenStreamError) -> Event:

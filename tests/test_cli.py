@@ -86,14 +86,14 @@ def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
 def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
     n = 20_000
     text = events(n)
-    whole = prepared(tmp_path / "whole", text)
-    assert call("run", once(whole)).returncode == 0
-    parts = prepared(tmp_path / "parts", text)
-    for at, number, code in ((300, signal.SIGKILL, -9), (2000, signal.SIGTERM, 0), (6000, signal.SIGINT, 0)):
-        process = subprocess.Popen(command("run", parts), stderr=subprocess.DEVNULL, text=True)
-        wait_for_lines(parts.parent / "predictions.jsonl", at)
+    whole, parts = prepared(tmp_path / "whole", text), prepared(tmp_path / "parts", text)
+    (parts.parent / "events.jsonl").unlink()
+    (parts.parent / "events.jsonl").hardlink_to(whole.parent / "events.jsonl")  # Positions say of which file they are.
+    stops = [(300, signal.SIGKILL, -9), (2000, signal.SIGTERM, 0), (6000, signal.SIGINT, 0), (n, signal.SIGTERM, 0)]
+    for config, at, number, code in [(whole, n, signal.SIGTERM, 0), *((parts, *each) for each in stops)]:
+        process = subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL, text=True)
+        wait_for_lines(config.parent / "predictions.jsonl", at)
         assert stop(process, number) == code
-    assert call("run", once(parts)).returncode == 0
     ours, theirs = (folder / "predictions.jsonl" for folder in (parts.parent, whole.parent))
     assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
     assert ours.read_bytes().count(b"\n") == n

@@ -103,6 +103,8 @@ class Config(ConfigTable):
                 continue
             if path in used:
                 problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+            elif self.source.reads(path):
+                problems.append(f"{key}: expected a file that source.path does not match, got {path}")
             used[path] = key
         problems += kafka_problems(self)
         if problems:

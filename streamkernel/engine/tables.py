@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
+from connectors.globs import is_pattern, matches
 from streamkernel.engine.problems import ConfigError
 
 STREAM = "-"
@@ -21,7 +23,14 @@ def _resolved(value: Any, info: ValidationInfo) -> Path:
     return Path(value) if str(value) == STREAM else Path((info.context or {}).get("folder", "."), value)
 
 
+def _resolved_pattern(value: Any, info: ValidationInfo) -> Path:
+    """Return a path or a pattern, relative to the folder of the configuration file, which means itself."""
+    path = _resolved(value, info)
+    return Path(glob.escape(str((info.context or {}).get("folder", "."))), value) if is_pattern(path) else path
+
+
 LocalPath = Annotated[Path, BeforeValidator(_resolved)]
+LocalPattern = Annotated[Path, BeforeValidator(_resolved_pattern)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -53,9 +62,9 @@ class KafkaTable(ConfigTable):
 
 
 class SourceTable(ConfigTable):
-    """Where records come from: a file, a data set or topics."""
+    """Where records come from: a file, all that match a pattern, a data set, or topics."""
 
-    path: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard input')
+    path: LocalPattern | None = Field(default=None, description='the path of a file, or "-" for standard input')
     dataset: Name | None = Field(default=None, description="the name of one of River's data sets")
     format: Literal["csv", "jsonl", "parquet", "svmlight"] | None = Field(
         default=None, description='"csv", "jsonl", "parquet" or "svmlight"'
@@ -88,6 +97,10 @@ class SourceTable(ConfigTable):
         if lines:
             raise ConfigError(*lines)
         return self
+
+    def reads(self, path: Path) -> bool:
+        """Tell whether a file is, or would be, one of those that match the pattern."""
+        return self.path is not None and is_pattern(self.path) and matches(path, self.path)
 
 
 class SinkTable(ConfigTable):

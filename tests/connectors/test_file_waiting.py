@@ -119,16 +119,6 @@ def test_a_line_that_is_too_long_may_come_in_pieces(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_followed_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", b'{"x": 1}\n' * 2)
-    source = FileSource(path, follow=True)
-    assert len(source.poll(timeout=1) or []) == 2
-    os.truncate(path, 9)
-    with pytest.raises(ValueError, match="Expected at least 18 bytes, got 9"):
-        source.poll(timeout=0)
-    source.close()
-
-
 def test_without_following_the_end_is_the_end(tmp_path: Path) -> None:
     source = FileSource(write(tmp_path / "a.jsonl", b'{"x": 1}\n'))
     assert len(source.poll(timeout=0) or []) == 1

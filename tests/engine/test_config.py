@@ -165,6 +165,23 @@ def test_streams_and_absolute_paths_stay_as_they_are(load: Load, folder: Path) -
     assert config.dead_letters_path == folder / "x/../dead.jsonl"
 
 
+@pytest.mark.parametrize("name", ["plain", "brackets [1]*"])
+def test_a_pattern_is_relative_to_the_folder_whatever_its_name(folder: Path, name: str) -> None:
+    (folder / name).mkdir()
+    for file, number in (("a.csv", 1), ("b[1].csv", 2)):
+        (folder / name / file).write_text(f"a,class\n{number},x\n")
+    for pattern, expected in (("*.csv", [1, 2]), ("a.csv", [1]), ("b[1].csv", [2]), ("[a].csv", [1])):
+        path = folder / name / "stream.toml"
+        path.write_text(with_source(f'path = "{pattern}"'))
+        source = load_config(path).build_source()
+        events: list[Any] = []
+        while (batch := source.poll(1.0)) is not None:
+            events += batch
+        assert [event.record["a"] for event in events] == expected
+        assert {Path(event.stream).parent for event in events} == {folder / name}
+        source.close()
+
+
 def test_paths_do_not_depend_on_where_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "stream.toml").write_text(SMALL)
     monkeypatch.chdir(folder / "data")
@@ -328,6 +345,13 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             "sink.dead_letters: expected a file of its own, got that of sink.predictions",
         ],
     ),
+    "the source's pattern overwritten": (
+        with_source('path = "**/*.jsonl"') + '[sink]\npredictions = "a/[b]/out.jsonl"',
+        [
+            "sink.predictions: expected a file that source.path does not match, got {folder}/a/[b]/out.jsonl",
+            "sink.dead_letters: expected a file that source.path does not match, got {folder}/dead_letters.jsonl",
+        ],
+    ),
     "the dead letters among the predictions": (
         SMALL + '[sink]\npredictions = "dead_letters.jsonl"',
         ["sink.dead_letters: expected a file of its own, got that of sink.predictions"],
@@ -365,7 +389,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), WRONG.values(), ids=WRONG.keys())
-def test_all_problems_are_told_in_our_words(load: Load, text: str, lines: list[str]) -> None:
+def test_all_problems_are_told_in_our_words(load: Load, folder: Path, text: str, lines: list[str]) -> None:
+    lines = [line.replace("{folder}", str(folder)) for line in lines]
     assert sorted(problems(lambda: load(text))) == sorted(lines)
 
 
@@ -419,6 +444,17 @@ CHECKED: dict[str, tuple[str, list[str]]] = {
         ['metric: expected a metric for a regressor, which KernelRegressor is, got "ROCAUC"'],
     ),
     "no file": (with_source('path = "event.csv"'), ["source.path: no such file or directory: {folder}/event.csv"]),
+    "no match": (
+        with_source('path = "*/2026-*.csv"'),
+        ["source.path: expected files that match, found none: {folder}/*/2026-*.csv"],
+    ),
+    "a match without a format": (
+        with_source('path = "numbers.*"'),
+        [
+            "source.path: expected a file name that ends in .csv, .jsonl, .ndjson, .svmlight, .svm, .libsvm, .parquet,"
+            ' got ".9"'
+        ],
+    ),
     "a folder": (with_source('path = "data"'), ["source.path: is a directory: {folder}/data"]),
     "a suffix": (
         with_source('path = "numbers.9"'),

@@ -45,7 +45,7 @@ class Records:
     def lag(self) -> dict[tuple[str, str], int]:
         return {}
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         self.written.append(record)
 
     def flush(self) -> int:

@@ -158,7 +158,7 @@ def main() -> None:
         assert calm.start().wait() == 0, calm.log()
         alone = time.perf_counter() - began
         rng = random.Random(options.seed)
-        times = killed(hurt, options.kills, rng, 2.0, max(4.0, 2.0 * alone / max(1, options.kills) + 3.0))
+        times = killed(hurt, options.kills, rng, 2.0, max(4.0, alone / max(1, options.kills) + 3.0))
         predictions = hurt.seen()
         print(f"killed {times} times; {alone:.0f} s alone")
         print(f"the same bits: {calm.model() == hurt.model()}")

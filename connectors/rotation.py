@@ -1,0 +1,164 @@
+"""Log rotation: which file a position belongs to, where that file is now, and which one came after it.
+
+A rotated file has the name of the one that is written to and more: ``app.log.1``, or ``app.log-20260131``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD_BYTES = 1024
+"""How many bytes at its start tell a file from others."""
+
+_NUMBER = re.compile(r"[-_.]?(\d{1,3})")
+_DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What tells a file from others, also after it was renamed.
+
+    The device is no part of it: all candidates are in one folder, and some systems number devices anew.
+
+    Parameters
+    ----------
+    inode
+        Its number in the file system, which can be given to another file once this one is deleted.
+    size
+        How many bytes at its start are known.
+    digest
+        Their hash.
+
+    Examples
+    --------
+    >>> mark = Mark.of(7, b"first line")
+    >>> str(mark)
+    '7-10-6c5422b201924c4b'
+    >>> Mark.parse(str(mark)) == mark, mark.begins(b"first line, and another"), mark.begins(b"first l")
+    (True, True, False)
+    """
+
+    inode: int
+    size: int
+    digest: str
+
+    @classmethod
+    def of(cls, inode: int, head: bytes) -> Mark:
+        """Return the mark of a file that begins with these bytes."""
+        return cls(inode, len(head), _digest(head))
+
+    @classmethod
+    def parse(cls, text: object) -> Mark:
+        """Read what ``str`` gave; anything else is a `ValueError`."""
+        parts = text.split("-") if isinstance(text, str) else []
+        if len(parts) != 3 or not all(part.isdecimal() for part in parts[:2]):
+            raise ValueError(f"Expected inode-size-digest, got {text!r}")
+        return cls(int(parts[0]), int(parts[1]), parts[2])
+
+    def __str__(self) -> str:
+        return f"{self.inode}-{self.size}-{self.digest}"
+
+    def begins(self, head: bytes) -> bool:
+        """Tell whether a file with these bytes at its start can be this one."""
+        return len(head) >= self.size and _digest(head[: self.size]) == self.digest
+
+
+def find(path: Path, mark: Mark, offset: int) -> Path | None:
+    """Return where the file is that was read up to `offset`, ``None`` if it is gone.
+
+    The same file under any name comes before a copy of it.
+
+    Parameters
+    ----------
+    path
+        Where it was; it may have been renamed to a name that begins with this one.
+    mark
+        What is known of it.
+    offset
+        How many bytes of it were read.
+    """
+    copies: list[tuple[bool, int, Path]] = []
+    for file in (path, *_beside(path)):
+        status = _status(file)
+        if status is None or status.st_size < offset or not mark.begins(_head(file)):
+            continue
+        if status.st_ino == mark.inode:
+            return file
+        if mark.size:
+            copies.append((file == path, status.st_mtime_ns, file))
+    return max(copies)[-1] if copies else None
+
+
+def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the files with bytes in them that came after another one, the oldest first.
+
+    Parameters
+    ----------
+    path
+        Where the newest is.
+    status
+        Of the other one. If it has no name any more, those that were written to later came after it.
+    """
+    last = _status(path)
+    if last is not None and os.path.samestat(last, status):
+        return
+    files = [(file, found) for file in rotated(path) if (found := _status(file)) is not None]
+    own = [place for place, (_, found) in enumerate(files) if os.path.samestat(found, status)]
+    if own:
+        files = files[own[-1] + 1 :]
+    else:
+        files = [(file, found) for file, found in files if found.st_mtime_ns > status.st_mtime_ns]
+    for file, found in [*files, *([] if last is None else [(path, last)])]:
+        if found.st_size:
+            yield file, found
+
+
+def rotated(path: Path) -> list[Path]:
+    """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates as they come.
+
+    Parameters
+    ----------
+    path
+        The file that is written to.
+    """
+    files = []
+    for other in _beside(path):
+        suffix = other.name.removeprefix(path.name)
+        if number := _NUMBER.fullmatch(suffix):
+            files.append((-int(number[1]), "", other))
+        elif _DATE.fullmatch(suffix):
+            files.append((0, suffix, other))
+    return [file for *_, file in sorted(files)]
+
+
+def _beside(path: Path) -> list[Path]:
+    """Return the files whose names begin with that of `path` and go on."""
+    try:
+        others = list(path.parent.iterdir())
+    except OSError:
+        return []
+    return [other for other in others if other.name.startswith(path.name) and other.name != path.name]
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.blake2b(head, digest_size=8).hexdigest()
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat() if path.is_file() else None
+    except OSError:  # It was renamed or deleted just now.
+        return None
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
