@@ -2,10 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint clean
+.PHONY: demo demo-kafka test lint clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
+
+demo-kafka: .venv/test-installed ## a broker, a consumer that is killed again and again, and the proof that nothing was lost
+	$(BIN)/python tests/faults/kafka_runs.py --broker noida --kills 3 --events 20000
 
 test: .venv/test-installed lint ## everything that CI runs
 	$(BIN)/pytest

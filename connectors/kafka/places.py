@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from connectors.base import Position
 from connectors.checks import is_count
-from connectors.kafka.clients import Partition, PythonConsumer
+from connectors.kafka.clients import Partition
+from connectors.kafka.consumer import PythonConsumer
 
 Place = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""

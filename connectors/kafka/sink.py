@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import orjson
 
 from connectors.base import Event, Position
-from connectors.kafka.clients import PythonProducer, connected
+from connectors.kafka.clients import connected
 from connectors.kafka.options import Options
+from connectors.kafka.producer import PythonProducer
 
 LONGEST_RAW = 900_000
 """Bytes of a record that a dead letter keeps; with its headers it has to fit into what brokers take by default."""

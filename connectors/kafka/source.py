@@ -10,7 +10,8 @@ from typing import Any
 from connectors.base import CommitRefused, Event, Position
 from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import OffsetGoneError, Partition, PythonConsumer, Record, connected
+from connectors.kafka.clients import OffsetGoneError, Partition, Record, connected
+from connectors.kafka.consumer import PythonConsumer
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.base import Position
-from connectors.kafka.clients import Partition, PythonProducer, connected, group_offsets
+from connectors.kafka.clients import Partition, connected, group_offsets
 from connectors.kafka.options import Options
+from connectors.kafka.producer import PythonProducer
 from connectors.kafka.source import KafkaSource
 
 

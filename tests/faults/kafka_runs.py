@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import subprocess
@@ -148,24 +149,41 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--broker", choices=["apache", "noida"], default="apache")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
-        servers, topic = f"127.0.0.1:{broker.port}", "events"
-        brokers.make_topics(servers, names=[topic])
-        brokers.produce(servers, topic, records(options.events))
-        calm, hurt = Run(servers, Path(name), topic), Run(servers, Path(name), topic)
-        began = time.perf_counter()
-        assert calm.start().wait() == 0, calm.log()
-        alone = time.perf_counter() - began
-        rng = random.Random(options.seed)
-        times = killed(hurt, options.kills, rng, 2.0, max(4.0, alone / max(1, options.kills) + 3.0))
-        predictions = hurt.seen()
-        print(f"killed {times} times; {alone:.0f} s alone")
-        print(f"the same bits: {calm.model() == hurt.model()}")
-        once = len(dict(predictions)) == len(predictions)
-        print(f"the same predictions, each once: {calm.seen() == predictions and once}")
-        print(f"the same dead letters, each once: {calm.dead() == hurt.dead()}")
-        print(json.dumps(hurt.state()["outcomes"]))
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        if options.broker == "apache":
+            (broker,) = stack.enter_context(brokers.apache(folder / "broker"))
+        else:
+            broker = stack.enter_context(brokers.noida(folder / "broker"))
+        compare(f"127.0.0.1:{broker.port}", folder, options)
+
+
+def compare(servers: str, folder: Path, options: argparse.Namespace) -> None:
+    """Print what is the same in a run that was left alone and in one that was killed."""
+    brokers.make_topics(servers, names=["events"])
+    brokers.produce(servers, "events", records(options.events))
+    print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
+    calm, hurt = Run(servers, folder, "events"), Run(servers, folder, "events")
+    began = time.perf_counter()
+    assert calm.start().wait() == 0, calm.log()
+    alone = time.perf_counter() - began
+    print(f"done in {alone:.0f} s; another one is killed with kill -9, up to {options.kills} times")
+    longest = max(4.0, alone / max(1, options.kills) + 3.0)
+    times = killed(hurt, options.kills, random.Random(options.seed), 2.0, longest)
+    predictions = hurt.seen()
+    once = len(dict(predictions)) == len(predictions)
+    same = {
+        "model and quality, to the bit": calm.model() == hurt.model(),
+        "predictions, each seen once": calm.seen() == predictions and once,
+        "dead letters, each seen once": calm.dead() == hurt.dead(),
+    }
+    print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
+    for what, is_same in same.items():
+        print(f"the same {what}: {'yes' if is_same else 'NO'}")
+    if not all(same.values()):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

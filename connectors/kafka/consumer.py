@@ -1,0 +1,168 @@
+"""kafka-python's consumer, as this package asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from connectors.base import CommitRefused
+from connectors.kafka.clients import COMMIT_SECONDS, Listener, OffsetGoneError, Partition, Record, theirs, with_note
+from connectors.kafka.options import Options
+
+
+class PythonConsumer:
+    """kafka-python's consumer. It commits nothing by itself, and reads what transactions have committed.
+
+    Parameters
+    ----------
+    options
+        Of the client.
+    group
+        The consumer group, if any.
+    member
+        A name that is the same after a restart, for which the group keeps the partitions.
+    """
+
+    def __init__(self, options: Options, group: str | None, member: str | None = None) -> None:
+        from kafka import KafkaConsumer
+
+        self._subscribed = False
+        self._options, self._group, self._member = options, group, member if group else None
+        self._kafka = KafkaConsumer(
+            **options.consumer(
+                group_id=group,
+                group_instance_id=self._member,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+            )
+        )
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        """Take part in the group, for the partitions that it assigns."""
+        from kafka import ConsumerRebalanceListener
+
+        class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                listener.assigned([Partition(*one) for one in sorted(assigned)])
+
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                if revoked:
+                    listener.revoked([Partition(*one) for one in sorted(revoked)])
+
+            def on_partitions_lost(self, lost: Any) -> None:
+                listener.lost([Partition(*one) for one in sorted(lost)])
+
+        self._subscribed = True
+        self._kafka.subscribe(list(topics), listener=Told())
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Read these partitions, without a group's say."""
+        self._kafka.assign(theirs(partitions))
+
+    def poll(self, seconds: float) -> list[Record]:
+        """Return the next records, ``[]`` if none came in time.
+
+        Raises
+        ------
+        OffsetGoneError
+            If the records to be read next have been deleted.
+        OSError
+            If the brokers will not give any.
+        """
+        from kafka.errors import KafkaError, OffsetOutOfRangeError
+
+        try:
+            found = self._kafka.poll(timeout_ms=int(1000 * seconds))
+        except OffsetOutOfRangeError as error:
+            raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
+        except KafkaError as error:
+            if error.retriable:
+                return []
+            raise OSError(f"Expected records from Kafka, got {type(error).__name__}: {error}") from error
+        return [
+            Record(Partition(one.topic, one.partition), r.offset, r.timestamp, r.key, r.value, r.headers)
+            for one, records in found.items()
+            for r in records
+        ]
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from an offset."""
+        self._kafka.seek(theirs([partition])[0], offset)
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Fetch nothing of these partitions."""
+        self._kafka.pause(*theirs(partitions))
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Fetch these partitions again."""
+        self._kafka.resume(*theirs(partitions))
+
+    def position(self, partition: Partition) -> int:
+        """Return the offset of the record that is fetched next."""
+        return int(self._kafka.position(theirs([partition])[0]))
+
+    def waiting(self, partition: Partition, next_offset: int) -> int:
+        """Return how many records there are from an offset on, as far as it is known."""
+        end = self._kafka.highwater(theirs([partition])[0])
+        return 0 if end is None else max(0, end - next_offset)
+
+    def committed(self, partition: Partition) -> int | None:
+        """Return the offset that the group has committed."""
+        found = self._kafka.committed(theirs([partition])[0])
+        return None if found is None or found < 0 else int(found)
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        """Return the partitions of a topic, ``[]`` if there is no such topic."""
+        return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
+
+    def first(self, partition: Partition) -> int:
+        """Return the offset of the oldest record."""
+        return int(next(iter(self._kafka.beginning_offsets(theirs([partition])).values())))
+
+    def end(self, partition: Partition) -> int:
+        """Return the offset after the newest record."""
+        return int(next(iter(self._kafka.end_offsets(theirs([partition])).values())))
+
+    def at(self, partition: Partition, milliseconds: int) -> int:
+        """Return the offset of the first record from a time on, or that after the newest record."""
+        found = next(iter(self._kafka.offsets_for_times({theirs([partition])[0]: milliseconds}).values()))
+        return self.end(partition) if found is None else int(found.offset)
+
+    @property
+    def membership(self) -> Any:
+        """What tells the brokers whether this member still is one."""
+        return self._kafka.group_metadata()
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets by themselves.
+
+        Raises
+        ------
+        CommitRefused
+            If they are not committed.
+        """
+        from kafka.errors import KafkaError
+
+        try:
+            self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
+        except KafkaError as error:
+            raise CommitRefused(str(error)) from error
+
+    def close(self) -> None:
+        """Leave the group."""
+        from kafka import KafkaAdminClient
+        from kafka.admin import MemberToRemove
+        from kafka.errors import KafkaError
+
+        self._kafka.close(autocommit=False, timeout_ms=5000)
+        if self._member is None or not self._subscribed:
+            return
+        with suppress(KafkaError):  # then the group waits for us until the session is over
+            admin = KafkaAdminClient(**self._options.admin() | {"bootstrap_timeout_ms": 2000})
+            try:
+                admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
+            finally:
+                admin.close()

@@ -1,0 +1,122 @@
+"""kafka-python's producer, as this package asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from connectors.base import CommitRefused
+from connectors.kafka.clients import COMMIT_SECONDS, Partition, with_note
+from connectors.kafka.options import Options
+
+
+class PythonProducer:
+    """kafka-python's producer; with a `name`, what it writes becomes visible at `commit`, together with offsets.
+
+    Parameters
+    ----------
+    options
+        Of the client.
+    name
+        The transactional id: an older producer of the same name is shut out.
+    seconds
+        How long a transaction may stay open.
+    """
+
+    def __init__(self, options: Options, name: str | None = None, seconds: float = 60.0) -> None:
+        from kafka import KafkaProducer
+
+        own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
+        if name is not None:
+            own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+        self._kafka = KafkaProducer(**options.producer(**own))
+        self._open = False
+        self._is_transactional = name is not None
+        self._error: Exception | None = None
+        if name is not None:
+            self._kafka.init_transactions()
+
+    def send(
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Write a record, before long.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing can be written any more.
+        """
+        from kafka.errors import KafkaError
+
+        try:
+            if self._is_transactional and not self._open:
+                self._kafka.begin_transaction()
+                self._open = True
+            self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
+        except KafkaError as error:
+            raise CommitRefused(f"{type(error).__name__}: {error}") from error
+
+    def flush(self) -> None:
+        """Wait until all records are written.
+
+        Raises
+        ------
+        CommitRefused
+            If one cannot be.
+        TimeoutError
+            If it takes too long; it may be asked again.
+        """
+        from kafka.errors import KafkaError, KafkaTimeoutError
+
+        try:
+            self._kafka.flush(timeout=COMMIT_SECONDS)
+        except KafkaTimeoutError as error:
+            raise TimeoutError(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
+        except KafkaError as error:
+            raise CommitRefused(str(error)) from error
+        if self._error is not None:
+            raise CommitRefused(f"{type(self._error).__name__}: {self._error}") from self._error
+
+    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+        """Commit the records since the last time and offsets, of groups or members, each with a note: all or nothing.
+
+        Raises
+        ------
+        CommitRefused
+            If it was not committed, or nobody knows.
+        """
+        outcome: list[Exception | None] = []
+
+        def task() -> None:
+            try:
+                if not self._open:
+                    self._kafka.begin_transaction()
+                self._kafka.flush()
+                for group, offsets, note in parts:
+                    if offsets:
+                        self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
+                self._kafka.commit_transaction()
+                outcome.append(None)
+            except Exception as error:  # whatever it was, the transaction is in doubt
+                outcome.append(error)
+
+        _within(COMMIT_SECONDS, task)
+        self._open = False
+        if outcome != [None]:
+            error = outcome[0] if outcome else None
+            raise CommitRefused(f"{type(error).__name__}: {error}" if error else "no answer in time") from error
+
+    def close(self) -> None:
+        """Release it; what was written since the last commit is void."""
+        _within(5.0, lambda: self._kafka.close(timeout=2.0))
+
+    def _failed(self, error: Exception) -> None:
+        self._error = error
+
+
+def _within(seconds: float, task: Callable[[], None]) -> None:
+    """Let a task run for some seconds, and leave it alone then: some calls of the client wait without end."""
+    thread = threading.Thread(target=task, daemon=True, name="kafka-commit")
+    thread.start()
+    thread.join(seconds)

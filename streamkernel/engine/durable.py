@@ -1,0 +1,219 @@
+"""What a run has learnt and written, made durable all at once, and gone back to after a crash or a refusal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import structlog
+
+from connectors import (
+    CommitRefused,
+    DeadLetters,
+    GroupSource,
+    KafkaDeadLetters,
+    KafkaSource,
+    Sink,
+    Source,
+    Transactions,
+)
+from streamkernel.engine.checkpoint import StateDirectory, check_setup
+from streamkernel.engine.learning import Learner
+from streamkernel.engine.settling import asked, settled
+
+log = structlog.get_logger("streamkernel")
+
+INCIDENTS = ("rebalance", "commit_refused", "unreachable", "checkpoint_failed", "stalled")
+"""What may happen to a run that goes on, by what it is counted as."""
+
+
+class DurableLearner(Learner):
+    """A learner whose state, and where its source and sinks stand, can be made durable and gone back to.
+
+    Parameters
+    ----------
+    source, sink, dead_letters, state, transactions, checkpoint_seconds, setup
+        As for :class:`~streamkernel.engine.runner.Engine`.
+    model, **options
+        As for :class:`~streamkernel.engine.learning.Learner`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        source: Source,
+        sink: Sink | None,
+        dead_letters: DeadLetters | KafkaDeadLetters | None,
+        state: StateDirectory | None,
+        transactions: Transactions | None,
+        checkpoint_seconds: float,
+        setup: Mapping[str, Any] | None,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, with_probabilities=sink is not None, **options)
+        self.source = source
+        self.incidents = dict.fromkeys(INCIDENTS, 0)
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._state = state
+        self._transactions = transactions
+        self._every = checkpoint_seconds
+        self._setup = dict(setup or {})
+        self._positions: dict[str, Any] = {}
+        self._written: float | None = None
+        self._changed = True
+        self._in_doubt = transactions is not None
+
+    @property
+    def checkpoint_age(self) -> float | None:
+        """Seconds since the last checkpoint was durable."""
+        return None if self._written is None else time.monotonic() - self._written
+
+    def commit(self) -> None:
+        """Make everything durable, in this order.
+
+        1. Flush predictions and dead letters. In files their ends are positions; in topics nobody sees them yet.
+        2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
+        3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
+        4. Let the checkpoint count.
+
+        A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
+        open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
+        the answer to 3 is not known, Kafka is asked which number it has: :meth:`_settle`.
+
+        Raises
+        ------
+        CommitRefused
+            If Kafka did not do 3, or 1, or nobody knows.
+        """
+        if self._state is None:
+            return
+        sink = self._sink.flush() if self._sink else None
+        dead_letters = self._dead_letters.flush() if self._dead_letters else None
+        number = self._state.prepare(
+            {
+                "setup": self._setup,
+                "model": self.model,
+                "metric": self.metric,
+                "baseline": self.baseline,
+                "baseline_metric": self.baseline_metric,
+                "outcomes": self.outcomes,
+                "numbers": sorted(self._examples.numbers),
+                "labels": None if self._labels is None else self._labels.state(),
+                "positions": self._positions,
+                "sink": sink,
+                "dead_letters": dead_letters,
+            }
+        )
+        if self._transactions is not None:
+            self._transactions.commit(number, self._positions)
+        self._state.promote(number)
+        if self._transactions is None and isinstance(self.source, KafkaSource):
+            self.source.acknowledge(self._positions)
+        self._written, self._changed = time.monotonic(), False
+
+    def close(self) -> None:
+        """Release the source, the sinks and the state directory."""
+        for part in (self.source, self._sink, self._dead_letters, self._transactions, self._state):
+            if part is not None:
+                part.close()
+
+    def _resume(self) -> None:
+        if self._state is None:
+            return
+        if self._transactions is not None:  # it is asked first
+            cast(GroupSource, self.source).listen(self._revoked, self._lost)
+            return
+        if isinstance(self.source, KafkaSource):
+            self.source.listen(self._revoked, lambda streams: None)
+        self._state.discard()
+        saved = self._state.read_newest()
+        if saved is None:
+            self.commit()  # so that a crash before the next one knows where the sinks ended
+            return
+        self._load(saved)
+        if self._positions:
+            self.source.seek(self._positions)
+
+    def _load(self, saved: Mapping[str, Any]) -> None:
+        """Become what a checkpoint says."""
+        check_setup(saved["setup"], self._setup)
+        self.model, self.metric = saved["model"], saved["metric"]
+        self.baseline, self.baseline_metric = saved["baseline"], saved["baseline_metric"]
+        self.outcomes = saved["outcomes"]
+        self._examples.numbers = set(saved["numbers"])
+        if self._labels is not None and saved.get("labels") is not None:
+            self._labels.restore(saved["labels"])
+        self._positions = saved["positions"]
+        self._written, self._changed = time.monotonic(), False
+        for part, position in ((self._sink, saved["sink"]), (self._dead_letters, saved["dead_letters"])):
+            if part is not None and position is not None:
+                part.seek(position)
+        log.info("resumed", learned=self.outcomes["learned"], positions=self._positions)
+
+    def _settle(self, stopping: Callable[[], bool]) -> bool:
+        """Go on from the checkpoint that counts; return whether it is known, which it is not if we have to stop."""
+        state, source = cast(StateDirectory, self._state), cast(GroupSource, self.source)
+        newest = asked(cast(Transactions, self._transactions).newest, stopping, self._count)
+        if newest is None:
+            return False
+        saved = settled(state, newest)
+        self._in_doubt = False
+        if saved is None:
+            self._changed = True
+            return self._try_to_commit()
+        self._load(saved)
+        if 0 < saved["checkpoint"] < newest:
+            source.rewind(self._positions)
+        source.again(self._positions)
+        return True
+
+    def _revoked(self, streams: list[str]) -> None:
+        """Commit what was done with streams before others get them."""
+        self._count("rebalance")
+        if not self._in_doubt and not self._try_to_commit():
+            self._in_doubt = True
+        for stream in streams:
+            self._positions.pop(stream, None)
+
+    def _lost(self, streams: list[str]) -> None:
+        """Go back to the last commit: others have the streams and do again what was done since."""
+        self._count("rebalance")
+        self._in_doubt = True
+
+    def _commit_if_due(self) -> None:
+        if self._written is not None and time.monotonic() - self._written >= self._every:
+            self._try_to_commit()
+
+    def _try_to_commit(self, *, last: bool = False) -> bool:
+        """Commit if something has changed, and return whether all is durable."""
+        if self._in_doubt or self._state is None:
+            return not self._in_doubt
+        try:
+            if self._changed:
+                self.commit()
+        except CommitRefused as error:
+            self._doubt(error)
+        except OSError as error:
+            if last:
+                raise
+            self._count("checkpoint_failed")
+            log.error("a checkpoint could not be written and is tried again later", reason=str(error))
+        else:
+            self._written = time.monotonic()
+            return True
+        self._written = time.monotonic()
+        return False
+
+    def _doubt(self, error: CommitRefused) -> None:
+        """Count a refusal, after which the last checkpoint that counts has to be gone back to."""
+        if self._transactions is None:
+            raise OSError(f"Expected to write what was learnt, got a refusal: {error}") from error
+        self._in_doubt = True
+        self._count("commit_refused")
+        log.warning("a commit was refused or got no answer: back to the last one that counts", reason=str(error))
+
+    def _count(self, incident: str) -> None:
+        self.incidents[incident] += 1
