@@ -100,6 +100,10 @@ class Run:
         """Return what a member has said."""
         return (self._folder / f"{self.name}-{member}" / "log").read_text()
 
+    def has_state(self, member: str) -> bool:
+        """Return whether a member ever made a checkpoint."""
+        return any((self._folder / f"{self.name}-{member}" / "state").glob("checkpoint-*"))
+
     def state(self, member: str = "one") -> dict[str, Any]:
         """Return the newest checkpoint of a member."""
         found = read_newest(self._folder / f"{self.name}-{member}" / "state")
