@@ -58,7 +58,7 @@ class Config(ConfigTable):
     label: Name = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
     metric: build.Spec | None = Field(default=None, description="a River metric")
-    source: SourceTable = Field(description="a table with a path or a dataset")
+    source: SourceTable = Field(description="a table with a path, a dataset or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )

@@ -16,6 +16,7 @@ from streamkernel import KernelClassifier, KernelRegressor, kernels
 from streamkernel.engine import build
 from streamkernel.engine import config as config_module
 from streamkernel.engine.config import Config, ConfigError, load_config
+from streamkernel.engine.kafka import kafka_options
 
 WHOLE = """
 label  = "class"
@@ -228,7 +229,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         "",
         [
             "label: it is needed; expected the name of the field to predict, got nothing",
-            "source: it is needed; expected a table with a path or a dataset, got nothing",
+            "source: it is needed; expected a table with a path, a dataset or topics, got nothing",
             'model: it is needed; expected a table with the "type" of the model, got nothing',
         ],
     ),
@@ -392,6 +393,109 @@ WRONG: dict[str, tuple[str, list[str]]] = {
 def test_all_problems_are_told_in_our_words(load: Load, folder: Path, text: str, lines: list[str]) -> None:
     lines = [line.replace("{folder}", str(folder)) for line in lines]
     assert sorted(problems(lambda: load(text))) == sorted(lines)
+
+
+TOPICS = """
+label = "class"
+[kafka]
+servers = "localhost:9092"
+group = "g"
+[source]
+topics = ["clicks"]
+[model]
+type = "KernelClassifier"
+[state]
+directory = "state"
+"""
+KAFKA_WRONG = {
+    "no servers": (
+        TOPICS.replace("servers", "server"),
+        [
+            'kafka.server: unknown key; did you mean "servers"?',
+            'kafka.servers: it is needed; expected addresses of brokers, "host:port", separated by commas, got nothing',
+        ],
+    ),
+    "no table": (
+        TOPICS.replace('[kafka]\nservers = "localhost:9092"\ngroup = "g"\n', ""),
+        ["kafka: it is needed for source.topics; expected a table, got nothing"],
+    ),
+    "no topics": (
+        TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"').replace(
+            'group = "g"', 'delivery = "at_least_once"'
+        ),
+        ["kafka: expected topics in source or sink, got none"],
+    ),
+    "no state": (
+        TOPICS.replace('[state]\ndirectory = "state"', ""),
+        ["state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"],
+    ),
+    "a file, and predictions to a topic": (
+        TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',
+        ['kafka.delivery: expected "at_least_once", since what is read is no topic, got "exactly_once"'],
+    ),
+    "too long between checkpoints": (
+        TOPICS + "checkpoint_seconds = 500.0",
+        ["state.checkpoint_seconds: expected at most 450, since a transaction is open for so long, got 500"],
+    ),
+    "both for predictions": (
+        TOPICS + '[sink]\npredictions = "p.jsonl"\npredictions_topic = "p"',
+        ["sink.predictions: expected a path or a topic, got both"],
+    ),
+    "a key of files": (
+        TOPICS.replace("[model]", "follow = true\n[model]"),
+        ["source.follow: only goes with a path"],
+    ),
+    "a key of topics": (SMALL.replace("[model]", 'start = "latest"\n[model]'), ["source.start: only goes with topics"]),
+    "no delivery that we know": (
+        TOPICS.replace('group = "g"', 'delivery = "twice"'),
+        ['kafka.delivery: expected "exactly_once" or "at_least_once", got "twice"'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), KAFKA_WRONG.values(), ids=KAFKA_WRONG)
+def test_problems_with_kafka(load: Load, text: str, lines: list[str]) -> None:
+    assert sorted(problems(lambda: load(text))) == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            TOPICS.replace("[source]", '[kafka.options]\nsasl_mechanim = "PLAIN"\n[source]'),
+            'kafka.options: expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?',
+        ),
+        (
+            TOPICS.replace("[source]", '[kafka.options]\ngroup_id = "g"\n[source]'),
+            'kafka.options: expected an option that is passed through, got "group_id" - "group" decides it',
+        ),
+        (
+            TOPICS.replace("[model]", 'start = "lates"\n[model]'),
+            'source: expected "earliest", "latest", an offset or a time with its zone, got \'lates\'',
+        ),
+        (
+            TOPICS.replace("[model]", 'decoder = "json:no_such"\n[model]'),
+            'source.decoder: expected a function, "package.module:name", got "json:no_such": '
+            "module 'json' has no attribute 'no_such'",
+        ),
+        (
+            TOPICS.replace("[model]", 'decoder = "json:__name__"\n[model]'),
+            'source.decoder: expected a function, got str at "json:__name__"',
+        ),
+    ],
+)
+def test_a_check_of_kafka_needs_no_broker(load: Load, text: str, line: str) -> None:
+    load(TOPICS).check()
+    assert problems(lambda: load(text).check()) == [line]
+
+
+def test_secrets_come_from_the_environment_and_are_not_shown(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD", "s3cret")
+    monkeypatch.setenv("STREAMKERNEL_KAFKA_REQUEST_TIMEOUT_MS", "4000")
+    options = kafka_options(load(TOPICS))
+    assert options.consumer()["sasl_plain_password"] == "s3cret"
+    assert options.consumer()["request_timeout_ms"] == 4000
+    assert "s3cret" not in repr(options)
 
 
 def test_no_word_of_pydantic_reaches_the_user(load: Load) -> None:

@@ -30,6 +30,7 @@ ignore = ["id"]
 [kafka]
 servers = "{servers}"
 group = "{group}"
+delivery = "{delivery}"
 options = {{ {options} }}
 [source]
 topics = ["{topic}"]
@@ -68,17 +69,24 @@ class Run:
         Where the brokers are, and where states go.
     topic, partitions
         What is read, of how many partitions.
-    source, options
-        Lines for the tables [source] and [kafka.options].
+    source, options, delivery
+        Lines for the tables [source] and [kafka.options], and what is promised.
     """
 
     def __init__(
-        self, servers: str, folder: Path, topic: str, *, source: str = 'until = "latest"', options: str = ""
+        self,
+        servers: str,
+        folder: Path,
+        topic: str,
+        *,
+        source: str = 'until = "latest"',
+        options: str = "",
+        delivery: str = "exactly_once",
     ) -> None:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
-        self._source, self._options = source, options
+        self._source, self._options, self._delivery = source, options, delivery
         brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
 
     def start(self, member: str = "one") -> subprocess.Popen[str]:
@@ -89,7 +97,8 @@ class Run:
         config.write_text(
             CONFIG.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
-                predictions=self.predictions, dead_letters=self.dead_letters, state=folder / "state",
+                delivery=self._delivery, predictions=self.predictions, dead_letters=self.dead_letters,
+                state=folder / "state",
             )
         )  # fmt: skip
         words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]

@@ -139,6 +139,38 @@ def test_four_partitions_in_deterministic_order(servers, tmp_path):
     assert_same(run, calm)
 
 
+def test_at_least_once_loses_nothing(servers, tmp_path, calm):
+    run = Run(servers, tmp_path, "events", delivery="at_least_once")
+    kafka_runs.killed(run, 3, random.Random(7), 2.5, 5.0)
+    assert {key for key, _ in run.seen()} == {key for key, _ in calm.seen()}
+    assert set(run.dead()) == set(calm.dead())
+    assert run.state()["positions"] == calm.state()["positions"]
+    process = run.start()  # nothing is left to learn
+    assert process.wait(60) == 0, run.log()
+    assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
+
+
+def test_a_leader_that_is_gone(tmp_path):
+    """Of three brokers, with three replicas of everything."""
+    from kafka import KafkaAdminClient
+
+    with brokers.apache(tmp_path / "brokers", 3) as three:
+        servers = ",".join(f"127.0.0.1:{broker.port}" for broker in three)
+        brokers.make_topics(servers, names=["events"])
+        brokers.produce(servers, "events", kafka_runs.records(N))
+        calm, run = (Run(servers, tmp_path, "events") for _ in range(2))
+        assert calm.start().wait(120) == 0, calm.log()
+        process = run.start()
+        wait_for(lambda: len(run.seen()) > 0)
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        (topic,) = admin.describe_topics(["events"])
+        admin.close()
+        leader = topic["partitions"][0]["leader_id"]
+        three[leader - 1].kill()
+        assert process.wait(180) == 0, run.log()
+        assert_same(run, calm)
+
+
 def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
