@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "tables that are none": (
         'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nmetrics = true',
         [
-            "source: expected a table with a path or a dataset, got 3",
+            "source: expected a table with a path, a dataset or topics, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
             "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor), got 4",
             "sink: expected a table, got []",
