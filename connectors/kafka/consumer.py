@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -106,12 +106,15 @@ class PythonConsumer:
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
         """Return how many records there are from an offset on, as far as it is known."""
-        end = self._kafka.highwater(theirs([partition])[0])
+        try:
+            end = self._kafka.highwater(theirs([partition])[0])
+        except AssertionError:  # it has just been taken away
+            end = None
         return 0 if end is None else max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
         """Return the offset that the group has committed."""
-        found = self._kafka.committed(theirs([partition])[0])
+        found = self._asked(self._kafka.committed, theirs([partition])[0])
         return None if found is None or found < 0 else int(found)
 
     def partitions_of(self, topic: str) -> list[Partition]:
@@ -120,15 +123,15 @@ class PythonConsumer:
 
     def first(self, partition: Partition) -> int:
         """Return the offset of the oldest record."""
-        return int(next(iter(self._kafka.beginning_offsets(theirs([partition])).values())))
+        return int(self._asked(self._kafka.beginning_offsets, theirs([partition])).popitem()[1])
 
     def end(self, partition: Partition) -> int:
         """Return the offset after the newest record."""
-        return int(next(iter(self._kafka.end_offsets(theirs([partition])).values())))
+        return int(self._asked(self._kafka.end_offsets, theirs([partition])).popitem()[1])
 
     def at(self, partition: Partition, milliseconds: int) -> int:
         """Return the offset of the first record from a time on, or that after the newest record."""
-        found = next(iter(self._kafka.offsets_for_times({theirs([partition])[0]: milliseconds}).values()))
+        _, found = self._asked(self._kafka.offsets_for_times, {theirs([partition])[0]: milliseconds}).popitem()
         return self.end(partition) if found is None else int(found.offset)
 
     @property
@@ -166,3 +169,14 @@ class PythonConsumer:
                 admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
             finally:
                 admin.close()
+
+    @staticmethod
+    def _asked(call: Callable[..., Any], what: Any) -> Any:
+        """Return an answer of the brokers, or raise an `OSError`: a `TimeoutError` if it may be asked again."""
+        from kafka.errors import KafkaError
+
+        try:
+            return call(what, timeout_ms=int(1000 * COMMIT_SECONDS))
+        except KafkaError as error:
+            kind = TimeoutError if error.retriable else OSError
+            raise kind(f"Expected an answer of Kafka, got {type(error).__name__}: {error}") from error

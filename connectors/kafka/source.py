@@ -99,7 +99,7 @@ class KafkaSource:
         self._client: PythonConsumer | None = None
         self._buffers = Buffers(in_turn=self._in_turn)
         self._own: dict[Partition, Position] = {}
-        self._rewound = False
+        self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
         self._full: set[Partition] = set()  # those that are paused because many records wait
@@ -127,9 +127,9 @@ class KafkaSource:
             self._own[Partition.named(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Go on after these positions, whatever the group has committed."""
+        """Go on after these positions once, whatever the group has committed."""
         self.seek(positions)
-        self._rewound = True
+        self._rewound.update(map(Partition.named, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
@@ -139,7 +139,10 @@ class KafkaSource:
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
         client = self.client
-        self._begin(client)
+        try:
+            self._begin(client)
+        except TimeoutError:
+            return []  # it is asked again
         if not self._buffers.is_ready(self._live()):
             self._fetch(client, timeout)
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
@@ -208,7 +211,8 @@ class KafkaSource:
             self._buffers.drop(partition)
             self._next.pop(partition, None)
             self._begun.pop(partition, None)
-            self._own.pop(partition, None)
+            if partition not in self._new:  # else our own position is still to be used
+                self._own.pop(partition, None)
             self._new.discard(partition)
             self._full.discard(partition)
 
@@ -243,7 +247,7 @@ class KafkaSource:
         """Find out where to begin in partitions that are new."""
         for partition in sorted(self._new):
             own = self._own.get(partition)
-            committed = None if self.group is None or self._rewound else client.committed(partition)
+            committed = None if self.group is None or partition in self._rewound else client.committed(partition)
             if committed is None:
                 place = offset_at(client, partition, self._start) if own is None else offset_of(own, str(partition))
             else:
@@ -254,6 +258,7 @@ class KafkaSource:
             client.seek(partition, place)
             client.resume([partition])
             self._new.discard(partition)
+            self._rewound.discard(partition)
 
     def _fetch(self, client: PythonConsumer, timeout: float) -> None:
         self._throttle(client)
