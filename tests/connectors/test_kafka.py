@@ -172,15 +172,15 @@ def test_many_topics(servers):
 def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, topic):
     brokers.produce(servers, topic, rows(30))
     group, stream = uuid.uuid4().hex, f"{topic}:0"
-    source = KafkaSource(servers, topic, group=group, until="latest")
+    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
     assert len(drained(source, close=False)) == 30
     source.acknowledge({stream: 20})
     source.close()
     for told, first in [({}, 20), ({stream: 5}, 20)]:
-        source = KafkaSource(servers, topic, group=group, until="latest")
+        source = KafkaSource(servers, topic, group=group, member="one", until="latest")
         source.seek(told)
         assert values(drained(source)) == list(range(first, 30))
-    source = KafkaSource(servers, topic, group=group, until="latest")
+    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
     source.rewind({stream: 5})
     assert values(drained(source, close=False)) == list(range(5, 30))
     source.again({stream: 5})  # once it has begun there, what is committed counts
