@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, brokers.noida(Path(name, "broker")) as broker:
+    with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
         began = time.perf_counter()
         learnt = check(f"127.0.0.1:{broker.port}", Path(name), options.records, options.seed)
     print(f"{options.records:,} good and as many hurt: {time.perf_counter() - began:.0f} s; learnt of them:")
