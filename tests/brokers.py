@@ -71,7 +71,9 @@ class Broker:
 
     def start(self) -> None:
         with (self._folder / f"{self.port}.log").open("ab") as log:
-            self._process = subprocess.Popen(self._words, stdout=log, stderr=log, cwd=self._folder)
+            self._process = subprocess.Popen(
+                self._words, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
+            )
 
     def wait(self) -> None:
         """Wait until it answers."""
@@ -86,15 +88,8 @@ class Broker:
                 time.sleep(0.1)
 
     def kill(self) -> None:
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # the program and what it has started
         self._process.wait()
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
 
 @contextmanager
@@ -108,7 +103,7 @@ def noida(folder: Path) -> Iterator[Broker]:
         broker.wait()
         yield broker
     finally:
-        broker.stop()
+        broker.kill()
 
 
 @contextmanager

@@ -10,6 +10,9 @@ from connectors.base import CommitRefused
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, with_note
 from connectors.kafka.options import Options
 
+BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
+"""What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
+
 
 class PythonProducer:
     """kafka-python's producer; with a `name`, what it writes becomes visible at `commit`, together with offsets.
@@ -28,6 +31,7 @@ class PythonProducer:
         from kafka import KafkaProducer
 
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
+        own |= {option: options.get(option, default) for option, default in BATCHES.items()}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
         self._kafka = KafkaProducer(**options.producer(**own))

@@ -10,6 +10,9 @@ from streamkernel.errors import InputError
 
 _MOST_NAMES = 100_000
 
+LARGEST = 1e100
+"""The largest number that is taken: its square is finite, so that no scaler's variance is infinite for ever."""
+
 
 class Examples:
     """Splits records into features and label, and refuses what no model should see.
@@ -76,8 +79,9 @@ class Examples:
         for name, value in record.items():
             kind = type(value)
             if kind is float or kind is int or kind is bool:
-                if not -inf < value < inf:
-                    raise InputError(f'Expected a finite number, got {value!r} - at field "{name}"')
+                if not -LARGEST <= value <= LARGEST:
+                    what = f"a number of at most {LARGEST:g}" if -inf < value < inf else "a finite number"
+                    raise InputError(f'Expected {what}, got {shortened(value)} - at field "{name}"')
             elif value is None:
                 continue
             elif kind is not str:
