@@ -103,5 +103,16 @@ def connected(make: Callable[[], Any], options: Options) -> Any:
     try:
         return make()
     except KafkaError as error:
-        got = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise OSError(f"Expected a Kafka broker at {options.servers}, got {got}") from error
+        raise OSError(f"Expected a Kafka broker at {options.servers}, got {told(error)}") from error
+
+
+def told(error: BaseException) -> str:
+    """Return what an error is and says.
+
+    Examples
+    --------
+    >>> told(KeyError("a")), told(OSError())
+    ("KeyError: 'a'", 'OSError')
+    """
+    name, text = type(error).__name__, str(error)
+    return text if text.startswith(name) else f"{name}: {text}".rstrip(": ")

@@ -7,7 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 from connectors.base import CommitRefused
-from connectors.kafka.clients import COMMIT_SECONDS, Listener, OffsetGoneError, Partition, Record, theirs, with_note
+from connectors.kafka.clients import (
+    COMMIT_SECONDS,
+    Listener,
+    OffsetGoneError,
+    Partition,
+    Record,
+    theirs,
+    told,
+    with_note,
+)
 from connectors.kafka.options import Options
 
 
@@ -81,7 +90,7 @@ class PythonConsumer:
         except KafkaError as error:
             if error.retriable:
                 return []
-            raise OSError(f"Expected records from Kafka, got {type(error).__name__}: {error}") from error
+            raise OSError(f"Expected records from Kafka, got {told(error)}") from error
         return [
             Record(Partition(one.topic, one.partition), r.offset, r.timestamp, r.key, r.value, r.headers)
             for one, records in found.items()
@@ -152,7 +161,7 @@ class PythonConsumer:
         try:
             self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
-            raise CommitRefused(str(error)) from error
+            raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
         """Leave the group."""
@@ -179,4 +188,4 @@ class PythonConsumer:
             return call(what, timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
             kind = TimeoutError if error.retriable else OSError
-            raise kind(f"Expected an answer of Kafka, got {type(error).__name__}: {error}") from error
+            raise kind(f"Expected an answer of Kafka, got {told(error)}") from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from connectors.base import CommitRefused
-from connectors.kafka.clients import COMMIT_SECONDS, Partition, with_note
+from connectors.kafka.clients import COMMIT_SECONDS, Partition, told, with_note
 from connectors.kafka.options import Options
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
@@ -59,7 +59,7 @@ class PythonProducer:
                 self._open = True
             self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
         except KafkaError as error:
-            raise CommitRefused(f"{type(error).__name__}: {error}") from error
+            raise CommitRefused(told(error)) from error
 
     def flush(self) -> None:
         """Wait until all records are written.
@@ -78,9 +78,9 @@ class PythonProducer:
         except KafkaTimeoutError as error:
             raise TimeoutError(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
-            raise CommitRefused(str(error)) from error
+            raise CommitRefused(told(error)) from error
         if self._error is not None:
-            raise CommitRefused(f"{type(self._error).__name__}: {self._error}") from self._error
+            raise CommitRefused(told(self._error)) from self._error
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         """Commit the records since the last time and offsets, of groups or members, each with a note: all or nothing.
@@ -109,7 +109,7 @@ class PythonProducer:
         self._open = False
         if outcome != [None]:
             error = outcome[0] if outcome else None
-            raise CommitRefused(f"{type(error).__name__}: {error}" if error else "no answer in time") from error
+            raise CommitRefused(told(error) if error else "no answer in time") from error
 
     def close(self) -> None:
         """Release it; what was written since the last commit is void."""
