@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class Broker:
                 time.sleep(0.1)
 
     def kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)  # the program and what it has started
+        with suppress(ProcessLookupError):  # it may be gone already
+            os.killpg(self._process.pid, signal.SIGKILL)  # the program and what it has started
         self._process.wait()
 
 
