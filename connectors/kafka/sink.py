@@ -43,24 +43,11 @@ def at_once(options: Options) -> Writer:
     return writer
 
 
-class KafkaSink:
-    """A topic of JSON objects.
-
-    Parameters
-    ----------
-    writer
-        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
-        committed see a record when it is.
-    topic
-        Where to.
-    """
+class _Topic:
+    """A topic that is written to."""
 
     def __init__(self, writer: Writer, topic: str) -> None:
         self._writer, self._topic = writer, topic
-
-    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write a record, under the key of the one it was made from."""
-        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
 
     def flush(self) -> Position:
         """Wait until all is written; a topic has no position to go back to."""
@@ -75,7 +62,24 @@ class KafkaSink:
         self._writer.close()
 
 
-class KafkaDeadLetters:
+class KafkaSink(_Topic):
+    """A topic of JSON objects.
+
+    Parameters
+    ----------
+    writer
+        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
+        committed see a record when it is.
+    topic
+        Where to.
+    """
+
+    def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
+        """Write a record, under the key of the one it was made from."""
+        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
+
+
+class KafkaDeadLetters(_Topic):
     """A topic of records that could not be used: key, value and headers as they came, with the reason in headers.
 
     ``reason``, ``stream`` and ``resume`` are added to the headers, and ``length`` if the value was too long to keep.
@@ -86,9 +90,6 @@ class KafkaDeadLetters:
         As for :class:`KafkaSink`.
     """
 
-    def __init__(self, writer: Writer, topic: str) -> None:
-        self._writer, self._topic = writer, topic
-
     def write(self, event: Event, reason: str) -> None:
         """Write one event, and why it could not be used."""
         value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
@@ -97,15 +98,3 @@ class KafkaDeadLetters:
             told["length"] = str(len(value))
         headers = [*event.headers, *((name, text[:10_000].encode()) for name, text in told.items())]
         self._writer.send(self._topic, value[:LONGEST_RAW], event.key, headers)
-
-    def flush(self) -> Position:
-        """Wait until all is written."""
-        self._writer.flush()
-        return None
-
-    def seek(self, position: Position) -> None:
-        """Do nothing: what is in a topic stays."""
-
-    def close(self) -> None:
-        """Release the client."""
-        self._writer.close()

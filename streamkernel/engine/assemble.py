@@ -27,9 +27,8 @@ def engine_of(config: Config) -> Engine:
         If another process uses the state directory.
     """
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
-    source, sink, writes = config.build_source(state.identity if state else None), config.sink, None
-    if config.kafka is not None:
-        writes = outlet(config, source, state.identity if state else "")
+    source, sink = config.build_source(state.identity if state else None), config.sink
+    writes = outlet(config, source, state.identity if state else "")
     predictions: Sink | None = None
     dead_letters: DeadLetters | KafkaDeadLetters
     if sink.predictions is not None:

@@ -95,8 +95,8 @@ def kafka_options(config: Config) -> Options:
         raise ConfigError(of_error("kafka.options", error)) from error
 
 
-def outlet(config: Config, source: Any, identity: str) -> Outlet:
-    """Return what writes to topics.
+def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
+    """Return what writes to topics and commits, connected; ``None`` if nothing does.
 
     Raises
     ------
@@ -106,9 +106,11 @@ def outlet(config: Config, source: Any, identity: str) -> Outlet:
     from connectors import KafkaTransactions
     from connectors.kafka import at_once
 
-    options = kafka_options(config)
-    if config.kafka is None or config.kafka.delivery == "at_least_once":
-        return Outlet(at_once(options), None)
+    if config.kafka is None:
+        return None
+    if config.kafka.delivery == "at_least_once":
+        writes = config.sink.predictions_topic or config.sink.dead_letters_topic
+        return Outlet(at_once(kafka_options(config)), None) if writes else None
     name = f"{config.kafka.group or 'streamkernel'}-{identity}"
     seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)
