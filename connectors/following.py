@@ -23,10 +23,8 @@ class WatchedBytes(FileBytes):
 
     Parameters
     ----------
-    path
-        The file.
-    grows
-        Asked at its end whether to wait for more.
+    path, grows
+        As for :class:`~connectors.bytestreams.FileBytes`.
     """
 
     def __init__(self, path: Path, grows: Callable[[], bool]) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps, threads
+from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
 from streamkernel.errors import InputError
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
 from streamkernel.places import LAST, Model, aligned
-from streamkernel.rows import F64, Rows
+from streamkernel.rows import F32, F64, Rows
 
 _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
@@ -151,13 +151,10 @@ class Expansion(Learner):
         self._model.table[LAST] = 0
         kernel = self.directions.kernel
 
-        def evaluate(first: int, last: int) -> int:
-            phi, part = np.empty_like(self._phi) if first else self._phi, rows.part(first, last)
-            return int(scoring.evaluate(self.ints, self.reals, *kernel, *part, self.coef, phi, out[first:last]))
+        def evaluate(part: Rows, phi: F32, out: F64) -> int:
+            return int(scoring.evaluate(self.ints, self.reals, *kernel, *part, self.coef, phi, out))
 
-        bad = threads.first_unusable(len(out), evaluate)
-        if bad >= 0:
-            raise self._unusable(rows.part(bad, bad + 1))
+        self._evaluate(evaluate, rows, self._phi, out)
         return out[:, 1]
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:

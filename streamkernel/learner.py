@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, model_file, state, steps
+from streamkernel import losses, model_file, state, steps, threads
 from streamkernel.errors import InputError
 from streamkernel.features import Directions
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.rows import F64, I64, Rows
+from streamkernel.rows import F32, F64, I64, Rows
 
 
 class Learner:
@@ -145,6 +145,22 @@ class Learner:
         if (ints < 0).any() or blocks > min(self.most_blocks, ints[state.STEPS]) or reals[state.SCALE] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         return ints, reals
+
+    def _evaluate(self, evaluate: Callable[[Rows, F32, F64], int], rows: Rows, phi: F32, out: F64) -> None:
+        """Evaluate rows into `out`, in as many threads as there may be, each with room of its own for the features φ.
+
+        Raises
+        ------
+        InputError
+            If a row is unusable, which `evaluate` says by its number.
+        """
+
+        def part(first: int, last: int) -> int:
+            return evaluate(rows.part(first, last), np.empty_like(phi) if first else phi, out[first:last])
+
+        bad = threads.first_unusable(len(out), part)
+        if bad >= 0:
+            raise self._unusable(rows.part(bad, bad + 1))
 
     def _unusable(self, row: Rows) -> InputError:
         return self.directions.plan.unusable(row)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import growth, losses, mixing, model_file, newton_steps, schedule, state, steps, threads
+from streamkernel import growth, losses, mixing, model_file, newton_steps, schedule, state, steps
 from streamkernel.groups import Group, Groups
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import Plan
@@ -210,15 +210,8 @@ class Mixture(Learner):
         out = np.empty((len(rows.start) - 1, self.columns))
         flat = self.groups.flat
         model = self.groups.layout, flat.newton, flat.steady, self.level, self.weights
-        numbers, kernel = (self.ints, self.reals), self.directions.kernel
-
-        def evaluate(first: int, last: int) -> int:
-            phi = np.empty_like(self._phi) if first else self._phi
-            return int(mixing.evaluate(numbers, kernel, tuple(rows.part(first, last)), model, phi, out[first:last]))
-
-        bad = threads.first_unusable(len(out), evaluate)
-        if bad >= 0:
-            raise self._unusable(rows.part(bad, bad + 1))
+        told = (self.ints, self.reals), self.directions.kernel
+        self._evaluate(lambda part, *to: int(mixing.evaluate(*told, tuple(part), model, *to)), rows, self._phi, out)
         return out
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:

@@ -191,9 +191,11 @@ class DurableLearner(Learner):
         """Commit if something has changed, and return whether all is durable."""
         if self._in_doubt or self._state is None:
             return not self._in_doubt
+        is_durable = False
         try:
             if self._changed:
                 self.commit()
+            is_durable = True
         except CommitRefused as error:
             self._doubt(error)
         except OSError as error:
@@ -201,11 +203,8 @@ class DurableLearner(Learner):
                 raise
             self._count("checkpoint_failed")
             log.error("a checkpoint could not be written and is tried again later", reason=str(error))
-        else:
-            self._written = time.monotonic()
-            return True
         self._written = time.monotonic()
-        return False
+        return is_durable
 
     def _doubt(self, error: CommitRefused) -> None:
         """Count a refusal, after which the last checkpoint that counts has to be gone back to."""
