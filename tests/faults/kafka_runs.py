@@ -17,8 +17,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS.parent), str(TESTS)]  # in this order: tests has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
 
 import brokers
 

@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS.parent), str(TESTS)]  # in this order: tests has a folder "connectors" too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
 
 import brokers
 from faults.kafka_runs import Run
