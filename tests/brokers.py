@@ -180,11 +180,13 @@ def committed(servers: str, topic: str) -> list[Any]:
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed", group_id=None)
-    parts = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
+    deadline = time.monotonic() + 60
+    while not (numbers := consumer.partitions_for_topic(topic)):  # a broker that has not heard of it yet
+        assert time.monotonic() < deadline
+    parts = [TopicPartition(topic, number) for number in numbers]
     consumer.assign(parts)
     consumer.seek_to_beginning()
     ends, found = consumer.end_offsets(parts), []
-    deadline = time.monotonic() + 60
     while any(consumer.position(part) < ends[part] for part in parts):
         assert time.monotonic() < deadline
         found += [record for records in consumer.poll(200).values() for record in records]

@@ -67,16 +67,18 @@ class PythonProducer:
         Raises
         ------
         CommitRefused
-            If one cannot be.
+            If one cannot be, or a transaction takes too long: a client whose partition's leader has gone may wait for
+            ever, and a new one does not.
         TimeoutError
-            If it takes too long; it may be asked again.
+            If it takes too long and is no transaction; it may be asked again.
         """
         from kafka.errors import KafkaError, KafkaTimeoutError
 
         try:
             self._kafka.flush(timeout=COMMIT_SECONDS)
         except KafkaTimeoutError as error:
-            raise TimeoutError(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
+            kind = CommitRefused if self._is_transactional else TimeoutError
+            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
             raise CommitRefused(told(error)) from error
         if self._error is not None:
