@@ -133,10 +133,27 @@ def apache(folder: Path, brokers: int = 1) -> Iterator[list[Broker]]:
     try:
         for broker in started:
             broker.wait()
+        for broker in started:
+            _wait_for_all(broker, brokers)
         yield started
     finally:
         for broker in started:
             broker.kill()
+
+
+def _wait_for_all(broker: Broker, brokers: int) -> None:
+    """Wait until a broker has heard of the others."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    end = time.monotonic() + 60
+    found = 0
+    while found < brokers:
+        assert time.monotonic() < end
+        with suppress(KafkaError):
+            admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
+            found = len(admin.describe_cluster()["brokers"])
+            admin.close()
 
 
 def _jars() -> Path:
@@ -158,8 +175,12 @@ def make_topics(
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
 
+    names = list(names)
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics([NewTopic(name, partitions, -1, topic_configs=dict(config or {})) for name in names])
+    end = time.monotonic() + 60
+    while {topic["name"] for topic in admin.describe_topics(names) if topic["partitions"]} != set(names):
+        assert time.monotonic() < end  # a broker that has not heard of it yet
     admin.close()
 
 
