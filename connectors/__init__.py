@@ -4,7 +4,17 @@ A source yields events that know their place in the stream, so that reading can 
 them. A sink can be cut back to a place it gave. Nothing in this package knows of learning.
 """
 
-from connectors.base import CommitRefused, Event, GroupSource, Position, Sink, Source, Transactions
+from connectors.base import (
+    CommitRefused,
+    Event,
+    GroupSource,
+    Position,
+    Sink,
+    Source,
+    TopicMissing,
+    Transactions,
+    Unavailable,
+)
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files import FileSource
@@ -26,5 +36,7 @@ __all__ = [
     "Position",
     "Sink",
     "Source",
+    "TopicMissing",
     "Transactions",
+    "Unavailable",
 ]

@@ -71,6 +71,14 @@ class GroupSource(Source, Protocol):
         """Go on after these positions, whatever the account says."""
 
 
+class Unavailable(OSError):  # noqa: N818
+    """Who was asked does not answer, and may be asked again."""
+
+
+class TopicMissing(Unavailable):
+    """A topic is not there, or not yet."""
+
+
 class CommitRefused(Exception):  # noqa: N818
     """What was to be committed was not, or nobody knows: no answer came, or somebody else has the work."""
 
@@ -90,6 +98,9 @@ class Transactions(Protocol):
 
 class Sink(Protocol):
     """Something records are written to, that can be cut back to a position it gave."""
+
+    def open(self) -> None:
+        """Find out whether it is there, or raise `Unavailable`; may be called again."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record, under the key of the one it was made from if keys have a place."""

@@ -35,6 +35,10 @@ class DeadLetters:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
+    def open(self) -> None:
+        """Open the sink."""
+        self._sink.open()
+
     def write(self, event: Event, reason: str) -> None:
         """Write one event.
 

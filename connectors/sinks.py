@@ -63,6 +63,9 @@ class FileSink:
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
+    def open(self) -> None:
+        """Do nothing: it is open."""
+
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from connectors.base import TopicMissing, Unavailable
 from connectors.kafka.options import Options
 
 COMMIT_SECONDS = 30.0
@@ -77,6 +78,32 @@ def group_offsets(options: Options, group: str) -> dict[Partition, int]:
     return {Partition(*one): int(offset.offset) for one, offset in found.items() if offset.offset >= 0}
 
 
+def check_topic(options: Options, topic: str) -> None:
+    """Find out whether there is a topic.
+
+    Raises
+    ------
+    TopicMissing
+        If there is none.
+    Unavailable
+        If no broker answers.
+    """
+    from kafka import KafkaAdminClient
+
+    admin = connected(lambda: KafkaAdminClient(**options.admin()), options)
+    try:
+        (found,) = connected(lambda: admin.describe_topics([topic]), options)
+    finally:
+        admin.close()
+    if not found["partitions"]:
+        raise no_topic(topic, options)
+
+
+def no_topic(topic: str, options: Options) -> TopicMissing:
+    """Return the error that says which topic is not there."""
+    return TopicMissing(f'Expected a topic, got "{topic}", which is not there - at {options.servers}')
+
+
 def theirs(partitions: Iterable[Partition]) -> list[Any]:
     from kafka import TopicPartition
 
@@ -91,11 +118,11 @@ def with_note(offsets: Mapping[Partition, int], note: str) -> dict[Any, Any]:
 
 
 def connected(make: Callable[[], Any], options: Options) -> Any:
-    """Return a client that is connected.
+    """Return a client that is connected, or an answer.
 
     Raises
     ------
-    OSError
+    Unavailable
         If no broker answers.
     """
     from kafka.errors import KafkaError
@@ -103,7 +130,7 @@ def connected(make: Callable[[], Any], options: Options) -> Any:
     try:
         return make()
     except KafkaError as error:
-        raise OSError(f"Expected a Kafka broker at {options.servers}, got {told(error)}") from error
+        raise Unavailable(f"Expected a Kafka broker at {options.servers}, got {told(error)}") from error
 
 
 def told(error: BaseException) -> str:

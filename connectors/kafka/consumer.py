@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from connectors.base import CommitRefused
+from connectors.base import CommitRefused, Unavailable
 from connectors.kafka.clients import (
     COMMIT_SECONDS,
     Listener,
@@ -181,11 +181,11 @@ class PythonConsumer:
 
     @staticmethod
     def _asked(call: Callable[..., Any], what: Any) -> Any:
-        """Return an answer of the brokers, or raise an `OSError`: a `TimeoutError` if it may be asked again."""
+        """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
         from kafka.errors import KafkaError
 
         try:
             return call(what, timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
-            kind = TimeoutError if error.retriable else OSError
+            kind = Unavailable if error.retriable else OSError
             raise kind(f"Expected an answer of Kafka, got {told(error)}") from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from connectors.base import Event, Position
-from connectors.kafka.clients import connected
+from connectors.kafka.clients import check_topic, connected
 from connectors.kafka.options import Options
 from connectors.kafka.producer import PythonProducer
 
@@ -18,29 +18,64 @@ LONGEST_RAW = 900_000
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
-class Writer(Protocol):
-    """What writes to topics."""
+class Writer:
+    """Writes records to topics, so that they are seen at once. It connects when it is first used.
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
-        """Write a record."""
+    Parameters
+    ----------
+    options
+        Of the client.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._producer: PythonProducer | None = None
+
+    def open(self, topic: str) -> None:
+        """Find out whether a topic is there.
+
+        Raises
+        ------
+        Unavailable
+            If it is not, or no broker answers.
+        """
+        check_topic(self.options, topic)
+
+    def send(
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Write a record.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing can be written any more.
+        """
+        self._connected().send(topic, value, key, headers)
 
     def flush(self) -> None:
-        """Wait until all is written, or raise."""
+        """Wait until what was sent is there.
+
+        Raises
+        ------
+        CommitRefused
+            If it could not be written.
+        """
+        self._connected().flush()
 
     def close(self) -> None:
-        """Release it."""
+        """Release the client."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
+    def _connected(self) -> PythonProducer:
+        if self._producer is None:
+            self._producer = connected(self._made, self.options)
+        return self._producer
 
-def at_once(options: Options) -> Writer:
-    """Return what writes records so that they are seen at once.
-
-    Raises
-    ------
-    OSError
-        If no broker answers.
-    """
-    writer: Writer = connected(lambda: PythonProducer(options), options)
-    return writer
+    def _made(self) -> PythonProducer:
+        return PythonProducer(self.options)
 
 
 class _Topic:
@@ -48,6 +83,10 @@ class _Topic:
 
     def __init__(self, writer: Writer, topic: str) -> None:
         self._writer, self._topic = writer, topic
+
+    def open(self) -> None:
+        """Find out whether the topic is there, or raise `Unavailable`."""
+        self._writer.open(self._topic)
 
     def flush(self) -> Position:
         """Wait until all is written; a topic has no position to go back to."""
@@ -68,7 +107,7 @@ class KafkaSink(_Topic):
     Parameters
     ----------
     writer
-        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
+        :class:`Writer`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
         committed see a record when it is.
     topic
         Where to.
@@ -76,7 +115,7 @@ class KafkaSink(_Topic):
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record, under the key of the one it was made from."""
-        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
+        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key)
 
 
 class KafkaDeadLetters(_Topic):

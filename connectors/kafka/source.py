@@ -10,7 +10,7 @@ from typing import Any
 from connectors.base import CommitRefused, Event, Position
 from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import OffsetGoneError, Partition, Record, connected
+from connectors.kafka.clients import OffsetGoneError, Partition, Record, connected, no_topic
 from connectors.kafka.consumer import PythonConsumer
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of
@@ -67,8 +67,8 @@ class KafkaSource:
     Raises
     ------
     ValueError
-        If an argument is not one of these. `poll` raises it if a topic or a partition is not there, and `OSError` if no
-        broker answers.
+        If an argument is not one of these. `poll` raises it if a partition is not there, and `Unavailable` if no broker
+        answers or a topic is not there.
     """
 
     def __init__(
@@ -139,10 +139,7 @@ class KafkaSource:
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
         client = self.client
-        try:
-            self._begin(client)
-        except TimeoutError:
-            return []  # it is asked again
+        self._begin(client)
         if not self._buffers.is_ready(self._live()):
             self._fetch(client, timeout)
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
@@ -220,7 +217,7 @@ class KafkaSource:
         client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group, self._member), self.options)
         try:
             partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
-        except ValueError:
+        except (OSError, ValueError):
             client.close()
             raise
         if self.group is not None and self._numbers is None:
@@ -234,7 +231,7 @@ class KafkaSource:
     def _partitions(self, client: PythonConsumer, topic: str) -> list[Partition]:
         known = client.partitions_of(topic)
         if not known:
-            raise ValueError(f'Expected a topic, got "{topic}", which is not there - at {self.options.servers}')
+            raise no_topic(topic, self.options)
         wanted = known if self._numbers is None else [Partition(topic, number) for number in self._numbers]
         for partition in wanted:
             if partition not in known:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from connectors.base import Position
 from connectors.kafka.clients import Partition, connected, group_offsets
-from connectors.kafka.options import Options
 from connectors.kafka.producer import PythonProducer
+from connectors.kafka.sink import Writer
 from connectors.kafka.source import KafkaSource
 
 
-class KafkaTransactions:
+class KafkaTransactions(Writer):
     """Commits checkpoints by number, each in one transaction with the records written and the offsets read since.
 
     The number is committed as an offset too, in a group that has no members and is called like the transactional id: no
@@ -27,18 +26,12 @@ class KafkaTransactions:
         The transactional id. Who has it shuts out all others who had it before.
     seconds
         How long a transaction may stay open; longer than the time between two commits.
-
-    Raises
-    ------
-    OSError
-        If no broker answers.
     """
 
     def __init__(self, source: KafkaSource, name: str, seconds: float) -> None:
+        super().__init__(source.options)
         self._source, self._name, self._seconds = source, name, seconds
-        self._options: Options = source.options
         self._mark = Partition(source.topics[0], 0)
-        self._producer = self._made()
 
     def newest(self) -> int:
         """Return the number of the checkpoint that was committed last, 0 for none.
@@ -47,12 +40,12 @@ class KafkaTransactions:
 
         Raises
         ------
-        OSError
+        Unavailable
             If no broker answers.
         """
-        self._producer.close()
-        self._producer = self._made()
-        found = connected(lambda: group_offsets(self._options, self._name), self._options)
+        self.close()
+        self._connected()
+        found = connected(lambda: group_offsets(self.options, self._name), self.options)
         return int(found.get(self._mark, 0))
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
@@ -65,31 +58,7 @@ class KafkaTransactions:
         """
         source, note = self._source, f"{self._name} {number}"
         offsets = source.offsets(positions) if source.group is not None else {}
-        self._producer.commit([(source.client.membership, offsets, note), (self._name, {self._mark: number}, note)])
+        self._connected().commit([(source.client.membership, offsets, note), (self._name, {self._mark: number}, note)])
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
-        """Write a record with the next commit.
-
-        Raises
-        ------
-        CommitRefused
-            If the transaction is void.
-        """
-        self._producer.send(topic, value, key, headers)
-
-    def flush(self) -> None:
-        """Wait until what was sent is there, though nobody sees it before the commit.
-
-        Raises
-        ------
-        CommitRefused
-            If it could not be written.
-        """
-        self._producer.flush()
-
-    def close(self) -> None:
-        """Release the client; what was not committed is void."""
-        self._producer.close()
-
-    def _made(self) -> Any:
-        return connected(lambda: PythonProducer(self._options, self._name, self._seconds), self._options)
+    def _made(self) -> PythonProducer:
+        return PythonProducer(self.options, self._name, self._seconds)

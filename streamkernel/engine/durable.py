@@ -24,7 +24,7 @@ from streamkernel.engine.settling import asked, settled
 
 log = structlog.get_logger("streamkernel")
 
-INCIDENTS = ("rebalance", "commit_refused", "unreachable", "checkpoint_failed", "stalled")
+INCIDENTS = ("rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled")
 """What may happen to a run that goes on, by what it is counted as."""
 
 
@@ -119,6 +119,11 @@ class DurableLearner(Learner):
         for part in (self.source, self._sink, self._dead_letters, self._transactions, self._state):
             if part is not None:
                 part.close()
+
+    def _open(self, stopping: Callable[[], bool]) -> bool:
+        """Wait until there is what is written to; return whether there is, which is not known if we have to stop."""
+        parts = [part for part in (self._sink, self._dead_letters) if part is not None]
+        return asked(lambda: [part.open() for part in parts], stopping, self._count) is not None
 
     def _resume(self) -> None:
         if self._state is None:

@@ -96,21 +96,15 @@ def kafka_options(config: Config) -> Options:
 
 
 def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
-    """Return what writes to topics and commits, connected; ``None`` if nothing does.
-
-    Raises
-    ------
-    OSError
-        If no broker answers.
-    """
+    """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
     from connectors import KafkaTransactions
-    from connectors.kafka import at_once
+    from connectors.kafka import Writer
 
     if config.kafka is None:
         return None
     if config.kafka.delivery == "at_least_once":
         writes = config.sink.predictions_topic or config.sink.dead_letters_topic
-        return Outlet(at_once(kafka_options(config)), None) if writes else None
+        return Outlet(Writer(kafka_options(config)), None) if writes else None
     name = f"{config.kafka.group or 'streamkernel'}-{identity}"
     seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)

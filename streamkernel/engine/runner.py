@@ -14,6 +14,7 @@ from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
 from streamkernel.engine.metrics import Durations
+from streamkernel.engine.settling import asked
 from streamkernel.errors import InputError
 
 log = structlog.get_logger("streamkernel")
@@ -138,19 +139,10 @@ class Engine(DurableLearner):
             If the state directory belongs to a run with another setup.
         """
         try:
-            self._resume()
-            while not stopping():
-                if self._in_doubt and not self._settle(stopping):
-                    continue
-                events = self.source.poll(POLL_SECONDS)
-                if events is None:
-                    if self._try_to_commit(last=True):
-                        break
-                    continue
-                self._watchdog(bool(events))
-                self._process_all(events, stopping, watch)
-                self._commit_if_due()
-            self._try_to_commit(last=True)
+            if self._open(stopping):
+                self._resume()
+                self._go_on(stopping, watch)
+                self._try_to_commit(last=True)
         except BaseException:
             self._in_doubt = True  # so that what is half done is not committed when the group is left
             raise
@@ -158,6 +150,19 @@ class Engine(DurableLearner):
             self.close()
         if watch is not None:
             watch(self)
+
+    def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
+        """Take in events until there are no more and all is durable, or we have to stop."""
+        while not stopping():
+            if self._in_doubt and not self._settle(stopping):
+                continue
+            events = asked(lambda: self.source.poll(POLL_SECONDS), stopping, self._count)
+            if events is not None:
+                self._watchdog(bool(events))
+                self._process_all(events, stopping, watch)
+                self._commit_if_due()
+            elif self._try_to_commit(last=True):
+                return
 
     def _process_all(
         self, events: Iterable[Event], stopping: Callable[[], bool], watch: Callable[[Engine], None] | None

@@ -1,14 +1,15 @@
-"""Which checkpoint counts, after a crash or a refusal: what Kafka was asked last, and what is on disk."""
+"""Questions to brokers, asked until there is an answer, and which checkpoint counts by what they say."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
+from connectors import TopicMissing, Unavailable
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
 
 LONGEST_PAUSE = 30.0
@@ -16,14 +17,26 @@ LONGEST_PAUSE = 30.0
 
 log = structlog.get_logger("streamkernel")
 
+T = TypeVar("T")
 
-def asked(ask: Callable[[], int], stopping: Callable[[], bool], count: Callable[[str], None]) -> int | None:
-    """Return the answer, however long it takes; ``None`` if we have to stop before there is one."""
+
+def asked(ask: Callable[[], T], stopping: Callable[[], bool], count: Callable[[str], None]) -> T | None:
+    """Return the answer, however long it takes; ``None`` if we have to stop before there is one.
+
+    Parameters
+    ----------
+    ask
+        Raises `Unavailable` if there is no answer yet.
+    stopping
+        Says whether we have to stop.
+    count
+        Is told of each time in vain, as what.
+    """
 
     def tell(attempt: RetryCallState) -> None:
-        count("unreachable")
         error = attempt.outcome.exception() if attempt.outcome else None
-        log.warning("the brokers do not answer and are asked again", reason=str(error), times=attempt.attempt_number)
+        count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
+        log.warning("Kafka is asked again", reason=str(error), times=attempt.attempt_number)
 
     def slept(seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -31,7 +44,7 @@ def asked(ask: Callable[[], int], stopping: Callable[[], bool], count: Callable[
             time.sleep(0.1)
 
     retrying = Retrying(
-        retry=retry_if_exception_type(OSError),
+        retry=retry_if_exception_type(Unavailable),
         wait=wait_exponential(max=LONGEST_PAUSE),
         stop=lambda attempt: stopping(),
         before_sleep=tell,

@@ -13,8 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 import brokers
 import pytest
 
-from connectors import CommitRefused, Event, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
-from connectors.kafka import Options, at_once
+from connectors import (
+    CommitRefused,
+    Event,
+    KafkaDeadLetters,
+    KafkaSink,
+    KafkaSource,
+    KafkaTransactions,
+    TopicMissing,
+    Unavailable,
+)
+from connectors.kafka import Options, Writer
 
 KINDS = ["noida", "apache"]
 
@@ -259,9 +268,9 @@ def test_records_that_were_deleted_unread_are_told(servers):
 
 
 def test_what_is_not_there_is_named(servers):
-    with pytest.raises(ValueError, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
+    with pytest.raises(TopicMissing, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
         KafkaSource(servers, "nowhere").poll(0.1)
-    with pytest.raises(OSError, match=r"Expected a Kafka broker at 127\.0\.0\.1:1, got KafkaTimeoutError"):
+    with pytest.raises(Unavailable, match=r"Expected a Kafka broker at 127\.0\.0\.1:1, got KafkaTimeoutError"):
         KafkaSource("127.0.0.1:1", "t", bootstrap_timeout_ms=300).poll(0.1)
 
 
@@ -335,7 +344,7 @@ def test_who_was_evicted_commits_nothing(servers):
 
 
 def test_a_sink_that_writes_at_once(servers, topic):
-    sink = KafkaSink(at_once(Options(servers)), topic)
+    sink = KafkaSink(Writer(Options(servers)), topic)
     sink.write({"n": 1}, b"k")
     assert sink.flush() is None
     assert [(record.key, record.value) for record in brokers.committed(servers, topic)] == [(b"k", b'{"n":1}')]
@@ -343,7 +352,7 @@ def test_a_sink_that_writes_at_once(servers, topic):
 
 
 def test_a_dead_letter_that_is_too_long_says_how_long_it_was(servers, topic):
-    letters = KafkaDeadLetters(at_once(Options(servers)), topic)
+    letters = KafkaDeadLetters(Writer(Options(servers)), topic)
     letters.write(Event("s", 1, b"x" * 2_000_000), "Expected less")
     letters.flush()
     (record,) = brokers.committed(servers, topic)

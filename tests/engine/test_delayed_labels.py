@@ -48,6 +48,9 @@ class Records:
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         self.written.append(record)
 
+    def open(self) -> None:
+        pass
+
     def flush(self) -> int:
         return len(self.written)
 

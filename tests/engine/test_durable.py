@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import linear_model, metrics
 
-from connectors import CommitRefused, Event
+from connectors import CommitRefused, Event, TopicMissing, Unavailable
 from streamkernel import ModelFileError
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
@@ -71,6 +71,9 @@ class Commits:
 
     def write(self, record, key=None):
         self.waiting.append(record["resume"])
+
+    def open(self):
+        pass
 
     def flush(self):
         return None
@@ -208,13 +211,46 @@ def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
     def newest():
         if silent[0]:
             silent[0] -= 1
-            raise OSError("nobody is there")
+            raise Unavailable("nobody is there")
         return ask()
 
     made._transactions.newest = newest
     made.run()
     assert made.incidents["unreachable"] == 3
     assert cluster.seen == list(range(1, N + 1))
+
+
+def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamkernel.engine.settling.LONGEST_PAUSE", 0.01)
+    cluster, missing = Cluster(), [2, 3]
+    made = engine(tmp_path, cluster, [])
+    poll = made.source.poll
+
+    def looked(which):
+        if missing[which]:
+            missing[which] -= 1
+            raise TopicMissing("no such topic")
+
+    def polled(timeout):
+        looked(0)
+        return poll(timeout)
+
+    made.source.poll, made._sink.open = polled, lambda: looked(1)
+    made.run()
+    assert made.incidents["topic_missing"] == 5
+    assert cluster.seen == list(range(1, N + 1))
+
+
+def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
+    made, asked = engine(tmp_path, Cluster(), []), []
+
+    def look():
+        asked.append(1)
+        raise TopicMissing("no such topic")
+
+    made._sink.open = look
+    made.run(stopping=lambda: len(asked) > 0)
+    assert checkpoints(tmp_path) == []
 
 
 def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
@@ -224,7 +260,7 @@ def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
 
     def newest():
         asked.append(1)
-        raise OSError("nobody is there")
+        raise Unavailable("nobody is there")
 
     made._transactions.newest = newest
     made.run(stopping=lambda: len(asked) > 0)

@@ -71,6 +71,20 @@ def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path)
     assert_same(run, calm)
 
 
+def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, broker, servers, tmp_path):
+    run = Run(servers, tmp_path, "later", source=f"until = {N}")
+    broker.kill()
+    process = run.start()
+    wait_for(lambda: "Expected a Kafka broker at" in run.log())
+    broker.start()
+    broker.wait()
+    wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())
+    brokers.make_topics(servers, names=["later"])
+    brokers.produce(servers, "later", kafka_runs.records(N))
+    assert process.wait(180) == 0, run.log()
+    assert run.model() == calm.model()
+
+
 def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path):
     from kafka import KafkaAdminClient
     from kafka.admin import MemberToRemove
