@@ -1,15 +1,19 @@
-"""The command line: ``streamkernel demo | run CONFIG.toml | inspect STATE_DIR``."""
+"""The command line: ``streamkernel demo | run CONFIG.toml | replay CONFIG.toml DIR | inspect STATE_DIR``."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from streamkernel.engine.config import Config
 
 app = typer.Typer(
     help="Kernel machines that learn from a stream, in bounded memory.",
@@ -28,18 +32,46 @@ def run(
     check: Annotated[bool, typer.Option("--check", help="Validate the file and stop.")] = False,
 ) -> None:
     """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
+    found = _loaded(config)
+    if check:
+        typer.echo(f"{config} is valid")
+    else:
+        _run(found, str(config))
+
+
+@app.command()
+def replay(
+    config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(help="Where the new state and all results go.", show_default=False)],
+    start: Annotated[
+        str | None, typer.Option(help="Where to begin in topics: an offset, or a time with its zone.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Where to end; by default where topics end now.")] = None,
+) -> None:
+    """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
+    from streamkernel.engine.replay import replayed
+
+    found = _loaded(config, lambda found: replayed(found, directory, start, until))
+    directory.mkdir(parents=True, exist_ok=True)
+    _run(found, f"{config} again, in {directory}")
+    inspect(directory)
+
+
+def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found) -> Config:
+    """Return a configuration that can be run."""
     from streamkernel.engine import logs
     from streamkernel.engine.config import load_config
 
     logs.configure()
     try:
-        found = load_config(config)
+        found = change(load_config(path))
         found.check()
     except EXPECTED as error:
         _fail(error)
-    if check:
-        typer.echo(f"{config} is valid")
-        return
+    return found
+
+
+def _run(found: Config, title: str) -> None:
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.metrics import serve
     from streamkernel.engine.view import ProgressLog, compile_all, showing
@@ -51,7 +83,7 @@ def run(
         if found.metrics.port is not None:
             port = serve(engine, found.metrics.host, found.metrics.port)
             typer.echo(f"metrics at http://{found.metrics.host}:{port}/metrics", err=True)
-        with showing(engine, str(config)) as view:
+        with showing(engine, title) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
         _fail(error)

@@ -173,6 +173,24 @@ def test_inspect_says_what_the_model_is(tmp_path: Path) -> None:
         assert text in answer.stdout
 
 
+def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(400))
+    assert call("run", once(config)).returncode == 0
+    before = {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()}
+    answer = call("replay", config, tmp_path / "again", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "events learned" in answer.stdout
+    assert {path: path.read_bytes() for path in before} == before
+    assert (tmp_path / "again" / "predictions.jsonl").read_text() == (config.parent / "predictions.jsonl").read_text()
+    assert checkpoints(tmp_path / "again")
+    for words, text in [
+        ([config.parent / "state"], "expected another directory to replay into"),
+        ([tmp_path / "third", "--start", "3"], "expected topics, of which a range can be replayed, got none"),
+    ]:
+        answer = call("replay", config, *words)
+        assert (answer.returncode, text in answer.stderr) == (2, True), answer.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

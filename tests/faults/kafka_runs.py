@@ -49,6 +49,7 @@ directory = "{state}"
 checkpoint_seconds = 0.3
 """
 BAD_EVERY = 97
+COMMAND = [sys.executable, "-c", "from streamkernel.cli import main; main()"]
 
 
 def records(n: int, seed: int = 0) -> list[Any]:
@@ -102,7 +103,7 @@ class Run:
                 state=folder / "state",
             )
         )  # fmt: skip
-        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]
+        words = [*COMMAND, "run", str(config)]
         with (folder / "log").open("a") as log:
             return subprocess.Popen(words, stderr=log, text=True)
 
@@ -122,11 +123,15 @@ class Run:
 
     def model(self, member: str = "one") -> dict[str, bytes]:
         """Return the bits of the model of a member, and what its metric and its counters say."""
-        state = self.state(member)
-        last = list(state["model"].steps.values())[-1]
-        tensors = model_file.describe(last)[1]
-        bits = {name: tensor.tobytes() for name, tensor in tensors.items()}
-        return bits | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
+        return bits(self.state(member))
+
+    def replayed(self, directory: Path, *words: str, member: str = "one") -> dict[str, Any]:
+        """Run what a member has read again, and return the newest checkpoint."""
+        config = self._folder / f"{self.name}-{member}" / "run.toml"
+        subprocess.run([*COMMAND, "replay", config, directory, *words], check=True, capture_output=True)
+        found = read_newest(directory)
+        assert found is not None
+        return found
 
     def seen(self) -> list[tuple[bytes, bytes]]:
         """Return the predictions that readers of what is committed see."""
@@ -139,6 +144,13 @@ class Run:
     def log_of_all(self) -> str:
         """Return what all members have said."""
         return "".join(path.read_text() for path in self._folder.glob(f"{self.name}-*/log"))
+
+
+def bits(state: dict[str, Any]) -> dict[str, bytes]:
+    """Return the bits of the model in a checkpoint, and what its metric and its counters say."""
+    tensors = model_file.describe(list(state["model"].steps.values())[-1])[1]
+    found = {name: tensor.tobytes() for name, tensor in tensors.items()}
+    return found | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
 
 
 def killed(run: Run, kills: int, rng: random.Random, shortest: float = 2.0, longest: float = 6.0) -> int:

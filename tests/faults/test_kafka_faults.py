@@ -71,6 +71,17 @@ def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path)
     assert_same(run, calm)
 
 
+def test_a_replay_is_the_model_that_was(calm, tmp_path):
+    again, part = (
+        calm.replayed(tmp_path / "again"),
+        calm.replayed(tmp_path / "part", "--start", "1000", "--until", "3000"),
+    )
+    assert again["outcomes"] == calm.state()["outcomes"]
+    assert kafka_runs.bits(again) == calm.model()
+    assert part["positions"] == {"events:0": 3000}
+    assert part["outcomes"]["learned"] + part["outcomes"]["dead_letter"] == 2000
+
+
 def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, broker, servers, tmp_path):
     run = Run(servers, tmp_path, "later", source=f"until = {N}")
     broker.kill()
