@@ -1,8 +1,9 @@
 """Kafka: topics as sources and sinks, and transactions that join them."""
 
+from connectors.kafka.clients import Writer
 from connectors.kafka.options import Options
-from connectors.kafka.sink import KafkaDeadLetters, KafkaSink, Writer, at_once
+from connectors.kafka.sink import KafkaDeadLetters, KafkaSink
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.transactions import KafkaTransactions
 
-__all__ = ["KafkaDeadLetters", "KafkaSink", "KafkaSource", "KafkaTransactions", "Options", "Writer", "at_once"]
+__all__ = ["KafkaDeadLetters", "KafkaSink", "KafkaSource", "KafkaTransactions", "Options", "Writer"]

@@ -24,10 +24,10 @@ class Buffers:
     --------
     >>> a, b = Partition("t", 0), Partition("t", 1)
     >>> buffers = Buffers(in_turn=True)
-    >>> buffers.add([Record(a, n, 0, None, b"", ()) for n in range(3)])
+    >>> buffers.add([Record(a, n, None, b"", ()) for n in range(3)])
     >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
     [('t:0', [1, 1])]
-    >>> buffers.add([Record(b, 7, 0, None, b"", ())])
+    >>> buffers.add([Record(b, 7, None, b"", ())])
     >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
     [('t:1', [8, 1]), ('t:0', [2, 2])]
     """

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from connectors.base import Position
 from connectors.checks import is_count
-from connectors.kafka.clients import Partition
-from connectors.kafka.consumer import PythonConsumer
+from connectors.kafka.clients import Consumer, Partition
 
 Place = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""
@@ -39,7 +38,7 @@ def checked(place: Place) -> Place:
     return place
 
 
-def offset_at(client: PythonConsumer, partition: Partition, place: Place) -> int:
+def offset_at(client: Consumer, partition: Partition, place: Place) -> int:
     """Return the offset of a place; one before the oldest record is moved up to it."""
     if place == "latest":
         return client.end(partition)

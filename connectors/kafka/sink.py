@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
 from connectors.base import Event, Position
-from connectors.kafka.clients import connected
-from connectors.kafka.options import Options
-from connectors.kafka.producer import PythonProducer
+from connectors.kafka.clients import Writer
 
 LONGEST_RAW = 900_000
 """Bytes of a record that a dead letter keeps; with its headers it has to fit into what brokers take by default."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-
-
-class Writer(Protocol):
-    """What writes to topics."""
-
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
-        """Write a record."""
-
-    def flush(self) -> None:
-        """Wait until all is written, or raise."""
-
-    def close(self) -> None:
-        """Release it."""
-
-
-def at_once(options: Options) -> Writer:
-    """Return what writes records so that they are seen at once.
-
-    Raises
-    ------
-    OSError
-        If no broker answers.
-    """
-    writer: Writer = connected(lambda: PythonProducer(options), options)
-    return writer
 
 
 class _Topic:
@@ -68,8 +41,9 @@ class KafkaSink(_Topic):
     Parameters
     ----------
     writer
-        :func:`at_once`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
-        committed see a record when it is.
+        :meth:`Options.producer() <connectors.kafka.options.Options.producer>`, so that records are seen at once, or
+        :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is committed see a
+        record when it is.
     topic
         Where to.
     """

@@ -10,8 +10,7 @@ from typing import Any
 from connectors.base import CommitRefused, Event, Position
 from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import OffsetGoneError, Partition, Record, connected
-from connectors.kafka.consumer import PythonConsumer
+from connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of
 
@@ -62,7 +61,7 @@ class KafkaSource:
     key
         A field to put the record's key into, as text.
     **options
-        Options of the client, by kafka-python's names.
+        Options, by kafka-python's names.
 
     Raises
     ------
@@ -96,7 +95,7 @@ class KafkaSource:
         self._decode = decoder or JsonLines().parse
         self._key = key
         self._in_turn = order == "deterministic"
-        self._client: PythonConsumer | None = None
+        self._client: Consumer | None = None
         self._buffers = Buffers(in_turn=self._in_turn)
         self._own: dict[Partition, Position] = {}
         self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
@@ -134,6 +133,8 @@ class KafkaSource:
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
         self.seek(positions)
+        if started := self._next.keys() - self._new:
+            self.client.pause(started)
         self.assigned(list(self._next))
 
     def poll(self, timeout: float) -> list[Event] | None:
@@ -178,7 +179,7 @@ class KafkaSource:
                 self.client.commit(self.offsets(positions))
 
     @property
-    def client(self) -> PythonConsumer:
+    def client(self) -> Consumer:
         """The client, connected."""
         if self._client is None:
             self._client = self._connected()
@@ -192,9 +193,6 @@ class KafkaSource:
             self._begun.pop(partition, None)
             self._new.add(partition)
             self._full.discard(partition)
-            if self._client is not None:
-                self._client.seek(partition, 0)  # so that it does not look for a place itself
-                self._client.pause([partition])
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
@@ -216,8 +214,8 @@ class KafkaSource:
             self._new.discard(partition)
             self._full.discard(partition)
 
-    def _connected(self) -> PythonConsumer:
-        client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group, self._member), self.options)
+    def _connected(self) -> Consumer:
+        client = self.options.consumer(self.group, self._member)
         try:
             partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
         except ValueError:
@@ -226,12 +224,10 @@ class KafkaSource:
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            client.assign(partitions)
-            self._client = client
             self.assigned(partitions)
         return client
 
-    def _partitions(self, client: PythonConsumer, topic: str) -> list[Partition]:
+    def _partitions(self, client: Consumer, topic: str) -> list[Partition]:
         known = client.partitions_of(topic)
         if not known:
             raise ValueError(f'Expected a topic, got "{topic}", which is not there - at {self.options.servers}')
@@ -243,8 +239,9 @@ class KafkaSource:
                 )
         return wanted
 
-    def _begin(self, client: PythonConsumer) -> None:
+    def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
+        places = {}
         for partition in sorted(self._new):
             own = self._own.get(partition)
             committed = None if self.group is None or partition in self._rewound else client.committed(partition)
@@ -254,13 +251,15 @@ class KafkaSource:
                 place = committed
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
-            self._next[partition] = self._begun[partition] = place
-            client.seek(partition, place)
-            client.resume([partition])
-            self._new.discard(partition)
-            self._rewound.discard(partition)
+            places[partition] = place
+        if places:
+            client.start(places)
+        self._next |= places
+        self._begun |= places
+        self._new.clear()
+        self._rewound -= places.keys()
 
-    def _fetch(self, client: PythonConsumer, timeout: float) -> None:
+    def _fetch(self, client: Consumer, timeout: float) -> None:
         self._throttle(client)
         try:
             self._buffers.add(client.poll(timeout))
@@ -269,7 +268,7 @@ class KafkaSource:
                 self._gone.append(self._skipped(client, partition, offset))
         self._polled = time.monotonic()
 
-    def _throttle(self, client: PythonConsumer) -> None:
+    def _throttle(self, client: Consumer) -> None:
         """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
         for partition in self._next.keys() - self._new:
             waiting = self._buffers.count(partition)
@@ -291,13 +290,13 @@ class KafkaSource:
             if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
         ]
 
-    def _skipped(self, client: PythonConsumer, partition: Partition, offset: int) -> Event:
+    def _skipped(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Go on with what is there, and say what is not."""
         first, end = client.first(partition), client.end(partition)
         place = first if offset < first else end
         what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
         self._next[partition] = place
-        client.seek(partition, place)
+        client.start({partition: place})
         return Event(
             str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
         )

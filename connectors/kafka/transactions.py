@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from connectors.base import Position
-from connectors.kafka.clients import Partition, connected, group_offsets
+from connectors.kafka.clients import Partition, Writer
 from connectors.kafka.options import Options
-from connectors.kafka.producer import PythonProducer
 from connectors.kafka.source import KafkaSource
 
 
-class KafkaTransactions:
+class KafkaTransactions(Writer):
     """Commits checkpoints by number, each in one transaction with the records written and the offsets read since.
 
     The number is committed as an offset too, in a group that has no members and is called like the transactional id: no
@@ -38,7 +36,7 @@ class KafkaTransactions:
         self._source, self._name, self._seconds = source, name, seconds
         self._options: Options = source.options
         self._mark = Partition(source.topics[0], 0)
-        self._producer = self._made()
+        self._producer = self._options.producer(name, seconds)
 
     def newest(self) -> int:
         """Return the number of the checkpoint that was committed last, 0 for none.
@@ -51,9 +49,12 @@ class KafkaTransactions:
             If no broker answers.
         """
         self._producer.close()
-        self._producer = self._made()
-        found = connected(lambda: group_offsets(self._options, self._name), self._options)
-        return int(found.get(self._mark, 0))
+        self._producer = self._options.producer(self._name, self._seconds)
+        keeper = self._options.consumer(self._name)
+        try:
+            return keeper.committed(self._mark) or 0
+        finally:
+            keeper.close()
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
         """Commit what was written, the positions, and the number of their checkpoint: all or nothing.
@@ -90,6 +91,3 @@ class KafkaTransactions:
     def close(self) -> None:
         """Release the client; what was not committed is void."""
         self._producer.close()
-
-    def _made(self) -> Any:
-        return connected(lambda: PythonProducer(self._options, self._name, self._seconds), self._options)

@@ -83,14 +83,16 @@ def kafka_options(config: Config) -> Options:
     Raises
     ------
     ConfigError
-        If one is none.
+        If one is none, or the client is not installed.
     """
     from connectors.kafka import Options
 
     if config.kafka is None:
         raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
     try:
-        return Options(config.kafka.servers, config.kafka.options)
+        return Options(config.kafka.servers, config.kafka.options, config.kafka.client)
+    except ImportError as error:
+        raise ConfigError(of_error("kafka.client", error)) from error
     except ValueError as error:
         raise ConfigError(of_error("kafka.options", error)) from error
 
@@ -104,13 +106,12 @@ def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
         If no broker answers.
     """
     from connectors import KafkaTransactions
-    from connectors.kafka import at_once
 
     if config.kafka is None:
         return None
     if config.kafka.delivery == "at_least_once":
         writes = config.sink.predictions_topic or config.sink.dead_letters_topic
-        return Outlet(at_once(kafka_options(config)), None) if writes else None
+        return Outlet(kafka_options(config).producer(), None) if writes else None
     name = f"{config.kafka.group or 'streamkernel'}-{identity}"
     seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)

@@ -493,8 +493,8 @@ def test_secrets_come_from_the_environment_and_are_not_shown(load: Load, monkeyp
     monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD", "s3cret")
     monkeypatch.setenv("STREAMKERNEL_KAFKA_REQUEST_TIMEOUT_MS", "4000")
     options = kafka_options(load(TOPICS))
-    assert options.consumer()["sasl_plain_password"] == "s3cret"
-    assert options.consumer()["request_timeout_ms"] == 4000
+    assert options.given["sasl_plain_password"] == "s3cret"
+    assert options.given["request_timeout_ms"] == 4000
     assert "s3cret" not in repr(options)
 
 

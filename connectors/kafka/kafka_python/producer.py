@@ -1,4 +1,4 @@
-"""kafka-python's producer, as this package asks for it."""
+"""kafka-python's producer."""
 
 from __future__ import annotations
 
@@ -6,53 +6,38 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
 from connectors.base import CommitRefused
-from connectors.kafka.clients import COMMIT_SECONDS, Partition, told, with_note
-from connectors.kafka.options import Options
+from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.kafka_python.words import arguments, told, with_note
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
 
 
-class PythonProducer:
-    """kafka-python's producer; with a `name`, what it writes becomes visible at `commit`, together with offsets.
+class PythonProducer(Producer):
+    """A :class:`~connectors.kafka.clients.Producer`.
 
     Parameters
     ----------
-    options
-        Of the client.
-    name
-        The transactional id: an older producer of the same name is shut out.
-    seconds
-        How long a transaction may stay open.
+    servers, options, name, seconds
+        As for :meth:`~connectors.kafka.clients.Client.producer`.
     """
 
-    def __init__(self, options: Options, name: str | None = None, seconds: float = 60.0) -> None:
-        from kafka import KafkaProducer
-
+    def __init__(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> None:
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
-        own |= {option: options.get(option, default) for option, default in BATCHES.items()}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        self._kafka = KafkaProducer(**options.producer(**own))
+        self._kafka = KafkaProducer(**arguments(KafkaProducer, servers, {**BATCHES, **options}, **own))
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
         if name is not None:
             self._kafka.init_transactions()
 
-    def send(
-        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
-    ) -> None:
-        """Write a record, before long.
-
-        Raises
-        ------
-        CommitRefused
-            If nothing can be written any more.
-        """
-        from kafka.errors import KafkaError
-
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         try:
             if self._is_transactional and not self._open:
                 self._kafka.begin_transaction()
@@ -62,21 +47,10 @@ class PythonProducer:
             raise CommitRefused(told(error)) from error
 
     def flush(self) -> None:
-        """Wait until all records are written.
-
-        Raises
-        ------
-        CommitRefused
-            If one cannot be, or a transaction takes too long: a client whose partition's leader has gone may wait for
-            ever, and a new one does not.
-        TimeoutError
-            If it takes too long and is no transaction; it may be asked again.
-        """
-        from kafka.errors import KafkaError, KafkaTimeoutError
-
         try:
             self._kafka.flush(timeout=COMMIT_SECONDS)
         except KafkaTimeoutError as error:
+            # A client whose partition's leader has gone may wait for ever, and a new one does not.
             kind = CommitRefused if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
@@ -85,13 +59,6 @@ class PythonProducer:
             raise CommitRefused(told(self._error)) from self._error
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
-        """Commit the records since the last time and offsets, of groups or members, each with a note: all or nothing.
-
-        Raises
-        ------
-        CommitRefused
-            If it was not committed, or nobody knows.
-        """
         outcome: list[Exception | None] = []
 
         def task() -> None:
@@ -114,7 +81,6 @@ class PythonProducer:
             raise CommitRefused(told(error) if error else "no answer in time") from error
 
     def close(self) -> None:
-        """Release it; what was written since the last commit is void."""
         _within(5.0, lambda: self._kafka.close(timeout=2.0))
 
     def _failed(self, error: Exception) -> None:

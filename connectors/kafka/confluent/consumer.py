@@ -1,0 +1,174 @@
+"""confluent-kafka's consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer as AnyConsumer
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from connectors.base import CommitRefused
+from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
+from connectors.kafka.confluent.words import AGAIN, ours, reach, settings, theirs, told
+
+AT_ONCE = 500
+"""Records that are taken at once, if they are there."""
+
+
+class ConfluentConsumer(Consumer):
+    """A :class:`~connectors.kafka.clients.Consumer`.
+
+    librdkafka seeks only in what it fetches already, and its position stays before the markers of transactions. So it
+    is given all partitions anew, each with its offset, when some are to `start`, and positions are counted here.
+
+    Parameters
+    ----------
+    servers, options, group, member
+        As for :meth:`~connectors.kafka.clients.Client.consumer`.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
+        self._positions: dict[Partition, int] = {}
+        self._has_part = False
+        self._errors: list[KafkaError] = []
+        self._kafka = AnyConsumer(
+            settings(
+                servers,
+                options,
+                group_id=group or "streamkernel",  # it has to have one, though nobody joins it
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                **({} if member is None else {"group_instance_id": member}),
+            )
+            | {"error_cb": self._errors.append}
+        )
+        reach(self._kafka, options, self._errors)
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        def assigned(kafka: Any, partitions: list[TopicPartition]) -> None:
+            kafka.assign([])  # until they are to start
+            self._has_part = True
+            listener.assigned(ours(partitions))
+
+        def revoked(kafka: Any, partitions: list[TopicPartition]) -> None:
+            self._leave(partitions, listener.revoked)
+
+        def lost(kafka: Any, partitions: list[TopicPartition]) -> None:
+            self._leave(partitions, listener.lost)
+
+        self._kafka.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+    def start(self, places: Mapping[Partition, int]) -> None:
+        self.resume(places)  # to be paused outlasts what follows
+        self._positions |= places
+        self._asked(self._kafka.assign, theirs(self._positions))
+
+    def poll(self, seconds: float) -> list[Record]:
+        consume = self._kafka.consume
+        try:
+            found: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
+        except KafkaException as error:
+            self._told(error.args[0])
+            return []
+        for reason in filter(KafkaError.fatal, self._errors):
+            self._told(reason)
+        self._errors.clear()
+        gone: dict[Partition, int] = {}
+        records, positions = [], self._positions
+        for one in found:
+            partition, offset, wrong = Partition(one.topic(), one.partition()), one.offset(), one.error()
+            if partition not in positions:  # it has just been taken away, or what is wrong is of none
+                if wrong is not None:
+                    self._told(wrong)
+            elif wrong is None:
+                records.append(Record(partition, offset, one.key(), one.value(), one.headers() or ()))
+                positions[partition] = offset + 1
+            elif wrong.code() == KafkaError._PARTITION_EOF:
+                positions[partition] = max(positions[partition], offset)
+            elif wrong.code() == KafkaError._AUTO_OFFSET_RESET:
+                gone[partition] = positions[partition]
+            else:
+                self._told(wrong)
+        if gone:
+            raise OffsetGoneError(gone)
+        return records
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        self._kafka.pause([TopicPartition(*partition) for partition in partitions])
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        self._kafka.resume([TopicPartition(*partition) for partition in partitions])
+
+    def position(self, partition: Partition) -> int:
+        return self._positions[partition]
+
+    def waiting(self, partition: Partition, next_offset: int) -> int:
+        try:
+            _, end = self._kafka.get_watermark_offsets(TopicPartition(*partition), cached=True)
+        except (KafkaException, RuntimeError):  # it has just been taken away, or the client is closed
+            return 0
+        return max(0, end - next_offset)
+
+    def committed(self, partition: Partition) -> int | None:
+        (found,) = self._asked(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        return int(found.offset) if found.offset >= 0 else None
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        found = self._asked(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+        return [Partition(topic, number) for number in sorted(found[topic].partitions)]
+
+    def first(self, partition: Partition) -> int:
+        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
+
+    def end(self, partition: Partition) -> int:
+        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
+
+    def at(self, partition: Partition, milliseconds: int) -> int:
+        (found,) = self._asked(self._kafka.offsets_for_times, theirs({partition: milliseconds}), COMMIT_SECONDS)
+        return int(found.offset) if found.offset >= 0 else self.end(partition)
+
+    @property
+    def membership(self) -> Any:
+        return self._kafka.consumer_group_metadata()
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        try:
+            if offsets:
+                self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
+        except KafkaException as error:
+            raise CommitRefused(told(error)) from error
+
+    def close(self) -> None:
+        # A static member that is only closed stays in the group until its session is over.
+        self._kafka.unsubscribe()
+        end = time.monotonic() + 5.0
+        while self._has_part and time.monotonic() < end:
+            self._kafka.poll(0.1)
+        self._kafka.close()
+
+    def _leave(self, partitions: list[TopicPartition], tell: Callable[[list[Partition]], None]) -> None:
+        if partitions:
+            tell(ours(partitions))
+        self._positions.clear()
+        self._has_part = False
+
+    @staticmethod
+    def _told(error: KafkaError) -> None:
+        """Raise an `OSError` unless what goes wrong may go away."""
+        if error.fatal() or error.code() not in AGAIN:
+            raise OSError(f"Expected records from Kafka, got {told(error)}")
+
+    @staticmethod
+    def _asked(call: Callable[..., Any], *words: Any) -> Any:
+        """Return an answer of the brokers, or raise an `OSError`: a `TimeoutError` if it may be asked again."""
+        try:
+            return call(*words)
+        except KafkaException as error:
+            kind = TimeoutError if error.args[0].code() in AGAIN else OSError
+            raise kind(f"Expected an answer of Kafka, got {told(error)}") from error
