@@ -34,7 +34,6 @@ class Partition(NamedTuple):
 class Record(NamedTuple):
     """One record as the broker has it."""
 
-    partition: Partition
     offset: int
     key: bytes | None
     value: bytes | None
@@ -74,8 +73,8 @@ class Consumer(Protocol):
     def start(self, places: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on; they are ours, or without `subscribe` they become so."""
 
-    def poll(self, seconds: float) -> list[Record]:
-        """Return the next records, ``[]`` if none came in time.
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        """Return the next records of some partitions, ``{}`` if none came in time.
 
         Raises
         ------

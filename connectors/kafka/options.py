@@ -75,7 +75,7 @@ class Options:
     Examples
     --------
     >>> Options("localhost:9092", {"sasl_plain_password": "s3cret", "linger_ms": 5})
-    Options('localhost:9092', client='kafka-python', sasl_plain_password=***, linger_ms=5)
+    Options('localhost:9092', client='kafka-python', sasl_plain_password='***', linger_ms=5)
     >>> Options("localhost:9092", {"sasl_mechanim": "PLAIN"})
     Traceback (most recent call last):
     ValueError: Expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?

@@ -149,10 +149,10 @@ class KafkaSource:
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
             self._fetch(client, 0.0)  # it keeps us in the group
         events, self._gone = self._gone, []
-        for record, position in self._buffers.take(SLICE, self._live()):
-            self._next[record.partition] = record.offset + 1
-            if record.offset < self._ends.get(record.partition, record.offset + 1):
-                events.append(self._event(record, position))
+        for partition, record, position in self._buffers.take(SLICE, self._live()):
+            self._next[partition] = record.offset + 1
+            if record.offset < self._ends.get(partition, record.offset + 1):
+                events.append(self._event(partition, record, position))
         return None if not events and self._until is not None and self._next and not self._live() else events
 
     def lag(self) -> Mapping[tuple[str, str], int]:
@@ -301,8 +301,8 @@ class KafkaSource:
             str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
         )
 
-    def _event(self, record: Record, position: Position) -> Event:
-        stream, headers = str(record.partition), tuple(record.headers)
+    def _event(self, partition: Partition, record: Record, position: Position) -> Event:
+        stream, headers = str(partition), tuple(record.headers)
         value, fields, reason = record.value or b"", None, None
         try:
             if record.value is None:

@@ -101,8 +101,8 @@ class Run:
         config.write_text(
             CONFIG.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
-                delivery=self._delivery, client=self._client, predictions=self.predictions, dead_letters=self.dead_letters,
-                state=folder / "state",
+                delivery=self._delivery, client=self._client, predictions=self.predictions,
+                dead_letters=self.dead_letters, state=folder / "state",
             )
         )  # fmt: skip
         words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]

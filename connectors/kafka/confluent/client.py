@@ -9,7 +9,7 @@ try:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka import Producer as AnyProducer
 except ImportError as error:
-    raise ImportError("The client confluent-kafka needs a package: pip install 'streamkernel[confluent]'") from error
+    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
 from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.confluent.consumer import ConfluentConsumer

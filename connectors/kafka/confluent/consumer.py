@@ -31,6 +31,7 @@ class ConfluentConsumer(Consumer):
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._positions: dict[Partition, int] = {}
+        self._gone: dict[Partition, int] = {}  # what is told at the next poll
         self._has_part = False
         self._errors: list[KafkaError] = []
         self._kafka = AnyConsumer(
@@ -69,34 +70,29 @@ class ConfluentConsumer(Consumer):
         self._positions |= places
         self._asked(self._kafka.assign, theirs(self._positions))
 
-    def poll(self, seconds: float) -> list[Record]:
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        if self._gone:
+            gone, self._gone = self._gone, {}
+            raise OffsetGoneError(gone)
         consume = self._kafka.consume
         try:
             found: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
         except KafkaException as error:
-            self._told(error.args[0])
-            return []
+            self._heed(error.args[0])
+            return {}
         for reason in filter(KafkaError.fatal, self._errors):
-            self._told(reason)
+            self._heed(reason)
         self._errors.clear()
-        gone: dict[Partition, int] = {}
-        records, positions = [], self._positions
+        records: dict[Any, list[Record]] = {partition: [] for partition in self._positions}
+        wrong = []
         for one in found:
-            partition, offset, wrong = Partition(one.topic(), one.partition()), one.offset(), one.error()
-            if partition not in positions:  # it has just been taken away, or what is wrong is of none
-                if wrong is not None:
-                    self._told(wrong)
-            elif wrong is None:
-                records.append(Record(partition, offset, one.key(), one.value(), one.headers() or ()))
-                positions[partition] = offset + 1
-            elif wrong.code() == KafkaError._PARTITION_EOF:
-                positions[partition] = max(positions[partition], offset)
-            elif wrong.code() == KafkaError._AUTO_OFFSET_RESET:
-                gone[partition] = positions[partition]
-            else:
-                self._told(wrong)
-        if gone:
-            raise OffsetGoneError(gone)
+            if one.error() is not None:
+                wrong.append(one)
+            elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
+                those.append(Record(one.offset(), one.key(), one.value(), one.headers() or ()))
+        self._positions |= {partition: those[-1].offset + 1 for partition, those in records.items() if those}
+        for one in wrong:
+            self._heed(one.error(), Partition(one.topic(), one.partition()), one.offset())
         return records
 
     def pause(self, partitions: Iterable[Partition]) -> None:
@@ -156,13 +152,21 @@ class ConfluentConsumer(Consumer):
         if partitions:
             tell(ours(partitions))
         self._positions.clear()
+        self._gone.clear()
         self._has_part = False
 
-    @staticmethod
-    def _told(error: KafkaError) -> None:
-        """Raise an `OSError` unless what goes wrong may go away."""
-        if error.fatal() or error.code() not in AGAIN:
-            raise OSError(f"Expected records from Kafka, got {told(error)}")
+    def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
+        """Take note of what is no record; raise an `OSError` if it does not go away."""
+        code = error.code()
+        if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+            if error.fatal() or code not in AGAIN:
+                raise OSError(f"Expected records from Kafka, got {told(error)}")
+        elif partition in self._positions:  # else it has just been taken away
+            place = self._positions[partition]
+            if code == KafkaError._PARTITION_EOF:
+                self._positions[partition] = max(place, offset)
+            else:
+                self._gone[partition] = place
 
     @staticmethod
     def _asked(call: Callable[..., Any], *words: Any) -> Any:

@@ -18,6 +18,9 @@ from connectors.kafka.confluent.words import reach, settings, theirs, told
 BATCHES = {"linger.ms": 50}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
 
+HEARD_EVERY = 100
+"""Records between two looks at what became of them, until which they are kept."""
+
 CLOSE_SECONDS = 2.0
 """How long brokers may take for what is asked of them last."""
 
@@ -38,7 +41,8 @@ class ConfluentProducer(Producer):
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
         reasons: list[KafkaError] = []
         callbacks = {"on_delivery": self._failed, "error_cb": reasons.append}
-        self._kafka = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
+        self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
+        self._sent = 0
         self._open = False
         self._is_transactional = name is not None
         self._error: KafkaError | None = None
@@ -52,11 +56,13 @@ class ConfluentProducer(Producer):
                 self._kafka.begin_transaction()
                 self._open = True
             try:
-                self._kafka.produce(topic, value, key, headers=list(headers))
+                self._kafka.produce(topic, value, key, headers=list(headers) or None)
             except BufferError:
                 self.flush()
-                self._kafka.produce(topic, value, key, headers=list(headers))
-            self._kafka.poll(0)
+                self._kafka.produce(topic, value, key, headers=list(headers) or None)
+            self._sent += 1
+            if self._sent % HEARD_EVERY == 0:
+                self._kafka.poll(0)
         except KafkaException as error:
             raise CommitRefused(told(error)) from error
 
@@ -82,12 +88,14 @@ class ConfluentProducer(Producer):
             self._open = False
 
     def close(self) -> None:
+        if self._kafka is None:
+            return
         with suppress(KafkaException):  # whoever has its name next shuts it out
             if self._open:
                 self._kafka.abort_transaction(CLOSE_SECONDS)
             self._kafka.flush(CLOSE_SECONDS)
         self._kafka.purge()
-        del self._kafka  # its own close waits for brokers without end
+        self._kafka = None  # its own close waits for brokers without end
 
     def _failed(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:

@@ -53,20 +53,16 @@ class PythonConsumer(Consumer):
             self._kafka.seek(*theirs([partition]), offset)
         self.resume(places)
 
-    def poll(self, seconds: float) -> list[Record]:
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
         except KafkaError as error:
             if error.retriable:
-                return []
+                return {}
             raise OSError(f"Expected records from Kafka, got {told(error)}") from error
-        return [
-            Record(partition, one.offset, one.key, one.value, one.headers)
-            for partition, records in ((Partition(*their), records) for their, records in found.items())
-            for one in records
-        ]
+        return {Partition(*one): records for one, records in found.items()}  # which have the names of ours, and more
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         self._kafka.pause(*theirs(partitions))
