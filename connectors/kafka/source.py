@@ -241,6 +241,8 @@ class KafkaSource:
 
     def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
+        if not self._new:
+            return
         places = {}
         for partition in sorted(self._new):
             own = self._own.get(partition)
@@ -252,8 +254,7 @@ class KafkaSource:
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
             places[partition] = place
-        if places:
-            client.start(places)
+        client.start(places)
         self._next |= places
         self._begun |= places
         self._new.clear()
@@ -303,11 +304,11 @@ class KafkaSource:
 
     def _event(self, partition: Partition, record: Record, position: Position) -> Event:
         stream, headers = str(partition), tuple(record.headers)
-        value, fields, reason = record.value or b"", None, None
+        value, fields, reason = record.value, None, None
         try:
-            if record.value is None:
+            if value is None:
                 raise ValueError("Expected a value, got a tombstone")
-            fields = self._decode(record.value)
+            fields = self._decode(value)
             if not isinstance(fields, dict):
                 fields, got = None, type(fields).__name__
                 raise ValueError(f"Expected a dict from the decoder, got {got}")
@@ -316,4 +317,4 @@ class KafkaSource:
         except Exception as error:  # whatever a decoder raises, the stream goes on
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
-        return Event(stream, position, value, fields, reason, record.key, headers)
+        return Event(stream, position, value or b"", fields, reason, record.key, headers)
