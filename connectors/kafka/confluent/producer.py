@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefused
+from connectors.kafka.answers import within
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
 from connectors.kafka.confluent.words import reach, settings, theirs, told
 
@@ -74,7 +75,7 @@ class ConfluentProducer(Producer):
             raise CommitRefused(told(self._error))
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
-        try:
+        def task() -> None:
             if not self._open:
                 self._kafka.begin_transaction()
             for group, offsets, note in parts:
@@ -82,10 +83,11 @@ class ConfluentProducer(Producer):
                     member = _nobody(group) if isinstance(group, str) else group
                     self._kafka.send_offsets_to_transaction(theirs(offsets, note), member, COMMIT_SECONDS)
             self._kafka.commit_transaction(COMMIT_SECONDS)
-        except KafkaException as error:
+
+        error = within(COMMIT_SECONDS, task)  # it takes longer than it is told to if a broker comes back
+        self._open = False
+        if error is not None:
             raise CommitRefused(told(error)) from error
-        finally:
-            self._open = False
 
     def close(self) -> None:
         if self._kafka is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from connectors.kafka import answers
 from connectors.kafka.clients import Partition
 
 LOG = logging.getLogger("librdkafka")
@@ -59,7 +60,7 @@ def ours(partitions: Iterable[TopicPartition]) -> list[Partition]:
     return sorted(Partition(one.topic, one.partition) for one in partitions)
 
 
-def told(error: KafkaException | KafkaError) -> str:
+def told(error: Any) -> str:
     """Return what an error is and says.
 
     Examples
@@ -68,4 +69,4 @@ def told(error: KafkaException | KafkaError) -> str:
     '_TIMED_OUT: no answer'
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
-    return f"{one.name()}: {one.str()}"
+    return f"{one.name()}: {one.str()}" if isinstance(one, KafkaError) else answers.told(error)

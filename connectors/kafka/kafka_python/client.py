@@ -9,10 +9,10 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from connectors.kafka.answers import told
 from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.kafka_python.consumer import PythonConsumer
 from connectors.kafka.kafka_python.producer import PythonProducer
-from connectors.kafka.kafka_python.words import told
 
 SEPARATOR = "_"
 

@@ -11,8 +11,9 @@ from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from connectors.base import CommitRefused
+from connectors.kafka.answers import told
 from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
-from connectors.kafka.kafka_python.words import arguments, ours, theirs, told, with_note
+from connectors.kafka.kafka_python.words import arguments, ours, theirs, with_note
 
 
 class PythonConsumer(Consumer):

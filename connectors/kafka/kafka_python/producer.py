@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from connectors.base import CommitRefused
+from connectors.kafka.answers import told, within
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
-from connectors.kafka.kafka_python.words import arguments, told, with_note
+from connectors.kafka.kafka_python.words import arguments, with_note
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
@@ -59,36 +59,22 @@ class PythonProducer(Producer):
             raise CommitRefused(told(self._error)) from self._error
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
-        outcome: list[Exception | None] = []
-
         def task() -> None:
-            try:
-                if not self._open:
-                    self._kafka.begin_transaction()
-                self._kafka.flush()
-                for group, offsets, note in parts:
-                    if offsets:
-                        self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
-                self._kafka.commit_transaction()
-                outcome.append(None)
-            except Exception as error:  # whatever it was, the transaction is in doubt
-                outcome.append(error)
+            if not self._open:
+                self._kafka.begin_transaction()
+            self._kafka.flush()
+            for group, offsets, note in parts:
+                if offsets:
+                    self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
+            self._kafka.commit_transaction()
 
-        _within(COMMIT_SECONDS, task)
+        error = within(COMMIT_SECONDS, task)
         self._open = False
-        if outcome != [None]:
-            error = outcome[0] if outcome else None
-            raise CommitRefused(told(error) if error else "no answer in time") from error
+        if error is not None:
+            raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
-        _within(5.0, lambda: self._kafka.close(timeout=2.0))
+        within(5.0, lambda: self._kafka.close(timeout=2.0))
 
     def _failed(self, error: Exception) -> None:
         self._error = error
-
-
-def _within(seconds: float, task: Callable[[], None]) -> None:
-    """Let a task run for some seconds, and leave it alone then: some calls of the client wait without end."""
-    thread = threading.Thread(target=task, daemon=True, name="kafka-commit")
-    thread.start()
-    thread.join(seconds)

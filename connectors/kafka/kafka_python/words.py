@@ -30,15 +30,3 @@ def arguments(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -
     """Return the arguments of a class of clients: the servers, those options that it has, and our own."""
     known = {name: value for name, value in options.items() if name in kind.DEFAULT_CONFIG}
     return {"bootstrap_servers": [server.strip() for server in servers.split(",")]} | known | own
-
-
-def told(error: BaseException) -> str:
-    """Return what an error is and says.
-
-    Examples
-    --------
-    >>> told(KeyError("a")), told(OSError())
-    ("KeyError: 'a'", 'OSError')
-    """
-    name, text = type(error).__name__, str(error)
-    return text if text.startswith(name) else f"{name}: {text}".rstrip(": ")
