@@ -93,15 +93,15 @@ class Run:
         self._source, self._options, self._delivery, self._client = source, options, delivery, client
         brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
 
-    def start(self, member: str = "one") -> subprocess.Popen[str]:
-        """Start a member; one of the same name goes on with its state."""
+    def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
+        """Start a member; one of the same name goes on with its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
         folder.mkdir(exist_ok=True)
         config = folder / "run.toml"
         config.write_text(
             CONFIG.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
-                delivery=self._delivery, client=self._client, predictions=self.predictions,
+                delivery=self._delivery, client=client or self._client, predictions=self.predictions,
                 dead_letters=self.dead_letters, state=folder / "state",
             )
         )  # fmt: skip

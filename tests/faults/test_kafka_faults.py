@@ -70,6 +70,18 @@ def test_kill_9_at_any_moment(calm, servers, tmp_path, seed, client):
     assert_same(run, calm)
 
 
+def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
+    run = Run(servers, tmp_path, "events")
+    for client in CLIENTS:
+        seen = len(run.seen())
+        process = run.start(client=client)
+        wait_for(lambda seen=seen: len(run.seen()) > seen)
+        process.kill()
+        process.wait()
+    assert run.start(client="kafka-python").wait(120) == 0, run.log()
+    assert_same(run, calm)
+
+
 def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path, client):
     run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
@@ -113,7 +125,7 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
     assert process.wait(60) == 0, run.log("two")
 
 
-@pytest.mark.parametrize(("client", "options"), SHORT_SESSIONS.items())
+@pytest.mark.parametrize(("client", "options"), SHORT_SESSIONS.items(), ids=SHORT_SESSIONS)
 def test_members_come_and_go(servers, tmp_path, client, options):
     """Each event is in exactly one member's model: together they have learnt as many as there are."""
     brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=6)
