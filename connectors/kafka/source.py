@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from connectors.base import CommitRefused, Event, Position
-from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import Consumer, OffsetGoneError, Partition, Record
+from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
+from connectors.kafka.events import Decoder, Events
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of
 
@@ -23,7 +23,6 @@ FULL = 4000
 SLICE = 64
 """Events that `KafkaSource.poll` returns at most, so that it is called often."""
 
-Decoder = Callable[[bytes], dict[str, Any]]
 Told = Callable[[list[str]], None]
 
 
@@ -37,7 +36,7 @@ class KafkaSource:
     Parameters
     ----------
     servers
-        Addresses of brokers, ``"host:port"``, separated by commas; or options of the client with them.
+        Addresses of brokers, ``"host:port"``, separated by commas; or options with them, of either client.
     topics
         One or many.
     group
@@ -92,11 +91,9 @@ class KafkaSource:
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._numbers = partitions
         self._start, self._until = checked(start), None if until is None else checked(until)
-        self._decode = decoder or JsonLines().parse
-        self._key = key
-        self._in_turn = order == "deterministic"
+        self._event = Events(decoder, key).of
         self._client: Consumer | None = None
-        self._buffers = Buffers(in_turn=self._in_turn)
+        self._buffers = Buffers(in_turn=order == "deterministic")
         self._own: dict[Partition, Position] = {}
         self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
@@ -265,8 +262,7 @@ class KafkaSource:
         try:
             self._buffers.add(client.poll(timeout))
         except OffsetGoneError as error:
-            for partition, offset in error.offsets.items():
-                self._gone.append(self._skipped(client, partition, offset))
+            self._gone += [self._skipped(client, *one) for one in error.offsets.items()]
         self._polled = time.monotonic()
 
     def _throttle(self, client: Consumer) -> None:
@@ -301,20 +297,3 @@ class KafkaSource:
         return Event(
             str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
         )
-
-    def _event(self, partition: Partition, record: Record, position: Position) -> Event:
-        stream, headers = str(partition), tuple(record.headers)
-        value, fields, reason = record.value, None, None
-        try:
-            if value is None:
-                raise ValueError("Expected a value, got a tombstone")
-            fields = self._decode(value)
-            if not isinstance(fields, dict):
-                fields, got = None, type(fields).__name__
-                raise ValueError(f"Expected a dict from the decoder, got {got}")
-            if self._key is not None:
-                fields = {self._key: None if record.key is None else record.key.decode(), **fields}
-        except Exception as error:  # whatever a decoder raises, the stream goes on
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
-        return Event(stream, position, value or b"", fields, reason, record.key, headers)

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer as AnyConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors.base import CommitRefused
+from connectors.kafka.answers import within
 from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
 from connectors.kafka.confluent.words import AGAIN, ours, reach, settings, theirs, told
 
@@ -37,7 +38,7 @@ class ConfluentConsumer(Consumer):
         self._kafka = AnyConsumer(
             settings(
                 servers,
-                options,
+                {"check.crcs": True, **options},
                 group_id=group or "streamkernel",  # it has to have one, though nobody joins it
                 enable_auto_commit=False,
                 enable_auto_offset_store=False,
@@ -134,10 +135,10 @@ class ConfluentConsumer(Consumer):
         return self._kafka.consumer_group_metadata()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        try:
-            if offsets:
-                self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
-        except KafkaException as error:
+        def task() -> None:
+            self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
+
+        if offsets and (error := within(COMMIT_SECONDS, task)) is not None:
             raise CommitRefused(told(error)) from error
 
     def close(self) -> None:

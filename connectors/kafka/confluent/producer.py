@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -40,7 +41,7 @@ class ConfluentProducer(Producer):
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "delivery_report_only_error": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        reasons: list[KafkaError] = []
+        reasons: deque[KafkaError] = deque(maxlen=10)
         callbacks = {"on_delivery": self._failed, "error_cb": reasons.append}
         self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
         self._sent = 0

@@ -44,7 +44,7 @@ def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, 
 def reach(kafka: Any, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
     """Wait until a broker answers, or raise the first reason that a client is told why none does."""
     try:
-        kafka.list_topics(timeout=options.get("socket.connection.setup.timeout.ms", 30_000) / 1000)
+        kafka.list_topics(timeout=int(options.get("socket.connection.setup.timeout.ms", 30_000)) / 1000)
     except KafkaException as error:
         kafka.poll(0)  # it is told
         raise KafkaException(reasons[0] if reasons else error.args[0]) from error
