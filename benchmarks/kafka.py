@@ -13,7 +13,8 @@ three are in one process, and the broker and the client's threads have to share 
 A restart is timed from the start of the process to its first event learnt: after a kill, from the newest checkpoint.
 
 The broker is Apache Kafka on loopback, which `tests/brokers.py` runs with `java` from jars that `mvn` has fetched once;
-`--servers HOST:PORT` uses a cluster that is there. It takes about six minutes.
+`--servers HOST:PORT` uses a cluster that is there, `--client confluent-kafka` the other client. It takes about six
+minutes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from benchmarks.common import arguments, interleaved, show
 from benchmarks.hot_path import stream
 from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.formats import JsonLines
+from connectors.kafka import Options
 from streamkernel import KernelClassifier
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.runner import Engine
@@ -63,6 +65,7 @@ CONFIG = """
 label = "y"
 [kafka]
 servers = "{servers}"
+client = "{client}"
 group = "{name}"
 [source]
 topics = ["{topic}"]
@@ -128,8 +131,8 @@ class InMemory:
 class Cluster:
     """A topic with records, and the three jobs on the first `n` of them: each returns the seconds that one took."""
 
-    def __init__(self, servers: str, values: list[bytes]) -> None:
-        self.servers = servers
+    def __init__(self, servers: str, client: str, values: list[bytes]) -> None:
+        self.servers, self.client = servers, client
         self.topic = self.made()
         brokers.produce(servers, self.topic, values)
         parse = JsonLines().parse
@@ -178,7 +181,7 @@ class Cluster:
         return source.seconds / n
 
     def _source(self, n: int) -> TimedSource:
-        return TimedSource(self.servers, self.topic, group=uuid.uuid4().hex[:12], until=n)
+        return TimedSource(Options(self.servers, client=self.client), self.topic, group=uuid.uuid4().hex[:12], until=n)
 
 
 def throughput(cluster: Cluster, runs: int, events: int) -> None:
@@ -194,7 +197,7 @@ def throughput(cluster: Cluster, runs: int, events: int) -> None:
         rates = [f"{1.0 / statistics.median(took):,.0f}" for took in times]
         rows.append([name, f"{n:,}", *rates, f"{share:.2f}", f"{limit:.2f}"])
     columns = ["model", "events", "consumer", "learner", "whole", "whole / slower", "whole / both in turn"]
-    show(f"{INPUTS} features, events/s, medians of {runs} runs", columns, rows)
+    show(f"{cluster.client}, {INPUTS} features, events/s, medians of {runs} runs", columns, rows)
 
 
 def restarts(cluster: Cluster, runs: int) -> None:
@@ -203,8 +206,8 @@ def restarts(cluster: Cluster, runs: int) -> None:
     for name, (model, n) in RESTARTED.items():
         with tempfile.TemporaryDirectory() as folder:
             config, group = Path(folder, "run.toml"), uuid.uuid4().hex[:12]
-            fields = {"servers": cluster.servers, "topic": cluster.topic, "name": group, "model": model}
-            config.write_text(CONFIG.format(**fields, predictions=cluster.made()))
+            fields = {"client": cluster.client, "topic": cluster.topic, "name": group, "model": model}
+            config.write_text(CONFIG.format(**fields, servers=cluster.servers, predictions=cluster.made()))
             words = [sys.executable, "-c", RESTART, config]
             subprocess.run([*words, str(n)], check=True, stderr=subprocess.DEVNULL)
 
@@ -234,12 +237,12 @@ def servers_at(given: str) -> Iterator[str]:
 
 def main() -> None:
     """Print both tables."""
-    options = arguments(__doc__, servers="", runs=5, events=100_000)
+    options = arguments(__doc__, servers="", client="kafka-python", runs=5, events=100_000)
     import orjson
 
     with servers_at(options.servers) as servers:
         values = [orjson.dumps({**x, "y": y}) for x, y in stream(INPUTS, options.events)]
-        cluster = Cluster(servers, values)
+        cluster = Cluster(servers, options.client, values)
         throughput(cluster, options.runs, options.events)
         restarts(cluster, options.runs)
 

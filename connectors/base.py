@@ -6,15 +6,13 @@ Nothing here, or in any other connector, knows of learning; the engine joins the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Position = Any
 """Where to go on in one stream: a JSON value that only the source that gave it can read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One record, or the reason why there is none.
 
     Parameters

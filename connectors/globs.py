@@ -7,7 +7,6 @@ import glob
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
@@ -248,7 +247,7 @@ class PatternReader:
         self._told.append(self._placed(Event(name, [0, 0, BROKEN], b"", error=error)))
 
     def _placed(self, event: Event) -> Event:
-        return replace(event, resume={LATE: event.resume}) if event.stream < self._front else event
+        return event._replace(resume={LATE: event.resume}) if event.stream < self._front else event
 
     def _is_late(self) -> bool:
         return self._name < self._front

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from connectors.base import Position
 from connectors.kafka.clients import Partition, Record
@@ -24,11 +24,11 @@ class Buffers:
     --------
     >>> a, b = Partition("t", 0), Partition("t", 1)
     >>> buffers = Buffers(in_turn=True)
-    >>> buffers.add([Record(a, n, 0, None, b"", ()) for n in range(3)])
-    >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
+    >>> buffers.add({a: [Record(n, None, b"", ()) for n in range(3)]})
+    >>> [(str(partition), position) for partition, _, position in buffers.take(9, [a, b])]
     [('t:0', [1, 1])]
-    >>> buffers.add([Record(b, 7, 0, None, b"", ())])
-    >>> [(str(record.partition), position) for record, position in buffers.take(9, [a, b])]
+    >>> buffers.add({b: [Record(7, None, b"", ())]})
+    >>> [(str(partition), position) for partition, _, position in buffers.take(9, [a, b])]
     [('t:1', [8, 1]), ('t:0', [2, 2])]
     """
 
@@ -37,19 +37,24 @@ class Buffers:
         self._waiting: defaultdict[Partition, deque[Record]] = defaultdict(deque)
         self._rounds: defaultdict[Partition, int] = defaultdict(int)
 
-    def add(self, records: Iterable[Record]) -> None:
+    def add(self, records: Mapping[Partition, Iterable[Record]]) -> None:
         """Add records behind the others of their partitions."""
-        for record in records:
-            self._waiting[record.partition].append(record)
+        for partition, those in records.items():
+            self._waiting[partition].extend(those)
 
-    def take(self, most: int, partitions: Collection[Partition]) -> list[tuple[Record, Position]]:
+    def take(self, most: int, partitions: Collection[Partition]) -> list[tuple[Partition, Record, Position]]:
         """Return the next records of some partitions, and the positions after them."""
-        found: list[tuple[Record, Position]] = []
+        found: list[tuple[Partition, Record, Position]] = []
         while len(found) < most and (partition := self._next(partitions)) is not None:
-            record = self._waiting[partition].popleft()
-            self._rounds[partition] += 1
-            after = record.offset + 1
-            found.append((record, [after, self._rounds[partition]] if self._in_turn else after))
+            waiting = self._waiting[partition]
+            if self._in_turn:
+                record = waiting.popleft()
+                self._rounds[partition] += 1
+                found.append((partition, record, [record.offset + 1, self._rounds[partition]]))
+                continue
+            for _ in range(min(most - len(found), len(waiting))):
+                record = waiting.popleft()
+                found.append((partition, record, record.offset + 1))
         return found
 
     def is_ready(self, partitions: Collection[Partition]) -> bool:

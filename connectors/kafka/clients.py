@@ -1,12 +1,9 @@
-"""What consumers and producers of Kafka have in common: partitions, records, and how a client is connected."""
+"""What is asked of a package that talks to Kafka, and what is said to it: two of them can be chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
-
-from connectors.base import TopicMissing, Unavailable
-from connectors.kafka.options import Options
 
 COMMIT_SECONDS = 30.0
 """How long the brokers may take for what a commit asks of them. A member that waits longer may be evicted."""
@@ -37,9 +34,7 @@ class Partition(NamedTuple):
 class Record(NamedTuple):
     """One record as the broker has it."""
 
-    partition: Partition
     offset: int
-    timestamp: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes]]
@@ -66,80 +61,127 @@ class OffsetGoneError(Exception):
         self.offsets = offsets
 
 
-def group_offsets(options: Options, group: str) -> dict[Partition, int]:
-    """Return the offsets a group has committed."""
-    from kafka import KafkaAdminClient
+class Consumer(Protocol):
+    """Reads what transactions have committed, and commits nothing by itself.
 
-    admin = KafkaAdminClient(**options.admin())
-    try:
-        found = admin.list_group_offsets({group: None})[group]
-    finally:
-        admin.close()
-    return {Partition(*one): int(offset.offset) for one, offset in found.items() if offset.offset >= 0}
-
-
-def check_topic(options: Options, topic: str) -> None:
-    """Find out whether there is a topic.
-
-    Raises
-    ------
-    TopicMissing
-        If there is none.
-    Unavailable
-        If no broker answers.
+    Questions to the brokers raise an `OSError` if they get no answer: `Unavailable` if they may be asked again.
     """
-    from kafka import KafkaAdminClient
 
-    admin = connected(lambda: KafkaAdminClient(**options.admin()), options)
-    try:
-        (found,) = connected(lambda: admin.describe_topics([topic]), options)
-    finally:
-        admin.close()
-    if not found["partitions"]:
-        raise no_topic(topic, options)
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        """Take part in the group; nothing is read of the partitions that it assigns before `start`."""
+
+    def start(self, places: Mapping[Partition, int]) -> None:
+        """Read these partitions from these offsets on; they are ours, or without `subscribe` they become so."""
+
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        """Return the next records of some partitions, ``{}`` if none came in time.
+
+        Raises
+        ------
+        OffsetGoneError
+            If the records to be read next have been deleted.
+        OSError
+            If the brokers will not give any.
+        """
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Fetch nothing of these partitions."""
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Fetch these partitions again."""
+
+    def position(self, partition: Partition) -> int:
+        """Return the offset that is fetched next; markers of transactions are passed over."""
+
+    def waiting(self, partition: Partition, next_offset: int) -> int:
+        """Return how many records there are from an offset on, as far as it is known."""
+
+    def committed(self, partition: Partition) -> int | None:
+        """Return the offset that the group has committed."""
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        """Return the partitions of a topic, ``[]`` if there is no such topic."""
+
+    def first(self, partition: Partition) -> int:
+        """Return the offset of the oldest record."""
+
+    def end(self, partition: Partition) -> int:
+        """Return the offset after the newest record."""
+
+    def at(self, partition: Partition, milliseconds: int) -> int:
+        """Return the offset of the first record from a time on, or that after the newest record."""
+
+    @property
+    def membership(self) -> Any:
+        """What tells the brokers whether this member still is one."""
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets by themselves, or raise `CommitRefused`."""
+
+    def close(self) -> None:
+        """Leave the group."""
 
 
-def no_topic(topic: str, options: Options) -> TopicMissing:
-    """Return the error that says which topic is not there."""
-    return TopicMissing(f'Expected a topic, got "{topic}", which is not there - at {options.servers}')
+class Producer(Protocol):
+    """Writes each record once; in a transaction what it writes becomes visible at `commit`, together with offsets."""
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+        """Write a record, before long.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing can be written any more.
+        """
+
+    def flush(self) -> None:
+        """Wait until all records are written.
+
+        Raises
+        ------
+        CommitRefused
+            If one cannot be, or a transaction takes too long.
+        TimeoutError
+            If it takes too long and is no transaction; it may be asked again.
+        """
+
+    def close(self) -> None:
+        """Release it; of a transaction, what was written since the last commit is void."""
+
+    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+        """Commit the records since the last time and offsets, each with a note: all or nothing.
+
+        Parameters
+        ----------
+        parts
+            The `Consumer.membership` of a member, or the name of a group that has none; its offsets, and the note.
+
+        Raises
+        ------
+        CommitRefused
+            If it was not committed, or nobody knows.
+        """
 
 
-def theirs(partitions: Iterable[Partition]) -> list[Any]:
-    from kafka import TopicPartition
+class Client(Protocol):
+    """A package that talks to Kafka: a module with these names.
 
-    return [TopicPartition(*partition) for partition in partitions]
-
-
-def with_note(offsets: Mapping[Partition, int], note: str) -> dict[Any, Any]:
-    from kafka import TopicPartition
-    from kafka.structs import OffsetAndMetadata
-
-    return {TopicPartition(*one): OffsetAndMetadata(offset, note, -1) for one, offset in offsets.items()}
-
-
-def connected(make: Callable[[], Any], options: Options) -> Any:
-    """Return a client that is connected, or an answer.
-
-    Raises
-    ------
-    Unavailable
-        If no broker answers.
+    To make a consumer or a producer raises `Unavailable` if no broker answers, and a `ValueError` if options do not go
+    together.
     """
-    from kafka.errors import KafkaError
 
-    try:
-        return make()
-    except KafkaError as error:
-        raise Unavailable(f"Expected a Kafka broker at {options.servers}, got {told(error)}") from error
+    SEPARATOR: str
+    """What is between the words of an option's name."""
 
+    def check(self, name: str, value: Any) -> None:
+        """Raise a `ValueError` if there is no such option."""
 
-def told(error: BaseException) -> str:
-    """Return what an error is and says.
+    def consumer(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
+        """Return a consumer that is connected, of a group if there is one, in which it is called `member`."""
 
-    Examples
-    --------
-    >>> told(KeyError("a")), told(OSError())
-    ("KeyError: 'a'", 'OSError')
-    """
-    name, text = type(error).__name__, str(error)
-    return text if text.startswith(name) else f"{name}: {text}".rstrip(": ")
+    def producer(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
+        """Return a producer that is connected.
+
+        With a `name`, the transactional id, it has transactions that may stay open for some seconds, and an older
+        producer of the same name is shut out.
+        """

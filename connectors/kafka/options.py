@@ -1,13 +1,21 @@
-"""The options of the Kafka client: passed through as they are, from a table and the environment, and checked."""
+"""Which brokers, which client, and its options: passed through as they are, from a table and the environment."""
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import orjson
+
+from connectors.kafka.clients import Client, Consumer, Producer
+
+CLIENTS = {
+    "kafka-python": "connectors.kafka.kafka_python.client",
+    "confluent-kafka": "connectors.kafka.confluent.client",
+}
+"""The packages that can be chosen, and the modules that know them."""
 
 PREFIX = "STREAMKERNEL_KAFKA_"
 """What the name of an environment variable begins with: ``STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD``."""
@@ -16,89 +24,117 @@ SECRET = ("password", "secret", "token", "key")
 """What the name of an option has in it whose value is never shown."""
 
 OURS = {
-    "group_id": "group",
-    "group_instance_id": "member",
-    "auto_offset_reset": "start",
-    "enable_auto_commit": "delivery",
-    "transactional_id": "delivery",
-    "enable_idempotence": "delivery",
-    "acks": "delivery",
-    "value_deserializer": "decoder",
-    "key_deserializer": "decoder",
-    "isolation_level": "delivery",
-}
+    "bootstrap.servers": "servers",
+    "metadata.broker.list": "servers",
+    "group.id": "group",
+    "group.instance.id": "member",
+    "group.protocol": "group",
+    "auto.offset.reset": "start",
+    "enable.partition.eof": "until",
+    "value.deserializer": "decoder",
+    "key.deserializer": "decoder",
+    "transaction.timeout.ms": "checkpoint_seconds",
+} | dict.fromkeys(
+    (
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "isolation.level",
+        "transactional.id",
+        "enable.idempotence",
+        "acks",
+        "request.required.acks",
+        "delivery.report.only.error",
+    ),
+    "delivery",
+)
 """Options that follow from something else, by what that is called."""
 
 
 class Options:
-    """Options for consumers and producers of kafka-python.
+    """How brokers are talked to.
 
     Parameters
     ----------
     servers
         Addresses of brokers, ``"host:port"``, separated by commas.
     given
-        Options by kafka-python's names: ``security_protocol``, ``sasl_mechanism``, ``ssl_cafile``, ``linger_ms``, ... A
-        variable of the environment that is called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals counts for
-        more, so that secrets need not stand in a file.
+        Options of the client, by its own names: ``sasl_mechanism``, ``ssl_cafile``, ``linger_ms``, ... of kafka-python;
+        ``sasl.mechanism``, ``ssl.ca.location``, ``linger.ms``, ... of librdkafka. A variable of the environment that is
+        called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, counts for more, so that
+        secrets need not stand in a file.
+    client
+        The package: ``"kafka-python"``, or ``"confluent-kafka"``, which has librdkafka in it.
 
     Raises
     ------
     ValueError
-        If there is no such option, or another setting decides it.
+        If there is no such client or option, or another setting decides it.
+    ImportError
+        If the client is not installed.
 
     Examples
     --------
-    >>> options = Options("localhost:9092", {"sasl_plain_password": "s3cret", "linger_ms": 5})
-    >>> options
-    Options('localhost:9092', sasl_plain_password='***', linger_ms=5)
-    >>> options.producer()["linger_ms"], "linger_ms" in options.consumer()
-    (5, False)
+    >>> Options("localhost:9092", {"sasl_plain_password": "s3cret", "linger_ms": 5})
+    Options('localhost:9092', client='kafka-python', sasl_plain_password='***', linger_ms=5)
     >>> Options("localhost:9092", {"sasl_mechanim": "PLAIN"})
     Traceback (most recent call last):
     ValueError: Expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?
     """
 
-    def __init__(self, servers: str, given: Mapping[str, Any] | None = None) -> None:
-        self._servers = servers
-        self._options = {**(given or {}), **_of_environment(os.environ)}
-        known = {**_consumer_options(), **_producer_options()}
-        for name in self._options:
-            if name in OURS:
-                raise ValueError(f'Expected an option that is passed through, got "{name}" - "{OURS[name]}" decides it')
-            if name not in known or name == "bootstrap_servers":
-                raise _unknown(name, known)
+    def __init__(self, servers: str, given: Mapping[str, Any] | None = None, client: str = "kafka-python") -> None:
+        if client not in CLIENTS:
+            raise ValueError(f"Expected {' or '.join(map(repr, CLIENTS))} as client, got {client!r}")
+        self.servers, self._name = servers, client
+        self._client: Client = import_module(CLIENTS[client])
+        self.given = {**(given or {}), **_of_environment(os.environ, self._client.SEPARATOR)}
+        for name, value in self.given.items():
+            decides = OURS.get(name.replace(self._client.SEPARATOR, "."))
+            if decides is not None:
+                raise ValueError(f'Expected an option that is passed through, got "{name}" - "{decides}" decides it')
+            self._client.check(name, value)
 
-    def consumer(self, **own: Any) -> dict[str, Any]:
-        """Return the arguments of a consumer."""
-        return self._those_of(_consumer_options()) | own
+    def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
+        """Return a consumer that is connected.
 
-    def producer(self, **own: Any) -> dict[str, Any]:
-        """Return the arguments of a producer."""
-        return self._those_of(_producer_options()) | own
+        Parameters
+        ----------
+        group
+            The consumer group, if any.
+        member
+            A name that is the same after a restart, for which the group keeps the partitions.
 
-    def admin(self) -> dict[str, Any]:
-        """Return the arguments of an administrator."""
-        from kafka import KafkaAdminClient
+        Raises
+        ------
+        Unavailable
+            If no broker answers.
+        ValueError
+            If options do not go together.
+        """
+        return self._client.consumer(self.servers, self.given, group, member if group else None)
 
-        return self._those_of(KafkaAdminClient.DEFAULT_CONFIG)
+    def producer(self, name: str | None = None, seconds: float = 60.0) -> Producer:
+        """Return a producer that is connected.
 
-    def get(self, name: str, default: Any) -> Any:
-        """Return the value of an option."""
-        return self._options.get(name, default)
+        Parameters
+        ----------
+        name
+            The transactional id: an older producer of the same name is shut out. Without one, what is written is seen
+            at once.
+        seconds
+            How long a transaction may stay open.
 
-    @property
-    def servers(self) -> str:
-        """The addresses of brokers."""
-        return self._servers
+        Raises
+        ------
+        Unavailable
+            If no broker answers.
+        ValueError
+            If options do not go together.
+        """
+        return self._client.producer(self.servers, self.given, name, seconds)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={'***' if is_secret(name) else value!r}" for name, value in self._options.items())
-        return f"Options({', '.join([repr(self._servers), *shown])})"
-
-    def _those_of(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        servers = [server.strip() for server in self._servers.split(",")]
-        return {"bootstrap_servers": servers} | {n: v for n, v in self._options.items() if n in known}
+        shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())
+        return f"Options({self.servers!r}, client={self._name!r}{''.join(shown)})"
 
 
 def is_secret(name: str) -> bool:
@@ -106,38 +142,20 @@ def is_secret(name: str) -> bool:
 
     Examples
     --------
-    >>> is_secret("sasl_plain_password"), is_secret("client_id")
+    >>> is_secret("sasl_plain_password"), is_secret("client.id")
     (True, False)
     """
     return any(part in name for part in SECRET)
 
 
-def _of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+def _of_environment(environ: Mapping[str, str], separator: str) -> dict[str, Any]:
     """Return the options that variables give: JSON values, or else text."""
     found: dict[str, Any] = {}
     for variable, text in environ.items():
         if variable.startswith(PREFIX):
-            name = variable.removeprefix(PREFIX).lower()
+            name = variable.removeprefix(PREFIX).lower().replace("_", separator)
             try:
                 found[name] = text if is_secret(name) else orjson.loads(text)
             except orjson.JSONDecodeError:
                 found[name] = text
     return found
-
-
-def _unknown(name: str, known: Mapping[str, Any]) -> ValueError:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f' - did you mean "{near[0]}"?' if near else ""
-    return ValueError(f'Expected an option of kafka-python, got "{name}"{hint}')
-
-
-def _consumer_options() -> Mapping[str, Any]:
-    from kafka import KafkaConsumer
-
-    return dict(KafkaConsumer.DEFAULT_CONFIG)
-
-
-def _producer_options() -> Mapping[str, Any]:
-    from kafka import KafkaProducer
-
-    return dict(KafkaProducer.DEFAULT_CONFIG)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import suppress
 
-from connectors.base import Position
+from connectors.base import Position, TopicMissing
 from connectors.checks import is_count
-from connectors.kafka.clients import Partition
-from connectors.kafka.consumer import PythonConsumer
+from connectors.kafka.clients import Consumer, Partition
 
 Place = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""
@@ -39,7 +38,12 @@ def checked(place: Place) -> Place:
     return place
 
 
-def offset_at(client: PythonConsumer, partition: Partition, place: Place) -> int:
+def no_topic(topic: str, servers: str) -> TopicMissing:
+    """Return the error that says which topic is not there."""
+    return TopicMissing(f'Expected a topic, got "{topic}", which is not there - at {servers}')
+
+
+def offset_at(client: Consumer, partition: Partition, place: Place) -> int:
     """Return the offset of a place; one before the oldest record is moved up to it."""
     if place == "latest":
         return client.end(partition)

@@ -2,80 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 from connectors.base import Event, Position
-from connectors.kafka.clients import check_topic, connected
-from connectors.kafka.options import Options
-from connectors.kafka.producer import PythonProducer
+from connectors.kafka.writer import Writer
 
 LONGEST_RAW = 900_000
 """Bytes of a record that a dead letter keeps; with its headers it has to fit into what brokers take by default."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
-
-
-class Writer:
-    """Writes records to topics, so that they are seen at once. It connects when it is first used.
-
-    Parameters
-    ----------
-    options
-        Of the client.
-    """
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self._producer: PythonProducer | None = None
-
-    def open(self, topic: str) -> None:
-        """Find out whether a topic is there.
-
-        Raises
-        ------
-        Unavailable
-            If it is not, or no broker answers.
-        """
-        check_topic(self.options, topic)
-
-    def send(
-        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
-    ) -> None:
-        """Write a record.
-
-        Raises
-        ------
-        CommitRefused
-            If nothing can be written any more.
-        """
-        self._connected().send(topic, value, key, headers)
-
-    def flush(self) -> None:
-        """Wait until what was sent is there.
-
-        Raises
-        ------
-        CommitRefused
-            If it could not be written.
-        """
-        self._connected().flush()
-
-    def close(self) -> None:
-        """Release the client."""
-        if self._producer is not None:
-            self._producer.close()
-            self._producer = None
-
-    def _connected(self) -> PythonProducer:
-        if self._producer is None:
-            self._producer = connected(self._made, self.options)
-        return self._producer
-
-    def _made(self) -> PythonProducer:
-        return PythonProducer(self.options)
 
 
 class _Topic:
@@ -107,15 +45,16 @@ class KafkaSink(_Topic):
     Parameters
     ----------
     writer
-        :class:`Writer`, or :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is
-        committed see a record when it is.
+        :meth:`Options.producer() <connectors.kafka.options.Options.producer>`, so that records are seen at once, or
+        :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is committed see a
+        record when it is.
     topic
         Where to.
     """
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record, under the key of the one it was made from."""
-        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key)
+        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
 
 
 class KafkaDeadLetters(_Topic):

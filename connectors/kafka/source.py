@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from connectors.base import CommitRefused, Event, Position
-from connectors.formats import JsonLines
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import OffsetGoneError, Partition, Record, connected, no_topic
-from connectors.kafka.consumer import PythonConsumer
+from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
+from connectors.kafka.events import Decoder, Events
 from connectors.kafka.options import Options
-from connectors.kafka.places import Place, checked, offset_at, offset_of
+from connectors.kafka.places import Place, checked, no_topic, offset_at, offset_of
 
 ALIVE_SECONDS = 1.0
 """How long a consumer is left alone while there are records at hand."""
@@ -24,7 +23,6 @@ FULL = 4000
 SLICE = 64
 """Events that `KafkaSource.poll` returns at most, so that it is called often."""
 
-Decoder = Callable[[bytes], dict[str, Any]]
 Told = Callable[[list[str]], None]
 
 
@@ -38,7 +36,7 @@ class KafkaSource:
     Parameters
     ----------
     servers
-        Addresses of brokers, ``"host:port"``, separated by commas; or options of the client with them.
+        Addresses of brokers, ``"host:port"``, separated by commas; or options with them, of either client.
     topics
         One or many.
     group
@@ -62,7 +60,7 @@ class KafkaSource:
     key
         A field to put the record's key into, as text.
     **options
-        Options of the client, by kafka-python's names.
+        Options, by kafka-python's names.
 
     Raises
     ------
@@ -93,11 +91,9 @@ class KafkaSource:
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._numbers = partitions
         self._start, self._until = checked(start), None if until is None else checked(until)
-        self._decode = decoder or JsonLines().parse
-        self._key = key
-        self._in_turn = order == "deterministic"
-        self._client: PythonConsumer | None = None
-        self._buffers = Buffers(in_turn=self._in_turn)
+        self._event = Events(decoder, key).of
+        self._client: Consumer | None = None
+        self._buffers = Buffers(in_turn=order == "deterministic")
         self._own: dict[Partition, Position] = {}
         self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
@@ -134,6 +130,8 @@ class KafkaSource:
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
         self.seek(positions)
+        if started := self._next.keys() - self._new:
+            self.client.pause(started)
         self.assigned(list(self._next))
 
     def poll(self, timeout: float) -> list[Event] | None:
@@ -145,10 +143,10 @@ class KafkaSource:
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
             self._fetch(client, 0.0)  # it keeps us in the group
         events, self._gone = self._gone, []
-        for record, position in self._buffers.take(SLICE, self._live()):
-            self._next[record.partition] = record.offset + 1
-            if record.offset < self._ends.get(record.partition, record.offset + 1):
-                events.append(self._event(record, position))
+        for partition, record, position in self._buffers.take(SLICE, self._live()):
+            self._next[partition] = record.offset + 1
+            if record.offset < self._ends.get(partition, record.offset + 1):
+                events.append(self._event(partition, record, position))
         return None if not events and self._until is not None and self._next and not self._live() else events
 
     def lag(self) -> Mapping[tuple[str, str], int]:
@@ -175,7 +173,7 @@ class KafkaSource:
                 self.client.commit(self.offsets(positions))
 
     @property
-    def client(self) -> PythonConsumer:
+    def client(self) -> Consumer:
         """The client, connected."""
         if self._client is None:
             self._client = self._connected()
@@ -189,9 +187,6 @@ class KafkaSource:
             self._begun.pop(partition, None)
             self._new.add(partition)
             self._full.discard(partition)
-            if self._client is not None:
-                self._client.seek(partition, 0)  # so that it does not look for a place itself
-                self._client.pause([partition])
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
@@ -213,8 +208,8 @@ class KafkaSource:
             self._new.discard(partition)
             self._full.discard(partition)
 
-    def _connected(self) -> PythonConsumer:
-        client: PythonConsumer = connected(lambda: PythonConsumer(self.options, self.group, self._member), self.options)
+    def _connected(self) -> Consumer:
+        client = self.options.consumer(self.group, self._member)
         try:
             partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
         except (OSError, ValueError):
@@ -223,15 +218,13 @@ class KafkaSource:
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            client.assign(partitions)
-            self._client = client
             self.assigned(partitions)
         return client
 
-    def _partitions(self, client: PythonConsumer, topic: str) -> list[Partition]:
+    def _partitions(self, client: Consumer, topic: str) -> list[Partition]:
         known = client.partitions_of(topic)
         if not known:
-            raise no_topic(topic, self.options)
+            raise no_topic(topic, self.options.servers)
         wanted = known if self._numbers is None else [Partition(topic, number) for number in self._numbers]
         for partition in wanted:
             if partition not in known:
@@ -240,8 +233,11 @@ class KafkaSource:
                 )
         return wanted
 
-    def _begin(self, client: PythonConsumer) -> None:
+    def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
+        if not self._new:
+            return
+        places = {}
         for partition in sorted(self._new):
             own = self._own.get(partition)
             committed = None if self.group is None or partition in self._rewound else client.committed(partition)
@@ -251,22 +247,22 @@ class KafkaSource:
                 place = committed
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
-            self._next[partition] = self._begun[partition] = place
-            client.seek(partition, place)
-            client.resume([partition])
-            self._new.discard(partition)
-            self._rewound.discard(partition)
+            places[partition] = place
+        client.start(places)
+        self._next |= places
+        self._begun |= places
+        self._new.clear()
+        self._rewound -= places.keys()
 
-    def _fetch(self, client: PythonConsumer, timeout: float) -> None:
+    def _fetch(self, client: Consumer, timeout: float) -> None:
         self._throttle(client)
         try:
             self._buffers.add(client.poll(timeout))
         except OffsetGoneError as error:
-            for partition, offset in error.offsets.items():
-                self._gone.append(self._skipped(client, partition, offset))
+            self._gone += [self._skipped(client, *one) for one in error.offsets.items()]
         self._polled = time.monotonic()
 
-    def _throttle(self, client: PythonConsumer) -> None:
+    def _throttle(self, client: Consumer) -> None:
         """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
         for partition in self._next.keys() - self._new:
             waiting = self._buffers.count(partition)
@@ -288,30 +284,13 @@ class KafkaSource:
             if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
         ]
 
-    def _skipped(self, client: PythonConsumer, partition: Partition, offset: int) -> Event:
+    def _skipped(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Go on with what is there, and say what is not."""
         first, end = client.first(partition), client.end(partition)
         place = first if offset < first else end
         what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
         self._next[partition] = place
-        client.seek(partition, place)
+        client.start({partition: place})
         return Event(
             str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
         )
-
-    def _event(self, record: Record, position: Position) -> Event:
-        stream, headers = str(record.partition), tuple(record.headers)
-        value, fields, reason = record.value or b"", None, None
-        try:
-            if record.value is None:
-                raise ValueError("Expected a value, got a tombstone")
-            fields = self._decode(record.value)
-            if not isinstance(fields, dict):
-                fields, got = None, type(fields).__name__
-                raise ValueError(f"Expected a dict from the decoder, got {got}")
-            if self._key is not None:
-                fields = {self._key: None if record.key is None else record.key.decode(), **fields}
-        except Exception as error:  # whatever a decoder raises, the stream goes on
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
-        return Event(stream, position, value, fields, reason, record.key, headers)

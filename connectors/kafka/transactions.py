@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from connectors.base import Position
-from connectors.kafka.clients import Partition, connected, group_offsets
-from connectors.kafka.producer import PythonProducer
-from connectors.kafka.sink import Writer
+from connectors.kafka.clients import Partition, Producer
 from connectors.kafka.source import KafkaSource
+from connectors.kafka.writer import Writer
 
 
 class KafkaTransactions(Writer):
@@ -45,8 +44,11 @@ class KafkaTransactions(Writer):
         """
         self.close()
         self._connected()
-        found = connected(lambda: group_offsets(self.options, self._name), self.options)
-        return int(found.get(self._mark, 0))
+        keeper = self.options.consumer(self._name)
+        try:
+            return keeper.committed(self._mark) or 0
+        finally:
+            keeper.close()
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
         """Commit what was written, the positions, and the number of their checkpoint: all or nothing.
@@ -60,5 +62,5 @@ class KafkaTransactions(Writer):
         offsets = source.offsets(positions) if source.group is not None else {}
         self._connected().commit([(source.client.membership, offsets, note), (self._name, {self._mark: number}, note)])
 
-    def _made(self) -> PythonProducer:
-        return PythonProducer(self.options, self._name, self._seconds)
+    def _made(self) -> Producer:
+        return self.options.producer(self._name, self._seconds)

@@ -83,14 +83,16 @@ def kafka_options(config: Config) -> Options:
     Raises
     ------
     ConfigError
-        If one is none.
+        If one is none, or the client is not installed.
     """
     from connectors.kafka import Options
 
     if config.kafka is None:
         raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
     try:
-        return Options(config.kafka.servers, config.kafka.options)
+        return Options(config.kafka.servers, config.kafka.options, config.kafka.client)
+    except ImportError as error:
+        raise ConfigError(of_error("kafka.client", error)) from error
     except ValueError as error:
         raise ConfigError(of_error("kafka.options", error)) from error
 

@@ -58,7 +58,10 @@ class KafkaTable(ConfigTable):
     delivery: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once", description='"exactly_once" or "at_least_once"'
     )
-    options: dict[str, Any] = Field(default={}, description="a table of options of kafka-python")
+    client: Literal["kafka-python", "confluent-kafka"] = Field(
+        default="kafka-python", description='"kafka-python" or "confluent-kafka"'
+    )
+    options: dict[str, Any] = Field(default={}, description="a table of options of the client")
 
 
 class SourceTable(ConfigTable):

@@ -24,6 +24,7 @@ from connectors import (
     Unavailable,
 )
 from connectors.kafka import Options, Writer
+from connectors.kafka.options import CLIENTS
 
 KINDS = ["noida", "apache"]
 
@@ -40,6 +41,11 @@ def servers(request, tmp_path_factory):
             yield f"127.0.0.1:{broker.port}"
     else:
         pytest.skip("Apache Kafka needs java and mvn")
+
+
+@pytest.fixture(params=CLIENTS)
+def options(servers, request):
+    return Options(servers, client=request.param)
 
 
 @pytest.fixture
@@ -72,19 +78,19 @@ def rows(n, first=0):
     return [{"n": first + i} for i in range(n)]
 
 
-def test_records_come_in_order_with_where_they_are(servers, topic):
+def test_records_come_in_order_with_where_they_are(servers, options, topic):
     brokers.produce(servers, topic, rows(1500))
-    events = drained(KafkaSource(servers, topic, until="latest"))
+    events = drained(KafkaSource(options, topic, until="latest"))
     assert values(events) == list(range(1500))
     assert {event.stream for event in events} == {f"{topic}:0"}
     assert [event.resume for event in events] == list(range(1, 1501))
     assert (events[7].key, events[7].raw, events[7].error) == (b"7", b'{"n": 7}', None)
 
 
-def test_what_cannot_be_read_is_an_event_that_says_why(servers, topic):
+def test_what_cannot_be_read_is_an_event_that_says_why(servers, options, topic):
     bad = [b"{", b"[1]", b"\xff", None, b""]
     brokers.produce(servers, topic, [{"n": 1}, *bad, {"n": 2}])
-    events = drained(KafkaSource(servers, topic, until="latest"))
+    events = drained(KafkaSource(options, topic, until="latest"))
     assert [event.record for event in events] == [{"n": 1}, *[None] * len(bad), {"n": 2}]
     assert [event.raw for event in events[1:-1]] == [value or b"" for value in bad]
     expected = ["valid JSON", "a JSON object, got an array", "UTF-8", "a value, got a tombstone", "valid JSON"]
@@ -94,26 +100,26 @@ def test_what_cannot_be_read_is_an_event_that_says_why(servers, topic):
         assert event.error.endswith(f" - at {topic}:0, offset {offset}")
 
 
-def test_a_decoder_of_ones_own_and_keys(servers, topic):
+def test_a_decoder_of_ones_own_and_keys(servers, options, topic):
     def decoder(value):
         if value == b"boom":
             raise KeyError("boom")
         return {"n": len(value)} if value != b"list" else [1]
 
     brokers.produce(servers, topic, [b"abc", b"boom", b"list"])
-    events = drained(KafkaSource(servers, topic, until="latest", decoder=decoder, key="id"))
+    events = drained(KafkaSource(options, topic, until="latest", decoder=decoder, key="id"))
     assert events[0].record == {"id": "0", "n": 3}
     assert events[1].error.startswith("KeyError: 'boom' - at ")
     assert events[2].error.startswith("Expected a dict from the decoder, got list - at ")
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy", "zstd"])
-def test_compressed_records_are_read(servers, topic, codec):
+def test_compressed_records_are_read(servers, options, topic, codec):
     brokers.produce(servers, topic, rows(300), compression_type=codec)
-    assert values(drained(KafkaSource(servers, topic, until="latest"))) == list(range(300))
+    assert values(drained(KafkaSource(options, topic, until="latest"))) == list(range(300))
 
 
-def test_start_and_end(servers, topic):
+def test_start_and_end(servers, options, topic):
     brokers.produce(servers, topic, rows(50))
     time.sleep(0.05)
     moment = dt.datetime.now(dt.UTC)
@@ -125,14 +131,14 @@ def test_start_and_end(servers, topic):
         (moment, "latest", 50, 100),
         ("earliest", moment.isoformat(), 0, 50),
     ]:
-        source = KafkaSource(servers, topic, start=start, until=until)
+        source = KafkaSource(options, topic, start=start, until=until)
         assert values(drained(source)) == list(range(first, last)), (start, until)
-    assert drained(KafkaSource(servers, topic, start="latest", until="latest")) == []
+    assert drained(KafkaSource(options, topic, start="latest", until="latest")) == []
 
 
-def test_later_records_come_too_and_lag_counts_them(servers, topic):
+def test_later_records_come_too_and_lag_counts_them(servers, options, topic):
     brokers.produce(servers, topic, rows(100))
-    source = KafkaSource(servers, topic)
+    source = KafkaSource(options, topic)
     assert source.lag() == {}
     found = []
     while len(found) < 100:
@@ -147,49 +153,49 @@ def test_later_records_come_too_and_lag_counts_them(servers, topic):
     source.close()
 
 
-def test_it_goes_on_from_positions(servers):
+def test_it_goes_on_from_positions(servers, options):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, rows(600), partitions=3)
-    source, positions, first = KafkaSource(servers, topic), {}, []
+    source, positions, first = KafkaSource(options, topic), {}, []
     while len(first) < 200:
         events = source.poll(0.2)
         first += events
         positions |= {event.stream: event.resume for event in events}
     source.close()
-    other = KafkaSource(servers, topic, until="latest")
+    other = KafkaSource(options, topic, until="latest")
     other.seek(positions)
     assert sorted(values(first) + values(drained(other))) == list(range(600))
 
 
-def test_partitions_of_ones_choice(servers):
+def test_partitions_of_ones_choice(servers, options):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, rows(30), partitions=3)
-    assert sorted(values(drained(KafkaSource(servers, topic, partitions=[0, 2], until="latest")))) == [
+    assert sorted(values(drained(KafkaSource(options, topic, partitions=[0, 2], until="latest")))) == [
         n for n in range(30) if n % 3 != 1
     ]
     with pytest.raises(ValueError, match=f'a partition from 0 to 2 of "{topic}", got 3'):
-        KafkaSource(servers, topic, partitions=[3]).poll(0.1)
+        KafkaSource(options, topic, partitions=[3]).poll(0.1)
 
 
-def test_many_topics(servers):
+def test_many_topics(servers, options):
     topics = [made(servers), made(servers)]
     for i, topic in enumerate(topics):
         brokers.produce(servers, topic, rows(20, first=20 * i))
-    assert sorted(values(drained(KafkaSource(servers, topics, until="latest")))) == list(range(40))
+    assert sorted(values(drained(KafkaSource(options, topics, until="latest")))) == list(range(40))
 
 
-def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, topic):
+def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, options, topic):
     brokers.produce(servers, topic, rows(30))
     group, stream = uuid.uuid4().hex, f"{topic}:0"
-    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
+    source = KafkaSource(options, topic, group=group, member="one", until="latest")
     assert len(drained(source, close=False)) == 30
     source.acknowledge({stream: 20})
     source.close()
     for told, first in [({}, 20), ({stream: 5}, 20)]:
-        source = KafkaSource(servers, topic, group=group, member="one", until="latest")
+        source = KafkaSource(options, topic, group=group, member="one", until="latest")
         source.seek(told)
         assert values(drained(source)) == list(range(first, 30))
-    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
+    source = KafkaSource(options, topic, group=group, member="one", until="latest")
     source.rewind({stream: 5})
     assert values(drained(source, close=False)) == list(range(5, 30))
     source.again({stream: 5})  # once it has begun there, what is committed counts
@@ -197,7 +203,7 @@ def test_what_the_group_has_committed_counts_unless_it_is_rewound(servers, topic
 
 
 @pytest.mark.parametrize("stop", [0, 1, 64, 250])
-def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, stop):
+def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, options, stop):
     topic = made(servers, partitions=3)
     uneven = [b'{"n": %d}' % n for n in range(450)]
     for number, (first, last) in enumerate([(0, 200), (200, 300), (300, 450)]):
@@ -207,14 +213,14 @@ def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, stop):
     in_turn = [
         n for turn in itertools.zip_longest(range(200), range(200, 300), range(300, 450)) for n in turn if n is not None
     ]
-    source = KafkaSource(servers, topic, order="deterministic", until="latest")
+    source = KafkaSource(options, topic, order="deterministic", until="latest")
     assert values(drained(source)) == in_turn
-    source, events = KafkaSource(servers, topic, order="deterministic", until="latest"), []
+    source, events = KafkaSource(options, topic, order="deterministic", until="latest"), []
     while len(events) < stop:
         events += source.poll(0.2)
     source.close()
     events = events[:stop]
-    other = KafkaSource(servers, topic, order="deterministic", until="latest")
+    other = KafkaSource(options, topic, order="deterministic", until="latest")
     other.seek({event.stream: event.resume for event in events})
     assert values(events + drained(other)) == in_turn
 
@@ -228,16 +234,16 @@ def _to(servers, topic, values, partition):
     producer.close()
 
 
-def test_members_of_a_group_share_the_partitions(servers):
+def test_members_of_a_group_share_the_partitions(servers, options):
     topic, group = made(servers, partitions=4), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(400), partitions=4)
     told = []
-    one = KafkaSource(servers, topic, group=group, member="one")
+    one = KafkaSource(options, topic, group=group, member="one")
     one.listen(lambda streams: told.append(("revoked", streams)), lambda streams: told.append(("lost", streams)))
     found = []
     while len(found) < 400:
         found += one.poll(0.2)
-    two, others = KafkaSource(servers, topic, group=group, member="two"), []
+    two, others = KafkaSource(options, topic, group=group, member="two"), []
     end = time.monotonic() + 60
     with ThreadPoolExecutor(1) as pool:
         while len(others) < 200 and time.monotonic() < end:
@@ -252,32 +258,48 @@ def test_members_of_a_group_share_the_partitions(servers):
     two.close()
 
 
-def test_records_that_were_deleted_unread_are_told(servers):
+def test_records_that_were_deleted_unread_are_told(servers, options):
     from kafka import KafkaAdminClient, TopicPartition
 
-    topic = made(servers)
-    brokers.produce(servers, topic, rows(100))
-    source = KafkaSource(servers, topic, until="latest")
+    topic = made(servers, partitions=2)
+    brokers.produce(servers, topic, rows(200), partitions=2)
+    source = KafkaSource(options, topic, until="latest")
     source.seek({f"{topic}:0": 10})
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.delete_records({TopicPartition(topic, 0): 40})
     admin.close()
     events = drained(source)
-    assert events[0].error == f"Expected a record, got 30 records deleted unread - at {topic}:0, offset 10"
-    assert values(events[1:]) == list(range(40, 100))
+    (gone,) = [event.error for event in events if event.error]
+    assert gone == f"Expected a record, got 30 records deleted unread - at {topic}:0, offset 10"
+    found = [(event.stream, event.record["n"]) for event in events if event.record]
+    assert [n for stream, n in found if stream == f"{topic}:0"] == list(range(80, 200, 2))
+    assert [n for stream, n in found if stream == f"{topic}:1"] == list(range(1, 200, 2))
 
 
-def test_what_is_not_there_is_named(servers):
+def test_what_is_not_there_is_named(servers, options):
     with pytest.raises(TopicMissing, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
-        KafkaSource(servers, "nowhere").poll(0.1)
-    with pytest.raises(Unavailable, match=r"Expected a Kafka broker at 127\.0\.0\.1:1, got KafkaTimeoutError"):
-        KafkaSource("127.0.0.1:1", "t", bootstrap_timeout_ms=300).poll(0.1)
+        KafkaSource(options, "nowhere").poll(0.1)
 
 
-def test_a_transaction_shows_nothing_before_it_is_committed(servers):
+@pytest.mark.parametrize(
+    ("client", "given", "reason"),
+    [
+        ("kafka-python", {"bootstrap_timeout_ms": 300}, "KafkaTimeoutError"),
+        ("confluent-kafka", {"socket.connection.setup.timeout.ms": 1000}, "_TRANSPORT: .*: Connection refused"),
+    ],
+)
+def test_brokers_that_are_not_there_are_named(client, given, reason):
+    options = Options("127.0.0.1:1", given, client)
+    with pytest.raises(Unavailable, match=rf"Expected a Kafka broker at 127\.0\.0\.1:1, got {reason}"):
+        KafkaSource(options, "t").poll(0.1)
+    with pytest.raises(Unavailable, match=r"Expected a Kafka broker at 127\.0\.0\.1:1, got"):
+        options.producer()
+
+
+def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     topic, out, group = made(servers), made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(10))
-    source = KafkaSource(servers, topic, group=group, until="latest")
+    source = KafkaSource(options, topic, group=group, until="latest")
     transactions = KafkaTransactions(source, f"{group}-x", 60.0)
     assert transactions.newest() == 0
     sink, letters = KafkaSink(transactions, out), KafkaDeadLetters(transactions, out)
@@ -296,15 +318,15 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers):
     assert dict(found[-1].headers) == told
     assert transactions.newest() == 3
     source.close()
-    again = KafkaSource(servers, topic, group=group, until="latest")
+    again = KafkaSource(options, topic, group=group, until="latest")
     assert drained(again) == []
     sink.close()
 
 
-def test_what_was_not_committed_never_was(servers):
+def test_what_was_not_committed_never_was(servers, options):
     topic, out, name = made(servers), made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(1))
-    source = KafkaSource(servers, topic)
+    source = KafkaSource(options, topic)
     old = KafkaTransactions(source, name, 60.0)
     KafkaSink(old, out).write({"n": 1})
     old.flush()
@@ -320,11 +342,11 @@ def test_what_was_not_committed_never_was(servers):
 
 
 @pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
-def test_who_was_evicted_commits_nothing(servers):
+def test_who_was_evicted_commits_nothing(servers, options):
     """A member whose session is over: the group has gone on without it. The small broker does not look."""
     topic, group = made(servers), uuid.uuid4().hex
     brokers.produce(servers, topic, rows(20))
-    source = KafkaSource(servers, topic, group=group, member="one", until="latest")
+    source = KafkaSource(options, topic, group=group, member="one", until="latest")
     lost = []
     source.listen(lambda streams: None, lost.append)
     transactions = KafkaTransactions(source, f"{group}-one", 60.0)
@@ -339,20 +361,20 @@ def test_who_was_evicted_commits_nothing(servers):
         transactions.commit(1, {f"{topic}:0": 20})
     assert transactions.newest() == 0
     source.close()
-    assert len(drained(KafkaSource(servers, topic, group=group, until="latest"))) == 20
+    assert len(drained(KafkaSource(options, topic, group=group, until="latest"))) == 20
     transactions.close()
 
 
-def test_a_sink_that_writes_at_once(servers, topic):
-    sink = KafkaSink(Writer(Options(servers)), topic)
+def test_a_sink_that_writes_at_once(servers, options, topic):
+    sink = KafkaSink(Writer(options), topic)
     sink.write({"n": 1}, b"k")
     assert sink.flush() is None
     assert [(record.key, record.value) for record in brokers.committed(servers, topic)] == [(b"k", b'{"n":1}')]
     sink.close()
 
 
-def test_a_dead_letter_that_is_too_long_says_how_long_it_was(servers, topic):
-    letters = KafkaDeadLetters(Writer(Options(servers)), topic)
+def test_a_dead_letter_that_is_too_long_says_how_long_it_was(servers, options, topic):
+    letters = KafkaDeadLetters(Writer(options), topic)
     letters.write(Event("s", 1, b"x" * 2_000_000), "Expected less")
     letters.flush()
     (record,) = brokers.committed(servers, topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -407,6 +408,7 @@ type = "KernelClassifier"
 [state]
 directory = "state"
 """
+CONFLUENT = TOPICS.replace('group = "g"', 'group = "g"\nclient = "confluent-kafka"')
 KAFKA_WRONG = {
     "no servers": (
         TOPICS.replace("servers", "server"),
@@ -450,6 +452,10 @@ KAFKA_WRONG = {
         TOPICS.replace('group = "g"', 'delivery = "twice"'),
         ['kafka.delivery: expected "exactly_once" or "at_least_once", got "twice"'],
     ),
+    "no client that we know": (
+        TOPICS.replace('group = "g"', 'client = "confluent"'),
+        ['kafka.client: expected "kafka-python" or "confluent-kafka", got "confluent"'],
+    ),
 }
 
 
@@ -458,17 +464,51 @@ def test_problems_with_kafka(load: Load, text: str, lines: list[str]) -> None:
     assert sorted(problems(lambda: load(text))) == sorted(lines)
 
 
+UNPASSED = "expected an option that is passed through, got"
+OPTIONS_WRONG = [
+    (
+        TOPICS,
+        'sasl_mechanim = "PLAIN"',
+        'expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?',
+    ),
+    (TOPICS, 'group_id = "g"', f'{UNPASSED} "group_id" - "group" decides it'),
+    (TOPICS, "transaction_timeout_ms = 5", f'{UNPASSED} "transaction_timeout_ms" - "checkpoint_seconds" decides it'),
+    (
+        CONFLUENT,
+        '"sasl.mechanim" = "PLAIN"',
+        'expected an option of librdkafka, got "sasl.mechanim": No such configuration property: "sasl.mechanim"',
+    ),
+    (
+        CONFLUENT,
+        '"security.protocol" = "SASL"',
+        'expected an option of librdkafka, got "security.protocol": Invalid value "SASL" for configuration property '
+        '"security.protocol"',
+    ),
+    (
+        CONFLUENT,
+        'stats_cb = "x"',
+        'expected an option of librdkafka, got "stats_cb": expected stats_cb property as a callable function',
+    ),
+    (
+        CONFLUENT,
+        '"partition.assignment.strategy" = "cooperative-sticky"',
+        'expected "range" or "roundrobin" as partition.assignment.strategy, got "cooperative-sticky"',
+    ),
+    (CONFLUENT, '"bootstrap.servers" = "b"', f'{UNPASSED} "bootstrap.servers" - "servers" decides it'),
+    (CONFLUENT, '"transactional.id" = "b"', f'{UNPASSED} "transactional.id" - "delivery" decides it'),
+]
+
+
+@pytest.mark.parametrize(("text", "option", "line"), OPTIONS_WRONG)
+def test_options_of_clients_are_checked(load: Load, text: str, option: str, line: str) -> None:
+    load(text).check()
+    config = load(text.replace("[source]", f"[kafka.options]\n{option}\n[source]"))
+    assert problems(config.check) == [f"kafka.options: {line}"]
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (
-            TOPICS.replace("[source]", '[kafka.options]\nsasl_mechanim = "PLAIN"\n[source]'),
-            'kafka.options: expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?',
-        ),
-        (
-            TOPICS.replace("[source]", '[kafka.options]\ngroup_id = "g"\n[source]'),
-            'kafka.options: expected an option that is passed through, got "group_id" - "group" decides it',
-        ),
         (
             TOPICS.replace("[model]", 'start = "lates"\n[model]'),
             'source: expected "earliest", "latest", an offset or a time with its zone, got \'lates\'',
@@ -493,9 +533,34 @@ def test_secrets_come_from_the_environment_and_are_not_shown(load: Load, monkeyp
     monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD", "s3cret")
     monkeypatch.setenv("STREAMKERNEL_KAFKA_REQUEST_TIMEOUT_MS", "4000")
     options = kafka_options(load(TOPICS))
-    assert options.consumer()["sasl_plain_password"] == "s3cret"
-    assert options.consumer()["request_timeout_ms"] == 4000
+    assert options.given["sasl_plain_password"] == "s3cret"
+    assert options.given["request_timeout_ms"] == 4000
     assert "s3cret" not in repr(options)
+
+
+def test_variables_of_the_environment_have_dots_for_confluent(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    secure = '[kafka.options]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "SCRAM-SHA-512"\n[source]'
+    monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_USERNAME", "me")
+    monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PASSWORD", "s3cret")
+    config = load(CONFLUENT.replace("[source]", secure))
+    config.check()
+    options = kafka_options(config)
+    assert options.given["sasl.password"] == "s3cret"
+    assert "s3cret" not in repr(options)
+    monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PASSWRD", "s3cret")
+    told = problems(config.check)
+    assert len(told) == 1
+    assert "sasl.passwrd" in told[0]
+    assert "s3cret" not in told[0]
+
+
+def test_a_client_that_is_not_installed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    for name in [name for name in sys.modules if name.startswith("connectors.kafka.confluent.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert problems(load(CONFLUENT).check) == [
+        "kafka.client: confluent-kafka is needed: pip install 'streamkernel[confluent]'"
+    ]
 
 
 def test_no_word_of_pydantic_reaches_the_user(load: Load) -> None:

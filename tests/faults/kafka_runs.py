@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 
+from connectors.kafka.options import CLIENTS
 from streamkernel import model_file
 from streamkernel.engine.checkpoint import read_newest
 
@@ -30,6 +31,7 @@ label = "y"
 ignore = ["id"]
 [kafka]
 servers = "{servers}"
+client = "{client}"
 group = "{group}"
 delivery = "{delivery}"
 options = {{ {options} }}
@@ -71,8 +73,8 @@ class Run:
         Where the brokers are, and where states go.
     topic, partitions
         What is read, of how many partitions.
-    source, options, delivery
-        Lines for the tables [source] and [kafka.options], and what is promised.
+    source, options, delivery, client
+        Lines for the tables [source] and [kafka.options], what is promised, and by which client.
     """
 
     def __init__(
@@ -84,23 +86,24 @@ class Run:
         source: str = 'until = "latest"',
         options: str = "",
         delivery: str = "exactly_once",
+        client: str = "kafka-python",
     ) -> None:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
-        self._source, self._options, self._delivery = source, options, delivery
+        self._source, self._options, self._delivery, self._client = source, options, delivery, client
         brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
 
-    def start(self, member: str = "one") -> subprocess.Popen[str]:
-        """Start a member; one of the same name goes on with its state."""
+    def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
+        """Start a member; one of the same name goes on with its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
         folder.mkdir(exist_ok=True)
         config = folder / "run.toml"
         config.write_text(
             CONFIG.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
-                delivery=self._delivery, predictions=self.predictions, dead_letters=self.dead_letters,
-                state=folder / "state",
+                delivery=self._delivery, client=client or self._client, predictions=self.predictions,
+                dead_letters=self.dead_letters, state=folder / "state",
             )
         )  # fmt: skip
         words = [*COMMAND, "run", str(config)]
@@ -176,6 +179,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broker", choices=["apache", "noida"], default="apache")
+    parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
@@ -191,7 +195,7 @@ def compare(servers: str, folder: Path, options: argparse.Namespace) -> None:
     brokers.make_topics(servers, names=["events"])
     brokers.produce(servers, "events", records(options.events))
     print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
-    calm, hurt = Run(servers, folder, "events"), Run(servers, folder, "events")
+    calm, hurt = (Run(servers, folder, "events", client=options.client) for _ in range(2))
     began = time.perf_counter()
     assert calm.start().wait() == 0, calm.log()
     alone = time.perf_counter() - began

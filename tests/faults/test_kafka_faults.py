@@ -12,7 +12,13 @@ import pytest
 from faults import kafka_runs
 from faults.kafka_runs import BAD_EVERY, Run
 
+from connectors.kafka.options import CLIENTS
+
 N = 12_000
+SHORT_SESSIONS = {
+    "kafka-python": "session_timeout_ms = 6000, heartbeat_interval_ms = 500",
+    "confluent-kafka": '"session.timeout.ms" = 6000, "heartbeat.interval.ms" = 500',
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +32,11 @@ def broker(tmp_path_factory):
 @pytest.fixture(scope="module")
 def servers(broker):
     return f"127.0.0.1:{broker.port}"
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +64,26 @@ def test_what_a_run_is_when_left_alone(calm):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_kill_9_at_any_moment(calm, servers, tmp_path, seed):
-    run = Run(servers, tmp_path, "events")
+def test_kill_9_at_any_moment(calm, servers, tmp_path, seed, client):
+    run = Run(servers, tmp_path, "events", client=client)
     assert kafka_runs.killed(run, 4, random.Random(seed), 2.5, 5.0) > 1
     assert_same(run, calm)
 
 
-def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path):
+def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
     run = Run(servers, tmp_path, "events")
+    for client in CLIENTS:
+        seen = len(run.seen())
+        process = run.start(client=client)
+        wait_for(lambda seen=seen: len(run.seen()) > seen)
+        process.kill()
+        process.wait()
+    assert run.start(client="kafka-python").wait(120) == 0, run.log()
+    assert_same(run, calm)
+
+
+def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path, client):
+    run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
     wait_for(lambda: "resumed" in run.log() or len(run.seen()) > 0)
     broker.kill()
@@ -96,11 +119,11 @@ def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, broker, 
     assert run.model() == calm.model()
 
 
-def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path):
+def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path, client):
     from kafka import KafkaAdminClient
     from kafka.admin import MemberToRemove
 
-    run = Run(servers, tmp_path, "events")
+    run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
     wait_for(lambda: len(run.seen()) > 0)
     identity = next(tmp_path.glob("*/state/identity")).read_text()
@@ -111,8 +134,8 @@ def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path
     assert_same(run, calm)
 
 
-def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path):
-    run = Run(servers, tmp_path, "events", source="")
+def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
+    run = Run(servers, tmp_path, "events", source="", client=client)
     process = run.start()
     wait_for(lambda: len(run.seen()) > 0)
     began = time.monotonic()
@@ -127,11 +150,12 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path):
     assert process.wait(60) == 0, run.log("two")
 
 
-def test_members_come_and_go(servers, tmp_path):
+@pytest.mark.parametrize(("client", "options"), SHORT_SESSIONS.items(), ids=SHORT_SESSIONS)
+def test_members_come_and_go(servers, tmp_path, client, options):
     """Each event is in exactly one member's model: together they have learnt as many as there are."""
-    brokers.make_topics(servers, names=["many"], partitions=6)
-    brokers.produce(servers, "many", kafka_runs.records(N), partitions=6)
-    run = Run(servers, tmp_path, "many", source="", options="session_timeout_ms = 6000, heartbeat_interval_ms = 500")
+    brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=6)
+    brokers.produce(servers, topic, kafka_runs.records(N), partitions=6)
+    run = Run(servers, tmp_path, topic, source="", options=options, client=client)
     rng, names = random.Random(3), ["one", "two", "three"]
     members: dict[str, subprocess.Popen[str]] = {name: run.start(name) for name in names}
     for _ in range(6):
@@ -175,7 +199,7 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
 
 
-def test_a_leader_that_is_gone(tmp_path):
+def test_a_leader_that_is_gone(tmp_path, client):
     """Of three brokers, with three replicas of everything."""
     from kafka import KafkaAdminClient
 
@@ -183,7 +207,7 @@ def test_a_leader_that_is_gone(tmp_path):
         servers = ",".join(f"127.0.0.1:{broker.port}" for broker in three)
         brokers.make_topics(servers, names=["events"])
         brokers.produce(servers, "events", kafka_runs.records(N))
-        calm, run = (Run(servers, tmp_path, "events") for _ in range(2))
+        calm, run = (Run(servers, tmp_path, "events", client=client) for _ in range(2))
         assert calm.start().wait(120) == 0, calm.log()
         process = run.start()
         wait_for(lambda: len(run.seen()) > 0)

@@ -1,4 +1,4 @@
-"""kafka-python's consumer, as this package asks for it."""
+"""kafka-python's consumer."""
 
 from __future__ import annotations
 
@@ -6,42 +6,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
+from kafka.admin import MemberToRemove
+from kafka.errors import KafkaError, OffsetOutOfRangeError
+
 from connectors.base import CommitRefused, Unavailable
-from connectors.kafka.clients import (
-    COMMIT_SECONDS,
-    Listener,
-    OffsetGoneError,
-    Partition,
-    Record,
-    theirs,
-    told,
-    with_note,
-)
-from connectors.kafka.options import Options
+from connectors.kafka.answers import told
+from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
+from connectors.kafka.kafka_python.words import arguments, ours, theirs, with_note
 
 
-class PythonConsumer:
-    """kafka-python's consumer. It commits nothing by itself, and reads what transactions have committed.
+class PythonConsumer(Consumer):
+    """A :class:`~connectors.kafka.clients.Consumer`.
 
     Parameters
     ----------
-    options
-        Of the client.
-    group
-        The consumer group, if any.
-    member
-        A name that is the same after a restart, for which the group keeps the partitions.
+    servers, options, group, member
+        As for :meth:`~connectors.kafka.clients.Client.consumer`.
     """
 
-    def __init__(self, options: Options, group: str | None, member: str | None = None) -> None:
-        from kafka import KafkaConsumer
-
+    def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._subscribed = False
-        self._options, self._group, self._member = options, group, member if group else None
+        self._group, self._member = group, member
+        self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._kafka = KafkaConsumer(
-            **options.consumer(
+            **arguments(
+                KafkaConsumer,
+                servers,
+                options,
                 group_id=group,
-                group_instance_id=self._member,
+                group_instance_id=member,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
@@ -50,71 +44,37 @@ class PythonConsumer:
         )
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        """Take part in the group, for the partitions that it assigns."""
-        from kafka import ConsumerRebalanceListener
-
-        class Told(ConsumerRebalanceListener):  # type: ignore[misc]
-            def on_partitions_assigned(self, assigned: Any) -> None:
-                listener.assigned([Partition(*one) for one in sorted(assigned)])
-
-            def on_partitions_revoked(self, revoked: Any) -> None:
-                if revoked:
-                    listener.revoked([Partition(*one) for one in sorted(revoked)])
-
-            def on_partitions_lost(self, lost: Any) -> None:
-                listener.lost([Partition(*one) for one in sorted(lost)])
-
         self._subscribed = True
-        self._kafka.subscribe(list(topics), listener=Told())
+        self._kafka.subscribe(list(topics), listener=_Told(self._kafka, listener))
 
-    def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions, without a group's say."""
-        self._kafka.assign(theirs(partitions))
+    def start(self, places: Mapping[Partition, int]) -> None:
+        if not self._subscribed:
+            self._kafka.assign([*self._kafka.assignment().union(theirs(places))])
+        for partition, offset in places.items():
+            self._kafka.seek(*theirs([partition]), offset)
+        self.resume(places)
 
-    def poll(self, seconds: float) -> list[Record]:
-        """Return the next records, ``[]`` if none came in time.
-
-        Raises
-        ------
-        OffsetGoneError
-            If the records to be read next have been deleted.
-        OSError
-            If the brokers will not give any.
-        """
-        from kafka.errors import KafkaError, OffsetOutOfRangeError
-
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
             raise OffsetGoneError({Partition(*one): offset for one, offset in error.args[0].items()}) from error
         except KafkaError as error:
             if error.retriable:
-                return []
+                return {}
             raise OSError(f"Expected records from Kafka, got {told(error)}") from error
-        return [
-            Record(Partition(one.topic, one.partition), r.offset, r.timestamp, r.key, r.value, r.headers)
-            for one, records in found.items()
-            for r in records
-        ]
-
-    def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from an offset."""
-        self._kafka.seek(theirs([partition])[0], offset)
+        return {Partition(*one): records for one, records in found.items()}  # which have the names of ours, and more
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Fetch nothing of these partitions."""
         self._kafka.pause(*theirs(partitions))
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Fetch these partitions again."""
         self._kafka.resume(*theirs(partitions))
 
     def position(self, partition: Partition) -> int:
-        """Return the offset of the record that is fetched next."""
         return int(self._kafka.position(theirs([partition])[0]))
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
-        """Return how many records there are from an offset on, as far as it is known."""
         try:
             end = self._kafka.highwater(theirs([partition])[0])
         except AssertionError:  # it has just been taken away
@@ -122,58 +82,38 @@ class PythonConsumer:
         return 0 if end is None else max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
-        """Return the offset that the group has committed."""
         found = self._asked(self._kafka.committed, theirs([partition])[0])
         return None if found is None or found < 0 else int(found)
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        """Return the partitions of a topic, ``[]`` if there is no such topic."""
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
 
     def first(self, partition: Partition) -> int:
-        """Return the offset of the oldest record."""
         return int(self._asked(self._kafka.beginning_offsets, theirs([partition])).popitem()[1])
 
     def end(self, partition: Partition) -> int:
-        """Return the offset after the newest record."""
         return int(self._asked(self._kafka.end_offsets, theirs([partition])).popitem()[1])
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        """Return the offset of the first record from a time on, or that after the newest record."""
         _, found = self._asked(self._kafka.offsets_for_times, {theirs([partition])[0]: milliseconds}).popitem()
         return self.end(partition) if found is None else int(found.offset)
 
     @property
     def membership(self) -> Any:
-        """What tells the brokers whether this member still is one."""
         return self._kafka.group_metadata()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets by themselves.
-
-        Raises
-        ------
-        CommitRefused
-            If they are not committed.
-        """
-        from kafka.errors import KafkaError
-
         try:
             self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
             raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
-        """Leave the group."""
-        from kafka import KafkaAdminClient
-        from kafka.admin import MemberToRemove
-        from kafka.errors import KafkaError
-
         self._kafka.close(autocommit=False, timeout_ms=5000)
         if self._member is None or not self._subscribed:
             return
         with suppress(KafkaError):  # then the group waits for us until the session is over
-            admin = KafkaAdminClient(**self._options.admin() | {"bootstrap_timeout_ms": 2000})
+            admin = KafkaAdminClient(**self._admin)
             try:
                 admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
             finally:
@@ -182,10 +122,28 @@ class PythonConsumer:
     @staticmethod
     def _asked(call: Callable[..., Any], what: Any) -> Any:
         """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
-        from kafka.errors import KafkaError
-
         try:
             return call(what, timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
             kind = Unavailable if error.retriable else OSError
             raise kind(f"Expected an answer of Kafka, got {told(error)}") from error
+
+
+class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells a listener, and has nothing fetched of new partitions."""
+
+    def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:
+        self._kafka, self._listener = kafka, listener
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        for partition in assigned:
+            self._kafka.seek(partition, 0)  # so that it does not look for a place itself
+        self._kafka.pause(*assigned)
+        self._listener.assigned(ours(assigned))
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        if revoked:
+            self._listener.revoked(ours(revoked))
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._listener.lost(ours(lost))

@@ -1,0 +1,47 @@
+"""Waiting for brokers that may never answer, and saying what they did."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+def within(seconds: float, task: Callable[[], None]) -> Exception | None:
+    """Let a task run for some seconds, and leave it alone then: some calls of the clients wait without end.
+
+    Returns
+    -------
+    Exception or None
+        How it failed, ``None`` if it did not.
+
+    Examples
+    --------
+    >>> within(1.0, lambda: None)
+    >>> within(0.01, lambda: threading.Event().wait(1.0))
+    TimeoutError('no answer in 0.01 s')
+    """
+    outcome: list[Exception | None] = []
+
+    def run() -> None:
+        try:
+            task()
+            outcome.append(None)
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="kafka-answer")
+    thread.start()
+    thread.join(seconds)
+    return outcome[0] if outcome else TimeoutError(f"no answer in {seconds:g} s")
+
+
+def told(error: BaseException) -> str:
+    """Return what an error is and says.
+
+    Examples
+    --------
+    >>> told(KeyError("a")), told(OSError())
+    ("KeyError: 'a'", 'OSError')
+    """
+    name, text = type(error).__name__, str(error)
+    return text if text.startswith(name) else f"{name}: {text}".rstrip(": ")

@@ -1,0 +1,1 @@
+"""confluent-kafka, as this package asks for it."""

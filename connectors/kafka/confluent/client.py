@@ -1,0 +1,52 @@
+"""The names of :class:`~connectors.kafka.clients.Client`, for confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+try:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import Producer as AnyProducer
+except ImportError as error:
+    raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
+
+from connectors.base import Unavailable
+from connectors.kafka.clients import Consumer, Producer
+from connectors.kafka.confluent.consumer import ConfluentConsumer
+from connectors.kafka.confluent.producer import ConfluentProducer
+from connectors.kafka.confluent.words import told
+
+SEPARATOR = "."
+
+Made = TypeVar("Made", bound=Consumer | Producer)
+
+_ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}
+"""What a client can be made with that connects to nothing, whatever one other option is."""
+
+
+def check(name: str, value: Any) -> None:
+    if name == "partition.assignment.strategy" and "cooperative" in str(value):
+        raise ValueError(f'Expected "range" or "roundrobin" as {name}, got "{value}"')
+    try:
+        AnyProducer({**_ALONE, name: value})
+    except (KafkaException, TypeError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise ValueError(f'Expected an option of librdkafka, got "{name}": {reason}') from error
+
+
+def consumer(servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
+    return _made(servers, lambda: ConfluentConsumer(servers, options, group, member))
+
+
+def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
+    return _made(servers, lambda: ConfluentProducer(servers, options, name, seconds))
+
+
+def _made(servers: str, make: Callable[[], Made]) -> Made:
+    try:
+        return make()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError._INVALID_ARG:
+            raise ValueError(f"Expected options that go together, got {told(error)}") from error
+        raise Unavailable(f"Expected a Kafka broker at {servers}, got {told(error)}") from error

@@ -1,0 +1,179 @@
+"""confluent-kafka's consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer as AnyConsumer
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from connectors.base import CommitRefused, Unavailable
+from connectors.kafka.answers import within
+from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
+from connectors.kafka.confluent.words import AGAIN, ours, reach, settings, theirs, told
+
+AT_ONCE = 500
+"""Records that are taken at once, if they are there."""
+
+
+class ConfluentConsumer(Consumer):
+    """A :class:`~connectors.kafka.clients.Consumer`.
+
+    librdkafka seeks only in what it fetches already, and its position stays before the markers of transactions. So it
+    is given all partitions anew, each with its offset, when some are to `start`, and positions are counted here.
+
+    Parameters
+    ----------
+    servers, options, group, member
+        As for :meth:`~connectors.kafka.clients.Client.consumer`.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
+        self._positions: dict[Partition, int] = {}
+        self._gone: dict[Partition, int] = {}  # what is told at the next poll
+        self._has_part = False
+        self._errors: list[KafkaError] = []
+        self._kafka = AnyConsumer(
+            settings(
+                servers,
+                {"check.crcs": True, **options},
+                group_id=group or "streamkernel",  # it has to have one, though nobody joins it
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                enable_partition_eof=True,
+                auto_offset_reset="error",
+                isolation_level="read_committed",
+                allow_auto_create_topics=False,
+                **({} if member is None else {"group_instance_id": member}),
+            )
+            | {"error_cb": self._errors.append}
+        )
+        reach(self._kafka, options, self._errors)
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        def assigned(kafka: Any, partitions: list[TopicPartition]) -> None:
+            kafka.assign([])  # until they are to start
+            self._has_part = True
+            listener.assigned(ours(partitions))
+
+        def revoked(kafka: Any, partitions: list[TopicPartition]) -> None:
+            self._leave(partitions, listener.revoked)
+
+        def lost(kafka: Any, partitions: list[TopicPartition]) -> None:
+            self._leave(partitions, listener.lost)
+
+        self._kafka.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+    def start(self, places: Mapping[Partition, int]) -> None:
+        self.resume(places)  # to be paused outlasts what follows
+        self._positions |= places
+        self._asked(self._kafka.assign, theirs(self._positions))
+
+    def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        if self._gone:
+            gone, self._gone = self._gone, {}
+            raise OffsetGoneError(gone)
+        consume = self._kafka.consume
+        try:
+            found: list[Any] = consume(AT_ONCE, 0) or [*consume(1, seconds), *consume(AT_ONCE, 0)]
+        except KafkaException as error:
+            self._heed(error.args[0])
+            return {}
+        for reason in filter(KafkaError.fatal, self._errors):
+            self._heed(reason)
+        self._errors.clear()
+        records: dict[Any, list[Record]] = {partition: [] for partition in self._positions}
+        wrong = []
+        for one in found:
+            if one.error() is not None:
+                wrong.append(one)
+            elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
+                those.append(Record(one.offset(), one.key(), one.value(), one.headers() or ()))
+        self._positions |= {partition: those[-1].offset + 1 for partition, those in records.items() if those}
+        for one in wrong:
+            self._heed(one.error(), Partition(one.topic(), one.partition()), one.offset())
+        return records
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        self._kafka.pause([TopicPartition(*partition) for partition in partitions])
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        self._kafka.resume([TopicPartition(*partition) for partition in partitions])
+
+    def position(self, partition: Partition) -> int:
+        return self._positions[partition]
+
+    def waiting(self, partition: Partition, next_offset: int) -> int:
+        try:
+            _, end = self._kafka.get_watermark_offsets(TopicPartition(*partition), cached=True)
+        except (KafkaException, RuntimeError):  # it has just been taken away, or the client is closed
+            return 0
+        return max(0, end - next_offset)
+
+    def committed(self, partition: Partition) -> int | None:
+        (found,) = self._asked(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        return int(found.offset) if found.offset >= 0 else None
+
+    def partitions_of(self, topic: str) -> list[Partition]:
+        found = self._asked(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+        return [Partition(topic, number) for number in sorted(found[topic].partitions)]
+
+    def first(self, partition: Partition) -> int:
+        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
+
+    def end(self, partition: Partition) -> int:
+        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
+
+    def at(self, partition: Partition, milliseconds: int) -> int:
+        (found,) = self._asked(self._kafka.offsets_for_times, theirs({partition: milliseconds}), COMMIT_SECONDS)
+        return int(found.offset) if found.offset >= 0 else self.end(partition)
+
+    @property
+    def membership(self) -> Any:
+        return self._kafka.consumer_group_metadata()
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        def task() -> None:
+            self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
+
+        if offsets and (error := within(COMMIT_SECONDS, task)) is not None:
+            raise CommitRefused(told(error)) from error
+
+    def close(self) -> None:
+        # A static member that is only closed stays in the group until its session is over.
+        self._kafka.unsubscribe()
+        end = time.monotonic() + 5.0
+        while self._has_part and time.monotonic() < end:
+            self._kafka.poll(0.1)
+        self._kafka.close()
+
+    def _leave(self, partitions: list[TopicPartition], tell: Callable[[list[Partition]], None]) -> None:
+        if partitions:
+            tell(ours(partitions))
+        self._positions.clear()
+        self._gone.clear()
+        self._has_part = False
+
+    def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
+        """Take note of what is no record; raise an `OSError` if it does not go away."""
+        code = error.code()
+        if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+            if error.fatal() or code not in AGAIN:
+                raise OSError(f"Expected records from Kafka, got {told(error)}")
+        elif partition in self._positions:  # else it has just been taken away
+            place = self._positions[partition]
+            if code == KafkaError._PARTITION_EOF:
+                self._positions[partition] = max(place, offset)
+            else:
+                self._gone[partition] = place
+
+    @staticmethod
+    def _asked(call: Callable[..., Any], *words: Any) -> Any:
+        """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
+        try:
+            return call(*words)
+        except KafkaException as error:
+            kind = Unavailable if error.args[0].code() in AGAIN else OSError
+            raise kind(f"Expected an answer of Kafka, got {told(error)}") from error

@@ -1,0 +1,115 @@
+"""confluent-kafka's producer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from confluent_kafka import Consumer as AnyConsumer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Producer as AnyProducer
+
+from connectors.base import CommitRefused
+from connectors.kafka.answers import within
+from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.confluent.words import reach, settings, theirs, told
+
+BATCHES = {"linger.ms": 50}
+"""What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
+
+HEARD_EVERY = 100
+"""Records between two looks at what became of them, until which they are kept."""
+
+CLOSE_SECONDS = 2.0
+"""How long brokers may take for what is asked of them last."""
+
+
+class ConfluentProducer(Producer):
+    """A :class:`~connectors.kafka.clients.Producer`.
+
+    Parameters
+    ----------
+    servers, options, name, seconds
+        As for :meth:`~connectors.kafka.clients.Client.producer`.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> None:
+        defaults = {**BATCHES, "socket.timeout.ms": int(1000 * min(COMMIT_SECONDS, seconds / 2))}
+        own: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "delivery_report_only_error": True}
+        if name is not None:
+            own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+        reasons: deque[KafkaError] = deque(maxlen=10)
+        callbacks = {"on_delivery": self._failed, "error_cb": reasons.append}
+        self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
+        self._sent = 0
+        self._open = False
+        self._is_transactional = name is not None
+        self._error: KafkaError | None = None
+        reach(self._kafka, options, reasons)
+        if self._is_transactional:
+            self._kafka.init_transactions(COMMIT_SECONDS)
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+        try:
+            if self._is_transactional and not self._open:
+                self._kafka.begin_transaction()
+                self._open = True
+            try:
+                self._kafka.produce(topic, value, key, headers=list(headers) or None)
+            except BufferError:
+                self.flush()
+                self._kafka.produce(topic, value, key, headers=list(headers) or None)
+            self._sent += 1
+            if self._sent % HEARD_EVERY == 0:
+                self._kafka.poll(0)
+        except KafkaException as error:
+            raise CommitRefused(told(error)) from error
+
+    def flush(self) -> None:
+        if self._kafka.flush(COMMIT_SECONDS):
+            kind = CommitRefused if self._is_transactional else TimeoutError
+            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
+        if self._error is not None:
+            raise CommitRefused(told(self._error))
+
+    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+        def task() -> None:
+            if not self._open:
+                self._kafka.begin_transaction()
+            for group, offsets, note in parts:
+                if offsets:
+                    member = _nobody(group) if isinstance(group, str) else group
+                    self._kafka.send_offsets_to_transaction(theirs(offsets, note), member, COMMIT_SECONDS)
+            self._kafka.commit_transaction(COMMIT_SECONDS)
+
+        error = within(COMMIT_SECONDS, task)  # it takes longer than it is told to if a broker comes back
+        self._open = False
+        if error is not None:
+            raise CommitRefused(told(error)) from error
+
+    def close(self) -> None:
+        if self._kafka is None:
+            return
+        with suppress(KafkaException):  # whoever has its name next shuts it out
+            if self._open:
+                self._kafka.abort_transaction(CLOSE_SECONDS)
+            self._kafka.flush(CLOSE_SECONDS)
+        self._kafka.purge()
+        self._kafka = None  # its own close waits for brokers without end
+
+    def _failed(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self._error = error
+
+
+@cache
+def _nobody(group: str) -> Any:
+    """Return what a group is committed to with by one who is no member."""
+    consumer = AnyConsumer({"group.id": group, "log_level": 0})  # it connects to nothing
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()

@@ -1,0 +1,80 @@
+"""kafka-python's producer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from connectors.base import CommitRefused
+from connectors.kafka.answers import told, within
+from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.kafka_python.words import arguments, with_note
+
+BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
+"""What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
+
+
+class PythonProducer(Producer):
+    """A :class:`~connectors.kafka.clients.Producer`.
+
+    Parameters
+    ----------
+    servers, options, name, seconds
+        As for :meth:`~connectors.kafka.clients.Client.producer`.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> None:
+        own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
+        if name is not None:
+            own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
+        self._kafka = KafkaProducer(**arguments(KafkaProducer, servers, {**BATCHES, **options}, **own))
+        self._open = False
+        self._is_transactional = name is not None
+        self._error: Exception | None = None
+        if name is not None:
+            self._kafka.init_transactions()
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
+        try:
+            if self._is_transactional and not self._open:
+                self._kafka.begin_transaction()
+                self._open = True
+            self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
+        except KafkaError as error:
+            raise CommitRefused(told(error)) from error
+
+    def flush(self) -> None:
+        try:
+            self._kafka.flush(timeout=COMMIT_SECONDS)
+        except KafkaTimeoutError as error:
+            # A client whose partition's leader has gone may wait for ever, and a new one does not.
+            kind = CommitRefused if self._is_transactional else TimeoutError
+            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
+        except KafkaError as error:
+            raise CommitRefused(told(error)) from error
+        if self._error is not None:
+            raise CommitRefused(told(self._error)) from self._error
+
+    def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
+        def task() -> None:
+            if not self._open:
+                self._kafka.begin_transaction()
+            self._kafka.flush()
+            for group, offsets, note in parts:
+                if offsets:
+                    self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
+            self._kafka.commit_transaction()
+
+        error = within(COMMIT_SECONDS, task)
+        self._open = False
+        if error is not None:
+            raise CommitRefused(told(error)) from error
+
+    def close(self) -> None:
+        within(5.0, lambda: self._kafka.close(timeout=2.0))
+
+    def _failed(self, error: Exception) -> None:
+        self._error = error

@@ -1,0 +1,74 @@
+"""What writes to topics, connected when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connectors.kafka.clients import Producer
+from connectors.kafka.options import Options
+from connectors.kafka.places import no_topic
+
+
+class Writer:
+    """Writes records to topics, so that they are seen at once. It connects when it is first used.
+
+    Parameters
+    ----------
+    options
+        Which brokers, and how they are talked to.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._producer: Producer | None = None
+
+    def open(self, topic: str) -> None:
+        """Find out whether a topic is there.
+
+        Raises
+        ------
+        Unavailable
+            If it is not, or no broker answers.
+        """
+        asked = self.options.consumer()
+        try:
+            if not asked.partitions_of(topic):
+                raise no_topic(topic, self.options.servers)
+        finally:
+            asked.close()
+
+    def send(
+        self, topic: str, value: bytes, key: bytes | None = None, headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        """Write a record.
+
+        Raises
+        ------
+        CommitRefused
+            If nothing can be written any more.
+        """
+        self._connected().send(topic, value, key, headers)
+
+    def flush(self) -> None:
+        """Wait until what was sent is there.
+
+        Raises
+        ------
+        CommitRefused
+            If it could not be written.
+        """
+        self._connected().flush()
+
+    def close(self) -> None:
+        """Release the client."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            self._producer = self._made()
+        return self._producer
+
+    def _made(self) -> Producer:
+        return self.options.producer()
