@@ -1,6 +1,8 @@
 """Runs of the command line against Kafka that are hurt on purpose, and what is left of them.
 
 ``python tests/faults/kafka_runs.py --kills 50 --events 200000`` is a long one: kill -9 at random moments, and proof.
+With ``--partitions 4`` an audit shows that the model holds each event once, and with ``--order deterministic`` besides
+it is the same to the bit.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 
+from connectors.kafka import Options
+from connectors.kafka.clients import group_offsets
 from streamkernel import model_file
 from streamkernel.engine.checkpoint import read_newest
 
 CONFIG = """
 label = "y"
-ignore = ["id"]
+{ignore}
 [kafka]
 servers = "{servers}"
 group = "{group}"
@@ -36,6 +41,7 @@ options = {{ {options} }}
 [source]
 topics = ["{topic}"]
 {source}
+{recorder}
 [[preprocessing]]
 type = "StandardScaler"
 [model]
@@ -49,6 +55,12 @@ directory = "{state}"
 checkpoint_seconds = 0.3
 """
 BAD_EVERY = 97
+RECORDER = """
+[[preprocessing]]
+type = "OrdinalEncoder"
+on = ["id"]
+"""
+"""A step of the pipeline that keeps each id it has learnt, in the order of their coming."""
 
 
 def records(n: int, seed: int = 0) -> list[Any]:
@@ -59,6 +71,11 @@ def records(n: int, seed: int = 0) -> list[Any]:
         a, b = rng.gauss(0, 1), rng.gauss(0, 1)
         found.append(b"{half" if i % BAD_EVERY == 5 else {"id": i, "a": a, "b": b, "y": a * b > 0})
     return found
+
+
+def ids(n: int) -> list[int]:
+    """Return the ids of the events among `n` records."""
+    return [i for i in range(n) if i % BAD_EVERY != 5]
 
 
 class Run:
@@ -72,6 +89,8 @@ class Run:
         What is read, of how many partitions.
     source, options, delivery
         Lines for the tables [source] and [kafka.options], and what is promised.
+    audited
+        Whether the model records the ids of the events that it learns, for `learnt`.
     """
 
     def __init__(
@@ -83,11 +102,13 @@ class Run:
         source: str = 'until = "latest"',
         options: str = "",
         delivery: str = "exactly_once",
+        audited: bool = False,
     ) -> None:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
-        self._source, self._options, self._delivery = source, options, delivery
+        self.source, self._options, self._delivery = source, options, delivery
+        self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
         brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
 
     def start(self, member: str = "one") -> subprocess.Popen[str]:
@@ -97,9 +118,9 @@ class Run:
         config = folder / "run.toml"
         config.write_text(
             CONFIG.format(
-                servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
+                servers=self.servers, group=self.name, topic=self.topic, source=self.source, options=self._options,
                 delivery=self._delivery, predictions=self.predictions, dead_letters=self.dead_letters,
-                state=folder / "state",
+                state=folder / "state", **self._extra,
             )
         )  # fmt: skip
         words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]
@@ -127,6 +148,18 @@ class Run:
         tensors = model_file.describe(last)[1]
         bits = {name: tensor.tobytes() for name, tensor in tensors.items()}
         return bits | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
+
+    def learnt(self, member: str = "one") -> list[int]:
+        """Return the ids that the durable model of an audited member holds, and -1 for each step that is not one."""
+        if not self.has_state(member):
+            return []
+        recorder, *_, last = self.state(member)["model"].steps.values()
+        found = list(recorder.transformer.values["id"])
+        return found + [-1] * abs(last.n_steps - len(found))
+
+    def committed(self) -> int:
+        """Return how many records of the topic the group has committed."""
+        return sum(group_offsets(Options(self.servers), self.name).values())
 
     def seen(self) -> list[tuple[bytes, bytes]]:
         """Return the predictions that readers of what is committed see."""
@@ -162,6 +195,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--order", choices=["free", "deterministic"], default="free")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broker", choices=["apache", "noida"], default="apache")
     options = parser.parse_args()
@@ -171,32 +206,50 @@ def main() -> None:
             (broker,) = stack.enter_context(brokers.apache(folder / "broker"))
         else:
             broker = stack.enter_context(brokers.noida(folder / "broker"))
-        compare(f"127.0.0.1:{broker.port}", folder, options)
+        tell(compare(f"127.0.0.1:{broker.port}", folder, options))
 
 
-def compare(servers: str, folder: Path, options: argparse.Namespace) -> None:
-    """Print what is the same in a run that was left alone and in one that was killed."""
-    brokers.make_topics(servers, names=["events"])
-    brokers.produce(servers, "events", records(options.events))
+def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str, bool]:
+    """Return what is the same in a run that was left alone and in one that was killed."""
+    brokers.make_topics(servers, names=["events"], partitions=options.partitions)
+    brokers.produce(servers, "events", records(options.events), options.partitions)
     print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
-    calm, hurt = Run(servers, folder, "events"), Run(servers, folder, "events")
+    is_audited = options.partitions > 1 and options.order == "free"
+    source = f'until = "latest"\norder = "{options.order}"'
+    calm, hurt = (Run(servers, folder, "events", source=source, audited=is_audited) for _ in range(2))
     began = time.perf_counter()
     assert calm.start().wait() == 0, calm.log()
     alone = time.perf_counter() - began
     print(f"done in {alone:.0f} s; another one is killed with kill -9, up to {options.kills} times")
     longest = max(4.0, alone / max(1, options.kills) + 3.0)
     times = killed(hurt, options.kills, random.Random(options.seed), 2.0, longest)
+    print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
+    if is_audited:
+        return audited(hurt, ["one"], options.events)
     predictions = hurt.seen()
     once = len(dict(predictions)) == len(predictions)
-    same = {
-        "model and quality, to the bit": calm.model() == hurt.model(),
-        "predictions, each seen once": calm.seen() == predictions and once,
-        "dead letters, each seen once": calm.dead() == hurt.dead(),
+    return {
+        "the same model and quality, to the bit": calm.model() == hurt.model(),
+        "the same predictions, each seen once": calm.seen() == predictions and once,
+        "the same dead letters, each seen once": calm.dead() == hurt.dead(),
     }
-    print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
-    for what, is_same in same.items():
-        print(f"the same {what}: {'yes' if is_same else 'NO'}")
-    if not all(same.values()):
+
+
+def audited(run: Run, members: Iterable[str], n: int) -> dict[str, bool]:
+    """Return what is so of the models of all members, and of what was written, after `n` records."""
+    good, learnt = ids(n), [i for name in members for i in run.learnt(name)]
+    return {
+        "each event learnt, in one durable model, once": sorted(learnt) == good,
+        "each prediction seen once": sorted(int(key) for key, _ in run.seen()) == good,
+        "each dead letter seen once": sorted(map(int, run.dead())) == list(range(5, n, BAD_EVERY)),
+    }
+
+
+def tell(found: dict[str, bool]) -> None:
+    """Print what is so, and end with an error if something is not."""
+    for what, is_so in found.items():
+        print(f"{what}: {'yes' if is_so else 'NO'}")
+    if not all(found.values()):
         raise SystemExit(1)
 
 
