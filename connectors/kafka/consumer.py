@@ -83,6 +83,7 @@ class PythonConsumer:
         """
         from kafka.errors import KafkaError, OffsetOutOfRangeError
 
+        self._let_go()
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
@@ -178,6 +179,16 @@ class PythonConsumer:
                 admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
             finally:
                 admin.close()
+
+    def _let_go(self) -> None:
+        """Let go of a fetch of which all records were given.
+
+        kafka-python 3.0.12 keeps it until the next one comes, and behind it, perhaps for ever, what was fetched of a
+        partition that was paused then and is no more.
+        """
+        fetcher = self._kafka._fetcher
+        if not getattr(fetcher, "_next_partition_records", True):
+            fetcher._next_partition_records = None
 
     @staticmethod
     def _asked(call: Callable[..., Any], what: Any) -> Any:

@@ -210,6 +210,14 @@ def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, stop):
     assert values(events + drained(other)) == in_turn
 
 
+def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
+    """Each partition is paused and read again many times, and none is forgotten."""
+    topic = made(servers, partitions=4)
+    brokers.produce(servers, topic, rows(60_000), partitions=4)
+    source = KafkaSource(servers, topic, order="deterministic", until="latest")
+    assert values(drained(source)) == list(range(60_000))
+
+
 def _to(servers, topic, values, partition):
     from kafka import KafkaProducer
 
