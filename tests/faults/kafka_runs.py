@@ -11,12 +11,14 @@ import argparse
 import contextlib
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,12 @@ dead_letters_topic = "{dead_letters}"
 [state]
 directory = "{state}"
 checkpoint_seconds = 0.3
+[metrics]
+port = 0
 """
+N = 12_000
+"""Records in the topic of a test."""
+
 BAD_EVERY = 97
 RECORDER = """
 [[preprocessing]]
@@ -131,13 +138,27 @@ class Run:
         """Return what a member has said."""
         return (self._folder / f"{self.name}-{member}" / "log").read_text()
 
+    def metrics(self, member: str = "one") -> dict[str, float]:
+        """Return what ``/metrics`` of a running member says, ``{}`` if it does not answer yet."""
+        at = re.findall(r"metrics at (\S+)", self.log(member))
+        try:
+            with urllib.request.urlopen(at[-1], timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+        except (IndexError, OSError):
+            return {}
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def state_directory(self, member: str = "one") -> Path:
+        """Return where a member keeps its state."""
+        return self._folder / f"{self.name}-{member}" / "state"
+
     def has_state(self, member: str) -> bool:
         """Return whether a member ever made a checkpoint."""
-        return any((self._folder / f"{self.name}-{member}" / "state").glob("checkpoint-*"))
+        return any(self.state_directory(member).glob("checkpoint-*"))
 
     def state(self, member: str = "one") -> dict[str, Any]:
         """Return the newest checkpoint of a member."""
-        found = read_newest(self._folder / f"{self.name}-{member}" / "state")
+        found = read_newest(self.state_directory(member))
         assert found is not None
         return found
 
@@ -172,6 +193,21 @@ class Run:
     def log_of_all(self) -> str:
         """Return what all members have said."""
         return "".join(path.read_text() for path in self._folder.glob(f"{self.name}-*/log"))
+
+
+def assert_same(run: Run, calm: Run) -> None:
+    """Raise an error if a run has not come to the same as one that was left alone."""
+    assert run.seen() == calm.seen()
+    assert run.dead() == calm.dead()
+    assert run.model() == calm.model()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so, or raise an error."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 def killed(run: Run, kills: int, rng: random.Random, shortest: float = 2.0, longest: float = 6.0) -> int:

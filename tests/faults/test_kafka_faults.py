@@ -8,38 +8,7 @@ import time
 import brokers
 import pytest
 from faults import kafka_runs, members
-from faults.kafka_runs import BAD_EVERY, Run
-
-N = 12_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    if not brokers.has_java():
-        pytest.skip("Apache Kafka needs java and mvn")
-    with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def servers(broker):
-    return f"127.0.0.1:{broker.port}"
-
-
-@pytest.fixture(scope="module")
-def calm(servers, tmp_path_factory):
-    """A run that is left alone, over one partition."""
-    brokers.make_topics(servers, names=["events"])
-    brokers.produce(servers, "events", kafka_runs.records(N))
-    run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
-    assert run.start().wait(300) == 0, run.log()
-    return run
-
-
-def assert_same(run, calm):
-    assert run.seen() == calm.seen()
-    assert run.dead() == calm.dead()
-    assert run.model() == calm.model()
+from faults.kafka_runs import BAD_EVERY, N, Run, assert_same, wait_for
 
 
 def test_what_a_run_is_when_left_alone(calm):
@@ -164,10 +133,3 @@ def test_a_leader_that_is_gone(tmp_path):
         three[leader - 1].kill()
         assert process.wait(180) == 0, run.log()
         assert_same(run, calm)
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
