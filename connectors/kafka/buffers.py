@@ -48,9 +48,12 @@ class Buffers:
         while len(found) < most and (partition := self._next(partitions)) is not None:
             record = self._waiting[partition].popleft()
             self._rounds[partition] += 1
-            after = record.offset + 1
-            found.append((record, [after, self._rounds[partition]] if self._in_turn else after))
+            found.append((record, self.position(partition, record.offset + 1)))
         return found
+
+    def position(self, partition: Partition, offset: int) -> Position:
+        """Return the position before an offset, after the records of a partition that were taken."""
+        return [offset, self._rounds[partition]] if self._in_turn else offset
 
     def is_ready(self, partitions: Collection[Partition]) -> bool:
         """Return whether there is a record to take."""

@@ -100,6 +100,9 @@ class Run:
         Whether the model records the ids of the events that it learns, for `learnt`.
     """
 
+    template = CONFIG
+    program = "from streamkernel.cli import main; main()"
+
     def __init__(
         self,
         servers: str,
@@ -124,13 +127,13 @@ class Run:
         folder.mkdir(exist_ok=True)
         config = folder / "run.toml"
         config.write_text(
-            CONFIG.format(
+            self.template.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self.source, options=self._options,
                 delivery=self._delivery, predictions=self.predictions, dead_letters=self.dead_letters,
                 state=folder / "state", **self._extra,
             )
         )  # fmt: skip
-        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(config)]
+        words = [sys.executable, "-c", self.program, "run", str(config)]
         with (folder / "log").open("a") as log:
             return subprocess.Popen(words, stderr=log, text=True)
 

@@ -103,6 +103,25 @@ def test_four_partitions_in_deterministic_order(servers, four, tmp_path):
     assert_same(run, calm)
 
 
+def test_deterministic_order_over_a_rebalance(servers, four, tmp_path):
+    """A member of another topic joins the group: all partitions are taken away, at any point, and given back."""
+    from kafka import KafkaConsumer
+
+    source = 'until = "latest"\norder = "deterministic"'
+    run = Run(servers, tmp_path, four, source=source)
+    run.template = run.template.replace("checkpoint_seconds = 0.3", "checkpoint_seconds = 60.0")
+    process, other = run.start(), None
+    wait_for(lambda: run.metrics().get('streamkernel_events_total{outcome="learned"}', 0) > 0)
+    brokers.make_topics(servers, names=[f"{run.name}-other"])
+    other = KafkaConsumer(f"{run.name}-other", bootstrap_servers=servers, group_id=run.name)
+    while process.poll() is None:
+        other.poll(200)
+    other.close()
+    assert process.returncode == 0, run.log()
+    print(run.metrics())
+    assert [int(key) for key, _ in run.seen()] == kafka_runs.ids(N)
+
+
 def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     run = Run(servers, tmp_path, "events", delivery="at_least_once")
     kafka_runs.killed(run, 3, random.Random(7), 2.5, 5.0)
