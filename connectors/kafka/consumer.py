@@ -37,6 +37,7 @@ class PythonConsumer:
         from kafka import KafkaConsumer
 
         self._subscribed = False
+        self._is_telling = False  # the client's own thread does, and must not wait for itself
         self._options, self._group, self._member = options, group, member if group else None
         self._kafka = KafkaConsumer(
             **options.consumer(
@@ -53,13 +54,19 @@ class PythonConsumer:
         """Take part in the group, for the partitions that it assigns."""
         from kafka import ConsumerRebalanceListener
 
+        consumer = self
+
         class Told(ConsumerRebalanceListener):  # type: ignore[misc]
             def on_partitions_assigned(self, assigned: Any) -> None:
                 listener.assigned([Partition(*one) for one in sorted(assigned)])
 
             def on_partitions_revoked(self, revoked: Any) -> None:
                 if revoked:
-                    listener.revoked([Partition(*one) for one in sorted(revoked)])
+                    consumer._is_telling = True
+                    try:
+                        listener.revoked([Partition(*one) for one in sorted(revoked)])
+                    finally:
+                        consumer._is_telling = False
 
             def on_partitions_lost(self, lost: Any) -> None:
                 listener.lost([Partition(*one) for one in sorted(lost)])
@@ -150,7 +157,7 @@ class PythonConsumer:
         return self._kafka.group_metadata()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets by themselves.
+        """Commit offsets by themselves; those of partitions that are about to be taken away, without waiting for it.
 
         Raises
         ------
@@ -160,7 +167,10 @@ class PythonConsumer:
         from kafka.errors import KafkaError
 
         try:
-            self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
+            if self._is_telling:
+                self._kafka.commit_async(with_note(offsets, ""))
+            else:
+                self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
             raise CommitRefused(told(error)) from error
 

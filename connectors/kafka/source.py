@@ -200,7 +200,8 @@ class KafkaSource:
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
         partitions = list(partitions)
-        self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in self._next)
+        read = self._next.keys() - self._new
+        self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
         self._give_up(partitions, self._on_revoked)
 
     def lost(self, partitions: Iterable[Partition]) -> None:

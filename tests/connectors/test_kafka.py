@@ -15,6 +15,7 @@ import pytest
 
 from connectors import CommitRefused, Event, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.kafka import Options, at_once
+from connectors.kafka.clients import Partition
 
 KINDS = ["noida", "apache"]
 
@@ -216,6 +217,21 @@ def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
     brokers.produce(servers, topic, rows(60_000), partitions=4)
     source = KafkaSource(servers, topic, order="deterministic", until="latest")
     assert values(drained(source)) == list(range(60_000))
+
+
+def test_turns_are_kept_when_partitions_are_taken_away_and_given_back(servers):
+    topic = made(servers, partitions=3)
+    brokers.produce(servers, topic, rows(600), partitions=3)
+    source = KafkaSource(servers, topic, group=uuid.uuid4().hex, order="deterministic", until="latest")
+    events = []
+    source.listen(lambda streams: source.acknowledge({event.stream: event.resume for event in events}), print)
+    while len(events) < 100 or len(events) % 3 == 0:
+        events += source.poll(0.2)
+    partitions = [Partition(topic, number) for number in range(3)]
+    for _ in range(2):  # the second time before anything was read again
+        source.revoked(partitions)
+        source.assigned(partitions)
+    assert values(events + drained(source)) == list(range(600))
 
 
 def _to(servers, topic, values, partition):

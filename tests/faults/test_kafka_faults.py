@@ -103,25 +103,6 @@ def test_four_partitions_in_deterministic_order(servers, four, tmp_path):
     assert_same(run, calm)
 
 
-def test_deterministic_order_over_a_rebalance(servers, four, tmp_path):
-    """A member of another topic joins the group: all partitions are taken away, at any point, and given back."""
-    from kafka import KafkaConsumer
-
-    source = 'until = "latest"\norder = "deterministic"'
-    run = Run(servers, tmp_path, four, source=source)
-    run.template = run.template.replace("checkpoint_seconds = 0.3", "checkpoint_seconds = 60.0")
-    process, other = run.start(), None
-    wait_for(lambda: run.metrics().get('streamkernel_events_total{outcome="learned"}', 0) > 0)
-    brokers.make_topics(servers, names=[f"{run.name}-other"])
-    other = KafkaConsumer(f"{run.name}-other", bootstrap_servers=servers, group_id=run.name)
-    while process.poll() is None:
-        other.poll(200)
-    other.close()
-    assert process.returncode == 0, run.log()
-    print(run.metrics())
-    assert [int(key) for key, _ in run.seen()] == kafka_runs.ids(N)
-
-
 def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     run = Run(servers, tmp_path, "events", delivery="at_least_once")
     kafka_runs.killed(run, 3, random.Random(7), 2.5, 5.0)
@@ -131,6 +112,20 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     process = run.start()  # nothing is left to learn
     assert process.wait(60) == 0, run.log()
     assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
+
+
+def test_a_member_that_joins_where_delivery_is_at_least_once(servers, four, tmp_path):
+    """What the first one has learnt is committed before the other one gets its share."""
+    run = Run(servers, tmp_path, four, source="", delivery="at_least_once")
+    both = [run.start()]
+    wait_for(lambda: len(run.seen()) > 0)
+    both.append(run.start("two"))
+    wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="rebalance"}', 0) > 0)
+    wait_for(lambda: run.committed() == N)
+    for process in both:
+        process.terminate()
+    assert [process.wait(60) for process in both] == [0, 0], run.log_of_all()
+    assert sorted({int(key) for key, _ in run.seen()}) == kafka_runs.ids(N)
 
 
 def test_a_leader_that_is_gone(tmp_path):
