@@ -147,18 +147,32 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
 
 
 def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors) -> None:
-    """Write a file beside `path`, make it durable, and put it in the place of `path`."""
+    """Write a file and make it durable; a reader finds the whole file, or the one before it."""
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = _checksum(header, tensors)
+    put(path, save(tensors, header))
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file beside `path`, make it durable, and put it in the place of `path`.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, with the path; what was there is still there.
+    """
     draft = path.with_name(f".{path.name}.draft")
     try:
         with draft.open("wb") as file:
-            file.write(save(tensors, header))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         move(draft, path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk does not say which file is meant
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

@@ -184,6 +184,14 @@ def make_topics(
     admin.close()
 
 
+def delete_topic(servers: str, name: str) -> None:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.delete_topics([name])
+    admin.close()
+
+
 def produce(servers: str, topic: str, records: Iterable[Any], partitions: int = 1, **options: Any) -> None:
     """Write records, objects as JSON and bytes as they are, under their numbers as keys, to the partitions in turn."""
     from kafka import KafkaProducer

@@ -50,12 +50,16 @@ class Buffers:
             if self._in_turn:
                 record = waiting.popleft()
                 self._rounds[partition] += 1
-                found.append((partition, record, [record.offset + 1, self._rounds[partition]]))
+                found.append((partition, record, self.position(partition, record.offset + 1)))
                 continue
             for _ in range(min(most - len(found), len(waiting))):
                 record = waiting.popleft()
                 found.append((partition, record, record.offset + 1))
         return found
+
+    def position(self, partition: Partition, offset: int) -> Position:
+        """Return the position before an offset, after the records of a partition that were taken."""
+        return [offset, self._rounds[partition]] if self._in_turn else offset
 
     def is_ready(self, partitions: Collection[Partition]) -> bool:
         """Return whether there is a record to take."""

@@ -100,6 +100,7 @@ class KafkaSource:
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
         self._full: set[Partition] = set()  # those that are paused because many records wait
         self._begun: dict[Partition, int] = {}  # where we began in the others
+        self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
         self._ends: dict[Partition, int] = {}
         self._gone: list[Event] = []
         self._polled = 0.0
@@ -190,6 +191,9 @@ class KafkaSource:
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
+        partitions = list(partitions)
+        read = self._next.keys() - self._new
+        self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
         self._give_up(partitions, self._on_revoked)
 
     def lost(self, partitions: Iterable[Partition]) -> None:
@@ -247,6 +251,9 @@ class KafkaSource:
                 place = committed
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
+            left = self._left.pop(partition, None)
+            if isinstance(left, list) and left[0] == place:  # it goes on in its turn
+                self._buffers.drop(partition, left)
             places[partition] = place
         client.start(places)
         self._next |= places

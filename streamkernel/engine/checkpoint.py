@@ -64,9 +64,7 @@ class StateDirectory:
         """A name of this directory that no other has, and that it keeps."""
         path = self.path / "identity"
         if not path.exists():
-            draft = path.with_suffix(".draft")
-            draft.write_text(uuid.uuid4().hex)
-            draft.replace(path)
+            model_file.put(path, uuid.uuid4().hex.encode())
         return path.read_text()
 
     def write(self, state: Mapping[str, Any]) -> None:

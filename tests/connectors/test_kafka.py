@@ -24,6 +24,7 @@ from connectors import (
     Unavailable,
 )
 from connectors.kafka import Options, Writer
+from connectors.kafka.clients import Partition
 from connectors.kafka.options import CLIENTS
 
 KINDS = ["noida", "apache"]
@@ -223,6 +224,29 @@ def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, options
     other = KafkaSource(options, topic, order="deterministic", until="latest")
     other.seek({event.stream: event.resume for event in events})
     assert values(events + drained(other)) == in_turn
+
+
+def test_deterministic_order_of_many_records_in_few_large_pieces(servers):
+    """Each partition is paused and read again many times, and none is forgotten."""
+    topic = made(servers, partitions=4)
+    brokers.produce(servers, topic, rows(60_000), partitions=4)
+    source = KafkaSource(servers, topic, order="deterministic", until="latest")
+    assert values(drained(source)) == list(range(60_000))
+
+
+def test_turns_are_kept_when_partitions_are_taken_away_and_given_back(servers):
+    topic = made(servers, partitions=3)
+    brokers.produce(servers, topic, rows(600), partitions=3)
+    source = KafkaSource(servers, topic, group=uuid.uuid4().hex, order="deterministic", until="latest")
+    events = []
+    source.listen(lambda streams: source.acknowledge({event.stream: event.resume for event in events}), print)
+    while len(events) < 100 or len(events) % 3 == 0:
+        events += source.poll(0.2)
+    partitions = [Partition(topic, number) for number in range(3)]
+    for _ in range(2):  # the second time before anything was read again
+        source.revoked(partitions)
+        source.assigned(partitions)
+    assert values(events + drained(source)) == list(range(600))
 
 
 def _to(servers, topic, values, partition):

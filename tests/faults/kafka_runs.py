@@ -1,6 +1,8 @@
 """Runs of the command line against Kafka that are hurt on purpose, and what is left of them.
 
 ``python tests/faults/kafka_runs.py --kills 50 --events 200000`` is a long one: kill -9 at random moments, and proof.
+With ``--partitions 4`` an audit shows that the model holds each event once, and with ``--order deterministic`` besides
+it is the same to the bit.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ import argparse
 import contextlib
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +27,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 
+from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
 from streamkernel import model_file
 from streamkernel.engine.checkpoint import read_newest
 
 CONFIG = """
 label = "y"
-ignore = ["id"]
+{ignore}
 [kafka]
 servers = "{servers}"
 client = "{client}"
@@ -38,6 +44,7 @@ options = {{ {options} }}
 [source]
 topics = ["{topic}"]
 {source}
+{recorder}
 [[preprocessing]]
 type = "StandardScaler"
 [model]
@@ -49,9 +56,19 @@ dead_letters_topic = "{dead_letters}"
 [state]
 directory = "{state}"
 checkpoint_seconds = 0.3
+[http]
+port = 0
 """
+N = 12_000
+"""Records in the topic of a test."""
+
 BAD_EVERY = 97
-COMMAND = [sys.executable, "-c", "from streamkernel.cli import main; main()"]
+RECORDER = """
+[[preprocessing]]
+type = "OrdinalEncoder"
+on = ["id"]
+"""
+"""A step of the pipeline that keeps each id it has learnt, in the order of their coming."""
 
 
 def records(n: int, seed: int = 0) -> list[Any]:
@@ -62,6 +79,11 @@ def records(n: int, seed: int = 0) -> list[Any]:
         a, b = rng.gauss(0, 1), rng.gauss(0, 1)
         found.append(b"{half" if i % BAD_EVERY == 5 else {"id": i, "a": a, "b": b, "y": a * b > 0})
     return found
+
+
+def ids(n: int) -> list[int]:
+    """Return the ids of the events among `n` records."""
+    return [i for i in range(n) if i % BAD_EVERY != 5]
 
 
 class Run:
@@ -75,7 +97,12 @@ class Run:
         What is read, of how many partitions.
     source, options, delivery, client
         Lines for the tables [source] and [kafka.options], what is promised, and by which client.
+    audited
+        Whether the model records the ids of the events that it learns, for `learnt`.
     """
+
+    template = CONFIG
+    program = "from streamkernel.cli import main; main()"
 
     def __init__(
         self,
@@ -87,11 +114,13 @@ class Run:
         options: str = "",
         delivery: str = "exactly_once",
         client: str = "kafka-python",
+        audited: bool = False,
     ) -> None:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
-        self._source, self._options, self._delivery, self._client = source, options, delivery, client
+        self.source, self._options, self._delivery, self._client = source, options, delivery, client
+        self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
         brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
 
     def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
@@ -100,13 +129,13 @@ class Run:
         folder.mkdir(exist_ok=True)
         config = folder / "run.toml"
         config.write_text(
-            CONFIG.format(
-                servers=self.servers, group=self.name, topic=self.topic, source=self._source, options=self._options,
+            self.template.format(
+                servers=self.servers, group=self.name, topic=self.topic, source=self.source, options=self._options,
                 delivery=self._delivery, client=client or self._client, predictions=self.predictions,
-                dead_letters=self.dead_letters, state=folder / "state",
+                dead_letters=self.dead_letters, state=folder / "state", **self._extra,
             )
         )  # fmt: skip
-        words = [*COMMAND, "run", str(config)]
+        words = [sys.executable, "-c", self.program, "run", str(config)]
         with (folder / "log").open("a") as log:
             return subprocess.Popen(words, stderr=log, text=True)
 
@@ -114,13 +143,27 @@ class Run:
         """Return what a member has said."""
         return (self._folder / f"{self.name}-{member}" / "log").read_text()
 
+    def metrics(self, member: str = "one") -> dict[str, float]:
+        """Return what ``/metrics`` of a running member says, ``{}`` if it does not answer yet."""
+        at = re.findall(r"metrics at (\S+)", self.log(member))
+        try:
+            with urllib.request.urlopen(at[-1], timeout=10) as answer:
+                lines = answer.read().decode().splitlines()
+        except (IndexError, OSError):
+            return {}
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def state_directory(self, member: str = "one") -> Path:
+        """Return where a member keeps its state."""
+        return self._folder / f"{self.name}-{member}" / "state"
+
     def has_state(self, member: str) -> bool:
         """Return whether a member ever made a checkpoint."""
-        return any((self._folder / f"{self.name}-{member}" / "state").glob("checkpoint-*"))
+        return any(self.state_directory(member).glob("checkpoint-*"))
 
     def state(self, member: str = "one") -> dict[str, Any]:
         """Return the newest checkpoint of a member."""
-        found = read_newest(self._folder / f"{self.name}-{member}" / "state")
+        found = read_newest(self.state_directory(member))
         assert found is not None
         return found
 
@@ -131,9 +174,27 @@ class Run:
     def replayed(self, directory: Path, *words: str, member: str = "one") -> dict[str, Any]:
         """Run what a member has read again, and return the newest checkpoint."""
         config = self._folder / f"{self.name}-{member}" / "run.toml"
-        subprocess.run([*COMMAND, "replay", config, directory, *words], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", self.program, "replay", config, directory, *words], check=True, capture_output=True
+        )
         found = read_newest(directory)
         assert found is not None
+        return found
+
+    def learnt(self, member: str = "one") -> list[int]:
+        """Return the ids that the durable model of an audited member holds, and -1 for each step that is not one."""
+        if not self.has_state(member):
+            return []
+        recorder, *_, last = self.state(member)["model"].steps.values()
+        found = list(recorder.transformer.values["id"])
+        return found + [-1] * abs(last.n_steps - len(found))
+
+    def committed(self) -> int:
+        """Return how many records of the topic the group has committed."""
+        asked = Options(self.servers).consumer(self.name)
+        parts = asked.partitions_of(self.topic)
+        found = sum(asked.committed(part) or 0 for part in parts)
+        asked.close()
         return found
 
     def seen(self) -> list[tuple[bytes, bytes]]:
@@ -154,6 +215,21 @@ def bits(state: dict[str, Any]) -> dict[str, bytes]:
     tensors = model_file.describe(list(state["model"].steps.values())[-1])[1]
     found = {name: tensor.tobytes() for name, tensor in tensors.items()}
     return found | {"told": repr((state["metric"].get(), state["outcomes"])).encode()}
+
+
+def assert_same(run: Run, calm: Run) -> None:
+    """Raise an error if a run has not come to the same as one that was left alone."""
+    assert run.seen() == calm.seen()
+    assert run.dead() == calm.dead()
+    assert run.model() == calm.model()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so, or raise an error."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 def killed(run: Run, kills: int, rng: random.Random, shortest: float = 2.0, longest: float = 6.0) -> int:
@@ -177,6 +253,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--order", choices=["free", "deterministic"], default="free")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broker", choices=["apache", "noida"], default="apache")
     parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
@@ -187,32 +265,50 @@ def main() -> None:
             (broker,) = stack.enter_context(brokers.apache(folder / "broker"))
         else:
             broker = stack.enter_context(brokers.noida(folder / "broker"))
-        compare(f"127.0.0.1:{broker.port}", folder, options)
+        tell(compare(f"127.0.0.1:{broker.port}", folder, options))
 
 
-def compare(servers: str, folder: Path, options: argparse.Namespace) -> None:
-    """Print what is the same in a run that was left alone and in one that was killed."""
-    brokers.make_topics(servers, names=["events"])
-    brokers.produce(servers, "events", records(options.events))
+def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str, bool]:
+    """Return what is the same in a run that was left alone and in one that was killed."""
+    brokers.make_topics(servers, names=["events"], partitions=options.partitions)
+    brokers.produce(servers, "events", records(options.events), options.partitions)
     print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
-    calm, hurt = (Run(servers, folder, "events", client=options.client) for _ in range(2))
+    is_audited = options.partitions > 1 and options.order == "free"
+    told = {"source": f'until = "latest"\norder = "{options.order}"', "audited": is_audited, "client": options.client}
+    calm, hurt = (Run(servers, folder, "events", **told) for _ in range(2))
     began = time.perf_counter()
     assert calm.start().wait() == 0, calm.log()
     alone = time.perf_counter() - began
     print(f"done in {alone:.0f} s; another one is killed with kill -9, up to {options.kills} times")
     longest = max(4.0, alone / max(1, options.kills) + 3.0)
     times = killed(hurt, options.kills, random.Random(options.seed), 2.0, longest)
+    print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
+    if is_audited:
+        return audited(hurt, ["one"], options.events)
     predictions = hurt.seen()
     once = len(dict(predictions)) == len(predictions)
-    same = {
-        "model and quality, to the bit": calm.model() == hurt.model(),
-        "predictions, each seen once": calm.seen() == predictions and once,
-        "dead letters, each seen once": calm.dead() == hurt.dead(),
+    return {
+        "the same model and quality, to the bit": calm.model() == hurt.model(),
+        "the same predictions, each seen once": calm.seen() == predictions and once,
+        "the same dead letters, each seen once": calm.dead() == hurt.dead(),
     }
-    print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
-    for what, is_same in same.items():
-        print(f"the same {what}: {'yes' if is_same else 'NO'}")
-    if not all(same.values()):
+
+
+def audited(run: Run, members: Iterable[str], n: int) -> dict[str, bool]:
+    """Return what is so of the models of all members, and of what was written, after `n` records."""
+    good, learnt = ids(n), [i for name in members for i in run.learnt(name)]
+    return {
+        "each event learnt, in one durable model, once": sorted(learnt) == good,
+        "each prediction seen once": sorted(int(key) for key, _ in run.seen()) == good,
+        "each dead letter seen once": sorted(map(int, run.dead())) == list(range(5, n, BAD_EVERY)),
+    }
+
+
+def tell(found: dict[str, bool]) -> None:
+    """Print what is so, and end with an error if something is not."""
+    for what, is_so in found.items():
+        print(f"{what}: {'yes' if is_so else 'NO'}")
+    if not all(found.values()):
         raise SystemExit(1)
 
 

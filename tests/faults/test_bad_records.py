@@ -150,7 +150,7 @@ def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
     brokers.make_topics(servers, names=[topic])
     brokers.produce(servers, topic, values)
     run = Run(servers, folder, topic)
-    assert run.start().wait(60 + n / 100) == 0, run.log()
+    assert run.start().wait(300 + n / 100) == 0, run.log()
 
     dead = {int(letter.key): letter for letter in brokers.committed(servers, run.dead_letters)}
     outcomes = run.state()["outcomes"]

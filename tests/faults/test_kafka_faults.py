@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import time
 
 import brokers
 import pytest
-from faults import kafka_runs
-from faults.kafka_runs import BAD_EVERY, Run
+from faults import kafka_runs, members
+from faults.kafka_runs import BAD_EVERY, N, Run, assert_same, wait_for
 
 from connectors.kafka.options import CLIENTS
-
-N = 12_000
-SHORT_SESSIONS = {
-    "kafka-python": "session_timeout_ms = 6000, heartbeat_interval_ms = 500",
-    "confluent-kafka": '"session.timeout.ms" = 6000, "heartbeat.interval.ms" = 500',
-}
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    if not brokers.has_java():
-        pytest.skip("Apache Kafka needs java and mvn")
-    with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def servers(broker):
-    return f"127.0.0.1:{broker.port}"
 
 
 @pytest.fixture(params=CLIENTS)
 def client(request):
     return request.param
-
-
-@pytest.fixture(scope="module")
-def calm(servers, tmp_path_factory):
-    """A run that is left alone, over one partition."""
-    brokers.make_topics(servers, names=["events"])
-    brokers.produce(servers, "events", kafka_runs.records(N))
-    run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
-    assert run.start().wait(120) == 0, run.log()
-    return run
-
-
-def assert_same(run, calm):
-    assert run.seen() == calm.seen()
-    assert run.dead() == calm.dead()
-    assert run.model() == calm.model()
 
 
 def test_what_a_run_is_when_left_alone(calm):
@@ -150,39 +113,35 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
     assert process.wait(60) == 0, run.log("two")
 
 
-@pytest.mark.parametrize(("client", "options"), SHORT_SESSIONS.items(), ids=SHORT_SESSIONS)
-def test_members_come_and_go(servers, tmp_path, client, options):
-    """Each event is in exactly one member's model: together they have learnt as many as there are."""
-    brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=6)
-    brokers.produce(servers, topic, kafka_runs.records(N), partitions=6)
-    run = Run(servers, tmp_path, topic, source="", options=options, client=client)
-    rng, names = random.Random(3), ["one", "two", "three"]
-    members: dict[str, subprocess.Popen[str]] = {name: run.start(name) for name in names}
-    for _ in range(6):
-        time.sleep(rng.uniform(1.0, 3.0))
-        name = rng.choice(names)
-        (members[name].kill if rng.random() < 0.5 else members[name].terminate)()
-        members[name].wait(60)
-        members[name] = run.start(name)
-    bad = len(range(5, N, BAD_EVERY))
-    wait_for(lambda: len(run.seen()) >= N - bad, 150)
-    for process in members.values():
-        process.terminate()
-    ends = {process.wait(60) for process in members.values()}
-    assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
-    keys = [key for key, _ in run.seen()]
-    assert sorted(keys, key=int) == [b"%d" % n for n in range(N) if n % BAD_EVERY != 5]
-    assert sorted(run.dead(), key=int) == [b"%d" % n for n in range(5, N, BAD_EVERY)]
-    states = [run.state(name) for name in names if run.has_state(name)]  # one may never have come so far
-    assert sum(state["outcomes"]["learned"] for state in states) == N - bad
-    assert sum(list(state["model"].steps.values())[-1].n_steps for state in states) == N - bad
+def test_members_come_and_go(servers, tmp_path, client):
+    """Three of them, over twelve partitions: each event is in exactly one member's durable model."""
+    brokers.make_topics(servers, names=[topic := f"many-{client}"], partitions=12)
+    run = Run(servers, tmp_path, topic, source="", options=members.OPTIONS[client], client=client, audited=True)
+    members.shared(run, N, 12, 10, random.Random(3))
+    found = kafka_runs.audited(run, members.NAMES, N)
+    assert all(found.values()), found
+    states = [run.state(name) for name in members.NAMES if run.has_state(name)]  # one may never have come so far
+    assert sum(state["outcomes"]["learned"] for state in states) == len(kafka_runs.ids(N))
 
 
-def test_four_partitions_in_deterministic_order(servers, tmp_path):
+@pytest.fixture(scope="module")
+def four(servers):
+    """A topic of four partitions."""
     brokers.make_topics(servers, names=["four"], partitions=4)
     brokers.produce(servers, "four", kafka_runs.records(N), partitions=4)
+    return "four"
+
+
+def test_four_partitions_in_free_order(servers, four, tmp_path):
+    run = Run(servers, tmp_path, four, audited=True)
+    assert kafka_runs.killed(run, 4, random.Random(4), 2.5, 4.5) > 1
+    found = kafka_runs.audited(run, ["one"], N)
+    assert all(found.values()), found
+
+
+def test_four_partitions_in_deterministic_order(servers, four, tmp_path):
     source = 'until = "latest"\norder = "deterministic"'
-    calm, run = (Run(servers, tmp_path, "four", source=source) for _ in range(2))
+    calm, run = (Run(servers, tmp_path, four, source=source) for _ in range(2))
     assert calm.start().wait(120) == 0, calm.log()
     assert kafka_runs.killed(run, 3, random.Random(5), 2.5, 5.0) > 0
     assert_same(run, calm)
@@ -197,6 +156,20 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     process = run.start()  # nothing is left to learn
     assert process.wait(60) == 0, run.log()
     assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
+
+
+def test_a_member_that_joins_where_delivery_is_at_least_once(servers, four, tmp_path, client):
+    """What the first one has learnt is committed before the other one gets its share."""
+    run = Run(servers, tmp_path, four, source="", delivery="at_least_once", client=client)
+    both = [run.start()]
+    wait_for(lambda: len(run.seen()) > 0)
+    both.append(run.start("two"))
+    wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="rebalance"}', 0) > 0)
+    wait_for(lambda: run.committed() == N)
+    for process in both:
+        process.terminate()
+    assert [process.wait(60) for process in both] == [0, 0], run.log_of_all()
+    assert sorted({int(key) for key, _ in run.seen()}) == kafka_runs.ids(N)
 
 
 def test_a_leader_that_is_gone(tmp_path, client):
@@ -218,10 +191,3 @@ def test_a_leader_that_is_gone(tmp_path, client):
         three[leader - 1].kill()
         assert process.wait(180) == 0, run.log()
         assert_same(run, calm)
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)

@@ -26,7 +26,7 @@ class PythonConsumer(Consumer):
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
-        self._subscribed = False
+        self._told: _Told | None = None  # if we take part in a group
         self._group, self._member = group, member
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._kafka = KafkaConsumer(
@@ -44,17 +44,18 @@ class PythonConsumer(Consumer):
         )
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        self._subscribed = True
-        self._kafka.subscribe(list(topics), listener=_Told(self._kafka, listener))
+        self._told = _Told(self._kafka, listener)
+        self._kafka.subscribe(list(topics), listener=self._told)
 
     def start(self, places: Mapping[Partition, int]) -> None:
-        if not self._subscribed:
+        if self._told is None:
             self._kafka.assign([*self._kafka.assignment().union(theirs(places))])
         for partition, offset in places.items():
             self._kafka.seek(*theirs([partition]), offset)
         self.resume(places)
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
+        self._let_go()
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
@@ -104,13 +105,16 @@ class PythonConsumer(Consumer):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         try:
+            if self._told is not None and self._told.is_revoking:
+                self._kafka.commit_async(with_note(offsets, ""))
+                return
             self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
             raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
         self._kafka.close(autocommit=False, timeout_ms=5000)
-        if self._member is None or not self._subscribed:
+        if self._member is None or self._told is None:
             return
         with suppress(KafkaError):  # then the group waits for us until the session is over
             admin = KafkaAdminClient(**self._admin)
@@ -118,6 +122,16 @@ class PythonConsumer(Consumer):
                 admin.remove_group_members(self._group, [MemberToRemove(group_instance_id=self._member)])
             finally:
                 admin.close()
+
+    def _let_go(self) -> None:
+        """Let go of a fetch of which all records were given.
+
+        kafka-python 3.0.12 keeps it until the next one comes, and behind it, perhaps for ever, what was fetched of a
+        partition that was paused then and is no more.
+        """
+        fetcher = self._kafka._fetcher
+        if not getattr(fetcher, "_next_partition_records", True):
+            fetcher._next_partition_records = None
 
     @staticmethod
     def _asked(call: Callable[..., Any], what: Any) -> Any:
@@ -134,6 +148,7 @@ class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:
         self._kafka, self._listener = kafka, listener
+        self.is_revoking = False  # on the client's own thread, which must not wait for itself
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         for partition in assigned:
@@ -142,8 +157,12 @@ class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
         self._listener.assigned(ours(assigned))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        if revoked:
-            self._listener.revoked(ours(revoked))
+        self.is_revoking = True
+        try:
+            if revoked:
+                self._listener.revoked(ours(revoked))
+        finally:
+            self.is_revoking = False
 
     def on_partitions_lost(self, lost: Any) -> None:
         self._listener.lost(ours(lost))

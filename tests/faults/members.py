@@ -1,0 +1,99 @@
+"""Members of a group that join and leave at random, and what is left of it.
+
+``python tests/faults/members.py --changes 50 --events 200000`` is a long run: three members over twelve partitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
+
+import brokers
+from faults.kafka_runs import Run, audited, records, tell
+
+NAMES = ["one", "two", "three"]
+OPTIONS = {
+    "kafka-python": "session_timeout_ms = 6000, heartbeat_interval_ms = 500",
+    "confluent-kafka": '"session.timeout.ms" = 6000, "heartbeat.interval.ms" = 500',
+}
+"""Of the clients: with these the group soon sees that a member is gone."""
+
+
+def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subprocess.Popen[str]]:
+    """Let members leave at random moments, by kill -9 or SIGTERM, and join again; return all of them, running."""
+    members = {name: run.start(name) for name in NAMES}
+    for _ in range(changes):
+        time.sleep(rng.uniform(1.0, 4.0))
+        name = rng.choice(NAMES)
+        if name not in members:
+            members[name] = run.start(name)
+            continue
+        leaving = members.pop(name)
+        (leaving.kill if rng.random() < 0.5 else leaving.terminate)()
+        assert leaving.wait(60) <= 0, run.log(name)  # by the signal, if it had not begun yet
+    return {name: members.get(name) or run.start(name) for name in NAMES}
+
+
+def paced(found: Sequence[Any], seconds: float) -> Iterator[Any]:
+    """Yield records evenly over some seconds."""
+    began = time.monotonic()
+    for i, record in enumerate(found):
+        time.sleep(max(0.0, began + seconds * i / len(found) - time.monotonic()) if i % 50 == 0 else 0.0)
+        yield record
+
+
+def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) -> None:
+    """Write `n` records to the topic while members come and go, and let the members stop when all are learnt."""
+    written = paced(records(n), 2.5 * changes)
+    writer = threading.Thread(target=brokers.produce, args=(run.servers, run.topic, written, partitions))
+    writer.start()
+    members = come_and_go(run, changes, rng)
+    writer.join()
+    end = time.monotonic() + 60.0 + n / 500
+    while run.committed() < n:
+        assert time.monotonic() < end, run.log_of_all()
+        time.sleep(0.5)
+    for process in members.values():
+        process.terminate()
+    ends = {process.wait(60) for process in members.values()}
+    assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
+
+
+def main() -> None:
+    """Let members come and go many times, and look at what they have learnt."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=50, help="how often a member is stopped or started")
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--client", choices=OPTIONS, default="kafka-python")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, brokers.apache(Path(name, "broker")) as (broker,):
+        servers = f"127.0.0.1:{broker.port}"
+        brokers.make_topics(servers, names=["events"], partitions=options.partitions)
+        told = {"options": OPTIONS[options.client], "client": options.client}
+        run = Run(servers, Path(name), "events", source="", audited=True, **told)
+        print(f"a broker at {servers}; {options.events:,} records are written to {options.partitions} partitions")
+        print("and learnt by three members; at random moments one leaves, or is killed with kill -9, or joins again")
+        began = time.perf_counter()
+        shared(run, options.events, options.partitions, options.changes, random.Random(options.seed))
+        learnt = {name: len(run.learnt(name)) for name in NAMES}
+        print(f"{options.changes} changes in {time.perf_counter() - began:.0f} s; learnt: {json.dumps(learnt)}")
+        tell(audited(run, NAMES, options.events))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Disks that are full, and files that are damaged: what was durable stays, and all else is done again."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from faults.kafka_runs import N, Run, assert_same, ids, wait_for
+
+from streamkernel.engine.checkpoint import checkpoints
+
+
+class Limit:
+    """Files of a process may not become as long as a checkpoint."""
+
+    def __init__(self, path):
+        pass
+
+    def fill(self, process):
+        self._set(process, 16_000)
+
+    def free(self, process):
+        self._set(process, resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1])
+
+    def close(self):
+        pass
+
+    def _set(self, process, size):
+        most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, most))
+
+
+class Disk:
+    """A file system of its own, of one megabyte."""
+
+    def __init__(self, path):
+        self._path, self._ballast = path, path / "ballast"
+        path.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], check=True, capture_output=True)
+
+    def fill(self, process):
+        with contextlib.suppress(OSError), self._ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+
+    def free(self, process):
+        self._ballast.unlink()
+
+    def close(self):
+        subprocess.run(["umount", "--lazy", self._path], check=True)
+
+
+def can_mount():
+    with tempfile.TemporaryDirectory() as path:
+        try:
+            Disk(Path(path)).close()
+        except (OSError, subprocess.CalledProcessError):
+            return False
+    return True
+
+
+WAYS = [Limit, Disk] if can_mount() else [Limit]  # in some containers even root may not mount anything
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_disk_that_is_full_for_a_while(way, servers, calm, tmp_path):
+    run = Run(servers, tmp_path, "events", source="until = 3000")
+    with contextlib.closing(way(run.state_directory())) as disk:
+        assert run.start().wait(180) == 0, run.log()
+        run.source = ""
+        process = run.start()
+        disk.fill(process)
+
+        def has_learnt_all():
+            return run.metrics().get('streamkernel_events_total{outcome="learned"}') == len(ids(N))
+
+        wait_for(has_learnt_all)
+        wait_for(lambda: run.metrics()['streamkernel_incidents_total{kind="checkpoint_failed"}'] > 2)
+        assert run.committed() == 3000
+        assert "could not be written" in run.log()
+        disk.free(process)
+        wait_for(lambda: run.committed() == N)
+        process.terminate()
+        assert process.wait(180) == 0, run.log()
+        assert_same(run, calm)
+
+
+def test_a_disk_that_is_full_at_the_end(servers, calm, tmp_path):
+    run = Run(servers, tmp_path, "events", source="until = 3000")
+    with contextlib.closing(Limit(run.state_directory())) as disk:
+        assert run.start().wait(180) == 0, run.log()
+        run.source = 'until = "latest"'
+        process = run.start()
+        disk.fill(process)
+        assert process.wait(180) == 2
+        assert f"'{run.state_directory()}/prepared-" in run.log().splitlines()[-1]  # which follows what was wrong
+        assert run.start().wait(180) == 0, run.log()
+        assert_same(run, calm)
+
+
+def test_a_disk_that_is_full_at_the_start(servers, tmp_path):
+    run = Run(servers, tmp_path, "events")
+    state = run.state_directory()
+    state.mkdir(parents=True)
+    (state / ".identity.draft").symlink_to("/dev/full")
+    assert run.start().wait(180) == 2
+    assert f"streamkernel: [Errno 28] No space left on device: '{state}/identity'" in run.log()
+    assert run.start().wait(180) == 0, run.log()
+
+
+def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
+    """The one before it counts: the model is right, and what was written since is written twice."""
+    run = Run(servers, tmp_path, "events", source="until = 6000")
+    assert run.start().wait(180) == 0, run.log()
+    newest = checkpoints(run.state_directory())[-1]
+    newest.write_bytes(newest.read_bytes()[:-7])
+    older = run.state()["positions"]["events:0"]
+    run.source = 'until = "latest"'
+    assert run.start().wait(180) == 0, run.log()
+    assert "a checkpoint is not whole, the one before it is tried" in run.log()
+    assert "what is written for them is written twice" in run.log()
+    assert run.model() == calm.model()
+    once = calm.seen()
+    assert run.seen() == [p for p in once if int(p[0]) < 6000] + [p for p in once if int(p[0]) >= older]
