@@ -73,7 +73,6 @@ def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found
 
 def _run(found: Config, title: str) -> None:
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.metrics import serve
     from streamkernel.engine.view import ProgressLog, compile_all, showing
 
     stop = StopSignal()
@@ -81,8 +80,10 @@ def _run(found: Config, title: str) -> None:
     try:
         engine = engine_of(found)
         if found.metrics.port is not None:
+            from streamkernel.engine.http import serve
+
             port = serve(engine, found.metrics.host, found.metrics.port)
-            typer.echo(f"metrics at http://{found.metrics.host}:{port}/metrics", err=True)
+            typer.echo(f"live at http://{found.metrics.host}:{port}/", err=True)
         with showing(engine, title) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
@@ -94,8 +95,8 @@ def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
-    from streamkernel.engine.assemble import described
     from streamkernel.engine.checkpoint import read_newest
+    from streamkernel.engine.description import checkpoint_rows
 
     try:
         if not state.is_dir():
@@ -106,7 +107,7 @@ def inspect(
     except EXPECTED as error:
         _fail(error)
     table = Table(show_header=False)
-    for row in described(found):
+    for row in checkpoint_rows(found):
         table.add_row(*row)
     Console().print(table)
 

@@ -19,6 +19,7 @@ from connectors import (
     Transactions,
 )
 from streamkernel.engine.checkpoint import StateDirectory, check_setup
+from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
 from streamkernel.engine.settling import asked, settled
 
@@ -57,6 +58,7 @@ class DurableLearner(Learner):
         self.incidents = dict.fromkeys(INCIDENTS, 0)
         self._sink = sink
         self._dead_letters = dead_letters
+        self.history = History()
         self._state = state
         self._transactions = transactions
         self._every = checkpoint_seconds
@@ -65,6 +67,7 @@ class DurableLearner(Learner):
         self._written: float | None = None
         self._changed = True
         self._in_doubt = transactions is not None
+        self.alive = time.monotonic()
 
     @property
     def checkpoint_age(self) -> float | None:
@@ -101,6 +104,7 @@ class DurableLearner(Learner):
                 "baseline_metric": self.baseline_metric,
                 "outcomes": self.outcomes,
                 "numbers": sorted(self._examples.numbers),
+                "history": self.history.state(),
                 "labels": None if self._labels is None else self._labels.state(),
                 "positions": self._positions,
                 "sink": sink,
@@ -149,6 +153,8 @@ class DurableLearner(Learner):
         self.baseline, self.baseline_metric = saved["baseline"], saved["baseline_metric"]
         self.outcomes = saved["outcomes"]
         self._examples.numbers = set(saved["numbers"])
+        if saved.get("history") is not None:
+            self.history.restore(saved["history"])
         if self._labels is not None and saved.get("labels") is not None:
             self._labels.restore(saved["labels"])
         self._positions = saved["positions"]
@@ -221,3 +227,4 @@ class DurableLearner(Learner):
 
     def _count(self, incident: str) -> None:
         self.incidents[incident] += 1
+        self.alive = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -14,13 +15,21 @@ from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
 from streamkernel.engine.metrics import Durations
+from streamkernel.engine.published import Publisher
 from streamkernel.engine.settling import asked
+from streamkernel.engine.status import numbers_of
 from streamkernel.errors import InputError
 
 log = structlog.get_logger("streamkernel")
 
 STALLED_SECONDS = 60.0
 """How long a source may give nothing though it has something, before that is told."""
+
+ILL_SECONDS = 300.0
+"""How long the main loop may take for one turn, before the process is said to be ill."""
+
+DEAD_LETTERS, RAW_SHOWN = 8, 300
+"""Dead letters that are shown, and bytes of each."""
 
 POLL_SECONDS = 0.2
 """How long to wait for an event before looking at the clock and at the request to stop."""
@@ -65,8 +74,12 @@ class Engine(DurableLearner):
     ----------
     outcomes : dict
         Events by what became of them: learned, predicted, dead_letter, pending (had to wait for their label).
-    last_reason : str
-        Why the last dead letter of this process is one.
+    last_dead_letters : deque of dict
+        The last few of this process: when, from where, why, and how they begin.
+    publisher : Publisher
+        Copies of the model that others may ask, if they are wanted.
+    history : History
+        How the numbers of the run went.
 
     Examples
     --------
@@ -113,7 +126,8 @@ class Engine(DurableLearner):
             setup=setup,
         )
         self.durations = Durations()
-        self.last_reason = ""
+        self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
+        self.publisher = Publisher()
         self._moved = time.monotonic()
         self._events = 0
 
@@ -154,8 +168,11 @@ class Engine(DurableLearner):
     def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
         """Take in events until there are no more and all is durable, or we have to stop."""
         while not stopping():
+            self.alive = time.monotonic()
             if self._in_doubt and not self._settle(stopping):
                 continue
+            if self.publisher.is_due(self.outcomes["learned"]):
+                self.publisher.publish(self.model, self._examples, self.outcomes["learned"])
             events = asked(lambda: self.source.poll(POLL_SECONDS), stopping, self._count)
             if events is not None:
                 self._watchdog(bool(events))
@@ -184,6 +201,11 @@ class Engine(DurableLearner):
             if stopping():
                 return
 
+    def ill(self) -> str:
+        """Return why this process had better be started again, or nothing."""
+        silent = time.monotonic() - self.alive
+        return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""
+
     def _watchdog(self, has_come: bool) -> None:
         """Report a source that has something to give and gives nothing."""
         now = time.monotonic()
@@ -207,6 +229,8 @@ class Engine(DurableLearner):
                 self._judge(x, y, answers, is_new)
         self._positions[event.stream] = event.resume
         self._changed = True
+        if self.history.is_due():
+            self.history.add(numbers_of(self) | {"time": time.time(), "lag": float(sum(self.source.lag().values()))})
 
     def _write(self, event: Event, y: Any, answer: Answer) -> None:
         if self._sink is None:
@@ -222,7 +246,8 @@ class Engine(DurableLearner):
     def _refuse(self, event: Event, error: Exception) -> None:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         self.outcomes["dead_letter"] += 1
-        self.last_reason = reason
+        raw = event.raw[:RAW_SHOWN].decode(errors="replace")
+        self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
         if self._dead_letters is not None:
             self._dead_letters.write(event, reason)
         else:

@@ -66,8 +66,8 @@ class View:
                 ("seeds", f"{model.n_seeds:,}"),
                 ("reused steps", f"{model.n_reused:,}"),
             ]
-        if engine.last_reason:
-            rows.append(("last dead letter", escape(engine.last_reason)))
+        if engine.last_dead_letters:
+            rows.append(("last dead letter", escape(engine.last_dead_letters[-1]["reason"])))
         return rows
 
     def __rich__(self) -> Group:
