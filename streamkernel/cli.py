@@ -83,7 +83,8 @@ def _run(found: Config, title: str) -> None:
             from streamkernel.engine.http import serve
 
             port = serve(engine, found.metrics.host, found.metrics.port)
-            typer.echo(f"live at http://{found.metrics.host}:{port}/", err=True)
+            address = f"http://{found.metrics.host}:{port}"
+            typer.echo(f"live page at {address}/, metrics at {address}/metrics", err=True)
         with showing(engine, title) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:

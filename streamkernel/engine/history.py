@@ -14,6 +14,10 @@ FIRST = 16
 """Events between two points at the beginning."""
 
 
+MOMENTARY = ("time", "lag")
+"""Numbers that are no part of a checkpoint: they would be others if the same events were read again."""
+
+
 class History:
     """Points of named numbers, evenly spaced over all events so far.
 
@@ -57,7 +61,8 @@ class History:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of it."""
-        return {"events": self.events, "every": self.every, "columns": self.columns()}
+        lasting = {name: column for name, column in self.columns().items() if name not in MOMENTARY}
+        return {"events": self.events, "every": self.every, "columns": lasting}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Become what a checkpoint holds."""

@@ -124,7 +124,7 @@ function chart(title, x, named, fromZero = false) {
 function rates(history) {
   const { events, time } = history, over = Math.max(1, Math.round(events.length / 32));
   return events.map((n, i) => {
-    const from = Math.max(0, i - over), seconds = time[i] - time[from];
+    const from = Math.max(0, i - over), seconds = time[from] === null ? 0 : time[i] - time[from];
     return seconds > 0 ? (n - events[from]) / seconds : null;
   });
 }
