@@ -83,7 +83,9 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
         )
         address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/"
         history = History(title)
-        with showing(engine, f"{title}\nlive page at {address}, metrics at {address}metrics; baseline is LogisticRegression"):
+        with showing(
+            engine, f"{title}\nlive page at {address}, metrics at {address}metrics; baseline is LogisticRegression"
+        ):
             engine.run(watch=history)
         histories.append(history)
         if engine.kernel_model is not None:

@@ -7,7 +7,12 @@ from typing import Any
 from streamkernel.engine.http.questions import MOST_ROWS
 
 VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
-RECORD = {"type": "object", "additionalProperties": VALUE, "examples": [{"age": 31, "town": "Graz"}]}
+RECORD = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": VALUE,
+    "examples": [{"age": 31, "town": "Graz"}],
+}
 ANSWER = {
     "type": "object",
     "required": ["prediction"],

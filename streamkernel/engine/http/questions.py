@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from connectors.formats import JsonLines
+from connectors.formats import JSON_NAMES, JsonLines
 from streamkernel.engine.published import Published
 from streamkernel.errors import InputError
 
@@ -69,7 +69,7 @@ async def answered(question: list[dict[str, Any]] | dict[str, Any], published: P
 
 def _record(record: Any, where: str) -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise ValueError(f"Expected an object, got {type(record).__name__} - at {where}")
+        raise ValueError(f"Expected an object, got {JSON_NAMES[type(record)]} - at {where}")
     return record
 
 
