@@ -52,7 +52,9 @@ def _of_mixture(function: Mixture) -> Mixture:
     twin.level, twin.weights = function.level.copy(), function.weights.copy()
     twin.groups = _shallow(function.groups)
     flat = function.groups.flat
-    none = {name: np.broadcast_to(np.float32(0.0), getattr(flat, name).shape) for name in ("factor", "rows")}
+    none: dict[str, Any] = {
+        name: np.broadcast_to(np.float32(0.0), getattr(flat, name).shape) for name in ("factor", "rows")
+    }
     twin.groups.flat = flat._replace(**none, newton=flat.newton.copy(), steady=flat.steady.copy())
     twin.directions = function.directions.anew()
     twin._phi = function._phi.copy()

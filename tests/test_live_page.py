@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from river import linear_model, metrics
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from typer.testing import CliRunner
 
-from connectors import Event
+from connectors import DeadLetters, Event, FileSink
 from streamkernel import KernelClassifier
+from streamkernel.cli import app
 from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.http import serve
 
 SIZES = {"desk": (1200, 900), "phone": (390, 800)}
@@ -155,6 +159,26 @@ def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
 def test_the_console_has_no_error(page: webdriver.Chrome) -> None:
     time.sleep(1.5)
     assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    source = Slow()
+    letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
+    model = linear_model.LogisticRegression()
+    engine = Engine(
+        model, source, label="y", metric=metrics.Accuracy(), dead_letters=letters, state=StateDirectory(tmp_path)
+    )
+    engine.run(stopping=lambda: source.n > 2000)
+    assert CliRunner().invoke(app, ["report", str(tmp_path), "--output", str(tmp_path / "report.html")]).exit_code == 0
+    driver.get((tmp_path / "report.html").as_uri())
+    titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
+    assert titles == ["Quality", "Dead letters"]
+    assert "checkpoint 2" in driver.find_element(By.ID, "state").text
+    assert "<script>alert(1)</script>" in driver.find_element(By.ID, "dead").text
+    assert "LogisticRegression" in driver.find_element(By.ID, "model").text
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 def test_nothing_comes_from_elsewhere(page: webdriver.Chrome, address: str) -> None:

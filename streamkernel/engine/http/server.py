@@ -45,7 +45,9 @@ PAGE = {
     "/page.js": ("page.js", "text/javascript"),
 }
 SAFE = {
-    "content-security-policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "content-security-policy": "; ".join(
+        ["default-src 'self'", "img-src data:", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"]
+    ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
