@@ -79,11 +79,12 @@ def _run(found: Config, title: str) -> None:
     compile_all(Console(stderr=True))
     try:
         engine = engine_of(found)
-        if found.metrics.port is not None:
+        if found.http.port is not None:
             from streamkernel.engine.http import serve
 
-            port = serve(engine, found.metrics.host, found.metrics.port)
-            address = f"http://{found.metrics.host}:{port}"
+            token = found.http.token.get_secret_value() if found.http.token else None
+            port = serve(engine, found.http.host, found.http.port, token)
+            address = f"http://{found.http.host}:{port}"
             typer.echo(f"live page at {address}/, metrics at {address}/metrics", err=True)
         with showing(engine, title) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
