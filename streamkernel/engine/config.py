@@ -67,7 +67,7 @@ class Config(ConfigTable):
     labels: LabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
-    http: HttpTable = HttpTable()
+    http: HttpTable = Field(default_factory=HttpTable)
 
     _folder: Path = PrivateAttr(Path())
 
