@@ -13,7 +13,9 @@ from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Sink
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
-from streamkernel.engine.metrics import Durations
+from streamkernel.engine.durations import EVENT_BOUNDS, Durations
+from streamkernel.engine.learning import REASONS
+from streamkernel.engine.numbers import Numbers, of_model
 from streamkernel.errors import InputError
 
 log = structlog.get_logger("streamkernel")
@@ -23,6 +25,12 @@ STALLED_SECONDS = 60.0
 
 POLL_SECONDS = 0.2
 """How long to wait for an event before looking at the clock and at the request to stop."""
+
+PUBLISH_SECONDS = 0.5
+"""Time between two sets of numbers for those who look at a run, at least."""
+
+FOLD_AT = 1000
+"""Events that are judged and counted together, or a few more."""
 
 WATCH_EVERY = 100
 """Events between two looks of a watcher."""
@@ -64,6 +72,10 @@ class Engine(DurableLearner):
     ----------
     outcomes : dict
         Events by what became of them: learned, predicted, dead_letter, pending (had to wait for their label).
+    refused : dict
+        Dead letters by kind.
+    numbers : Numbers
+        What the run is doing; any thread may read it.
     last_reason : str
         Why the last dead letter of this process is one.
 
@@ -111,10 +123,12 @@ class Engine(DurableLearner):
             checkpoint_seconds=checkpoint_seconds,
             setup=setup,
         )
-        self.durations = Durations()
         self.last_reason = ""
+        self._seconds = Durations(EVENT_BOUNDS)
         self._moved = time.monotonic()
-        self._events = 0
+        self._events = self._told = 0
+        self._last_event = self._next_look = 0.0
+        self._publish()
 
     def run(
         self,
@@ -139,6 +153,7 @@ class Engine(DurableLearner):
         """
         try:
             self._resume()
+            self._publish()
             while not stopping():
                 if self._in_doubt and not self._settle(stopping):
                     continue
@@ -149,8 +164,9 @@ class Engine(DurableLearner):
                     continue
                 self._watchdog(bool(events))
                 self._process_all(events, stopping, watch)
-                self._commit_if_due()
+                self._look()
             self._try_to_commit(last=True)
+            self._publish()
         except BaseException:
             self._in_doubt = True  # so that what is half done is not committed when the group is left
             raise
@@ -162,22 +178,57 @@ class Engine(DurableLearner):
     def _process_all(
         self, events: Iterable[Event], stopping: Callable[[], bool], watch: Callable[[Engine], None] | None
     ) -> None:
+        clock, seconds = time.perf_counter, self._seconds.new
+        began = clock()
         for event in events:
             if self._in_doubt:
                 return  # it is read again
-            began = time.perf_counter()
             try:
                 self._process(event)
             except CommitRefused as error:
                 self._doubt(error)
                 return
-            self.durations.observe(time.perf_counter() - began)
+            now = clock()
+            seconds.append(now - began)
             self._events += 1
             if watch is not None and self._events % WATCH_EVERY == 0:
                 watch(self)
-            self._commit_if_due()
+                now = clock()
+            if now >= self._next_look:
+                self._look()
+                now = clock()
+            began = now
             if stopping():
                 return
+        if len(seconds) >= FOLD_AT:
+            self._seconds.fold()
+            self._quality.fold()
+
+    def _look(self) -> None:
+        """Commit and publish if it is time to, and say when to look again."""
+        self._commit_if_due()
+        now = time.time()
+        if not 0.0 <= now - self.numbers.time < PUBLISH_SECONDS:
+            self._publish()
+        self._next_look = time.perf_counter() + min(PUBLISH_SECONDS, self._every)
+
+    def _publish(self) -> None:
+        """Tell those who look at the run what it is doing."""
+        if self._events > self._told:
+            self._told, self._last_event = self._events, time.time()
+        model = self.kernel_model
+        self.numbers = Numbers(
+            outcomes=dict(self.outcomes),
+            refused=dict(self.refused),
+            labels=self.labels,
+            pending_labels=self.pending_labels,
+            positions=dict(self._positions),
+            scores=self._quality.scores(),
+            model=None if model is None else of_model(model),
+            events=self._seconds.histogram(),
+            checkpoints=self.checkpoints.histogram(),
+            last_event=self._last_event,
+        )
 
     def _watchdog(self, has_come: bool) -> None:
         """Report a source that has something to give and gives nothing."""
@@ -217,6 +268,8 @@ class Engine(DurableLearner):
     def _refuse(self, event: Event, error: Exception) -> None:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         self.outcomes["dead_letter"] += 1
+        kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+        self.refused["unreadable" if event.record is None else kind] += 1
         self.last_reason = reason
         if self._dead_letters is not None:
             self._dead_letters.write(event, reason)
