@@ -25,6 +25,10 @@ from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.http import serve
 
+TITLES = [
+    "Quality of late", "Objective", "Features", "Step size", "Weights of functions", "Events a second", "Lag",
+    "Dead letters",
+]  # fmt: skip
 SIZES = {"desk": (1200, 900), "phone": (390, 800)}
 
 
@@ -107,7 +111,7 @@ def wait_for(condition: Any) -> None:
 
 def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
     titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Quality", "Objective", "Features", "Events a second", "Lag", "Dead letters"]
+    assert titles == TITLES
     for path in page.find_elements(By.CSS_SELECTOR, "figure > svg path"):
         assert path.get_attribute("d").count("L") > 5
     legend = page.find_element(By.CSS_SELECTOR, ".legend").text
@@ -134,7 +138,7 @@ def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome) -> None:
 
 def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
     chart = page.find_element(By.CSS_SELECTOR, "figure > svg")
-    assert chart.get_attribute("aria-label").startswith("Quality over ")
+    assert chart.get_attribute("aria-label").startswith("Quality of late over ")
     read = page.find_element(By.CSS_SELECTOR, ".read")
     page.execute_script("arguments[0].focus()", chart)
     chart.send_keys(Keys.HOME)
@@ -172,7 +176,7 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
     assert CliRunner().invoke(app, ["report", str(tmp_path), "--output", str(tmp_path / "report.html")]).exit_code == 0
     driver.get((tmp_path / "report.html").as_uri())
     titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Quality", "Dead letters"]
+    assert titles == ["Quality of late", "Dead letters"]
     assert "checkpoint 2" in driver.find_element(By.ID, "state").text
     assert "<script>alert(1)</script>" in driver.find_element(By.ID, "dead").text
     assert "LogisticRegression" in driver.find_element(By.ID, "model").text

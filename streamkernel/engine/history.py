@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-MOST = 512
+MOST = 256
 """Points that are kept at most: when there are so many every second one goes, and later ones are twice as far apart."""
 
-FIRST = 16
+FIRST = 32
 """Events between two points at the beginning."""
 
 
@@ -30,7 +30,7 @@ class History:
     ...     if history.is_due():
     ...         history.add({"square": event**2})
     >>> len(history), history.every, history.columns()["events"][:3].tolist()
-    (390, 256, [256.0, 512.0, 768.0])
+    (195, 512, [512.0, 1024.0, 1536.0])
     """
 
     def __init__(self) -> None:

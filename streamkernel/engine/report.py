@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 
 from streamkernel.engine.description import checkpoint_rows
+from streamkernel.engine.quality import value
+from streamkernel.engine.status import is_mean
 
 DEAD_LETTERS = 8
 """Dead letters that are shown, the last ones of the file in the state directory."""
@@ -43,13 +45,13 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
 
 def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     history = state.get("history") or {"events": 0, "columns": {}}
-    last = {name: column[-1] for name, column in history["columns"].items() if len(column)}
+    metric, outcomes = state["metric"], state["outcomes"]
     return {
         "clock": 0.0,
-        "now": {**last, "events": history["events"], "learned": state["outcomes"]["learned"]},
-        "incidents": {},
-        "checkpoint_age": None,
+        "events": history["events"],
+        "now": {type(metric).__name__: value(metric), "learnt": outcomes["learned"], "dead letters": outcomes["dead_letter"]},
         "history": history["columns"],
+        "is_mean": is_mean(metric),
         "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
         "about": dict(checkpoint_rows(state)),
     }

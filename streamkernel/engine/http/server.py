@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import uvicorn
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -81,6 +81,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     """Return what answers for an engine."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
+    ProcessCollector(registry=registry)
     description = orjson.dumps(openapi.description(needs_token=token is not None))
 
     async def page(request: Request) -> Response:

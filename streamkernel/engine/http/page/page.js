@@ -129,12 +129,26 @@ function rates(history) {
   });
 }
 
-function drawAll(history) {
-  const x = history.events ?? [];
-  const quality = Object.entries(history).filter(([name]) => name.startsWith("quality: "));
-  chart("Quality", x, Object.fromEntries(quality.map(([name, values]) => [name.slice(9), values])));
+function late(history, values) {
+  const n = history.learned, over = Math.max(1, Math.round(n.length / 32));
+  return values.map((value, i) => {
+    const from = i - over, before = from < 0 ? 0 : n[from], sum = from < 0 ? 0 : values[from] * n[from];
+    return value === null || (from >= 0 && values[from] === null) || n[i] <= before ? null : (value * n[i] - sum) / (n[i] - before);
+  });
+}
+
+function drawAll(history, isMean) {
+  const x = history.events ?? [], quality = {}, weights = {};
+  for (const [name, values] of Object.entries(history)) {
+    if (name.startsWith("weight: ")) weights[name.slice(8)] = values;
+    if (!name.startsWith("quality: ")) continue;
+    quality[name.slice(9)] = isMean ? late(history, values) : values;
+  }
+  chart(isMean ? "Quality of late" : "Quality since the start", x, quality);
   chart("Objective", x, { objective: history.objective });
   chart("Features", x, { features: history.features }, true);
+  chart("Step size", x, { "step size": history["step size"] }, true);
+  chart("Weights of functions", x, weights, true);
   if (history.time) chart("Events a second", x, { "events/s": rates(history) }, true);
   chart("Lag", x, { lag: history.lag }, true);
   chart("Dead letters", x, { "dead letters": history.dead_letters }, true);
@@ -154,23 +168,18 @@ function pairs(list, rows) {
 }
 
 function show(run) {
-  const now = run.now, rows = [];
-  for (const [name, value] of Object.entries(now)) if (name.startsWith("quality: ")) rows.push([name.slice(9), shown(value)]);
-  if (earlier && run.clock > earlier.clock) rows.push(["events/s", shown((now.events - earlier.events) / (run.clock - earlier.clock))]);
-  const names = { learned: "learnt", lag: "lag", dead_letters: "dead letters", objective: "objective", features: "features", seeds: "seeds" };
-  for (const [name, label] of Object.entries(names)) if (name in now) rows.push([label, shown(now[name])]);
-  if (run.checkpoint_age !== null) rows.push(["checkpoint, s ago", shown(Math.round(run.checkpoint_age))]);
-  for (const [name, count] of Object.entries(run.incidents)) if (count) rows.push([name.replaceAll("_", " "), shown(count)]);
+  const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
+  if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
-  drawAll(run.history);
+  drawAll(run.history, run.is_mean);
   $("no-dead").hidden = run.dead_letters.length > 0;
   $("dead").replaceChildren(...run.dead_letters.slice().reverse().map((letter) => {
     const item = make("li");
     item.append(make("span", {}, letter.reason), make("code", {}, `${letter.stream}: ${letter.raw}`));
     return item;
   }));
-  if (!earlier || run.clock - earlier.clock > 3) earlier = { clock: run.clock, events: now.events };
+  if (!earlier || run.clock - earlier.clock > 3) earlier = { clock: run.clock, events: run.events };
 }
 
 function say(state, text) {
