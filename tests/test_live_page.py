@@ -99,7 +99,8 @@ def page(request: pytest.FixtureRequest, driver: webdriver.Chrome, address: str)
 
 def number(page: webdriver.Chrome, name: str) -> float:
     path = f"//dl[@id='now']/div[dt[text()='{name}']]/dd"
-    return float(page.find_element(By.XPATH, path).text.replace(",", ""))
+    script = "return document.evaluate(arguments[0], document, null, XPathResult.STRING_TYPE).stringValue"
+    return float(page.execute_script(script, path).replace(",", ""))
 
 
 def wait_for(condition: Any) -> None:
@@ -112,14 +113,14 @@ def wait_for(condition: Any) -> None:
 def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
     titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figure h3")]
     assert titles == TITLES
-    for path in page.find_elements(By.CSS_SELECTOR, "figure > svg path"):
-        assert path.get_attribute("d").count("L") > 5
+    lines = "return [...document.querySelectorAll('figure > svg path')].map(path => path.getAttribute('d'))"
+    wait_for(lambda: all(line.count("L") > 5 for line in page.execute_script(lines)))
     legend = page.find_element(By.CSS_SELECTOR, ".legend").text
     assert "Accuracy" in legend
     assert "baseline" in legend
-    before, line = number(page, "learnt"), page.find_element(By.CSS_SELECTOR, "svg path").get_attribute("d")
+    before, line = number(page, "learnt"), page.execute_script(lines)[0]
     wait_for(lambda: number(page, "learnt") > before + 100)
-    wait_for(lambda: page.find_element(By.CSS_SELECTOR, "svg path").get_attribute("d") != line)
+    wait_for(lambda: page.execute_script(lines)[0] != line)
     assert page.find_element(By.ID, "state").text == "running"
     assert number(page, "lag") == 7
     assert "KernelClassifier" in page.find_element(By.ID, "model").text

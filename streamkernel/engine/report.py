@@ -49,7 +49,11 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     return {
         "clock": 0.0,
         "events": history["events"],
-        "now": {type(metric).__name__: value(metric), "learnt": outcomes["learned"], "dead letters": outcomes["dead_letter"]},
+        "now": {
+            type(metric).__name__: value(metric),
+            "learnt": outcomes["learned"],
+            "dead letters": outcomes["dead_letter"],
+        },
         "history": history["columns"],
         "is_mean": is_mean(metric),
         "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
