@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-MOST = 256
+MOST = 128
 """Points that are kept at most: when there are so many every second one goes, and later ones are twice as far apart."""
 
-FIRST = 32
+FIRST = 64
 """Events between two points at the beginning."""
 
 
@@ -30,7 +30,7 @@ class History:
     ...     if history.is_due():
     ...         history.add({"square": event**2})
     >>> len(history), history.every, history.columns()["events"][:3].tolist()
-    (195, 512, [512.0, 1024.0, 1536.0])
+    (97, 1024, [1024.0, 2048.0, 3072.0])
     """
 
     def __init__(self) -> None:

@@ -108,6 +108,7 @@ class Quality:
 
     def __init__(self, metric: Metric, model: str | None = None) -> None:
         self.metric, self.baseline_metric = metric, metric.clone()
+        self._empty = metric.clone()
         self.kind = 0 if _takes_labels(metric) else 1
         self.pairs: list[Pair] = []
         self.baseline_pairs: list[Pair] = []
@@ -148,10 +149,10 @@ class Quality:
         """Return what there is to tell."""
         self.fold()
         is_judged = self._is_model or self._is_of_last
-        theirs = value(self.baseline_metric) if is_judged else of_majority(self.metric, self._labels)
+        theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
         baseline_pairs = tuple(self._baseline_recent) if self._is_model else None
         ours = value(self.metric)
-        return Scores(self.metric.clone(), self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
+        return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
 
     def drop_baseline(self) -> None:
         """Go on without a baseline."""
