@@ -63,11 +63,11 @@ class JsonLines:
             raw.decode()  # If it is not even text, say that.
             raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
         if type(record) is not dict:
-            raise ValueError(f"Expected a JSON object, got {_JSON_NAMES[type(record)]}")
+            raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
         return record
 
 
-_JSON_NAMES = {
+JSON_NAMES = {
     list: "an array",
     str: "a string",
     int: "a number",

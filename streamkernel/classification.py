@@ -10,7 +10,7 @@ import numpy as np
 from river import base, utils
 
 from streamkernel import losses, rules, steps
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, LabelError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.rows import F64
@@ -312,7 +312,7 @@ def _sigmoid(score: float) -> float:
 def _checked(y: Any) -> Any:
     label = y.item() if isinstance(y, np.generic) else y
     if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
-        raise InputError(
+        raise LabelError(
             f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
         )
     return label

@@ -1,4 +1,4 @@
-"""The command line: ``streamkernel demo | run CONFIG.toml | replay CONFIG.toml DIR | inspect STATE_DIR``."""
+"""The command line: ``streamkernel demo | run CONFIG.toml | replay CONFIG.toml DIR | inspect | report STATE_DIR``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -73,16 +73,19 @@ def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found
 
 def _run(found: Config, title: str) -> None:
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.metrics import serve
     from streamkernel.engine.view import ProgressLog, compile_all, showing
 
     stop = StopSignal()
     compile_all(Console(stderr=True))
     try:
         engine = engine_of(found)
-        if found.metrics.port is not None:
-            port = serve(engine, found.metrics.host, found.metrics.port)
-            typer.echo(f"metrics at http://{found.metrics.host}:{port}/metrics", err=True)
+        if found.http.port is not None:
+            from streamkernel.engine.http import serve
+
+            token = found.http.token.get_secret_value() if found.http.token else None
+            port = serve(engine, found.http.host, found.http.port, token)
+            address = f"http://{found.http.host}:{port}"
+            typer.echo(f"live page at {address}/, metrics at {address}/metrics", err=True)
         with showing(engine, title) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
@@ -94,7 +97,32 @@ def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
-    from streamkernel.engine.assemble import described
+    from streamkernel.engine.description import checkpoint_rows
+
+    table = Table(show_header=False)
+    for row in checkpoint_rows(_newest(state)):
+        table.add_row(*row)
+    Console().print(table)
+
+
+@app.command()
+def report(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+) -> None:
+    """Write a page with the plots of a run, one file that needs nothing else."""
+    from streamkernel.engine.report import report
+
+    text = report(_newest(state), state)
+    try:
+        output.write_text(text)
+    except OSError as error:
+        _fail(error)
+    typer.echo(f"{output}, {len(text):,} bytes")
+
+
+def _newest(state: Path) -> dict[str, Any]:
+    """Return the newest checkpoint in a directory."""
     from streamkernel.engine.checkpoint import read_newest
 
     try:
@@ -105,10 +133,7 @@ def inspect(
             raise FileNotFoundError(f"Expected a checkpoint, found none - in {state}")
     except EXPECTED as error:
         _fail(error)
-    table = Table(show_header=False)
-    for row in described(found):
-        table.add_row(*row)
-    Console().print(table)
+    return found
 
 
 @app.command()

@@ -14,7 +14,7 @@ from connectors import DatasetSource, FileSink
 from streamkernel.classification import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
-from streamkernel.engine.metrics import serve
+from streamkernel.engine.http import serve
 from streamkernel.engine.view import compile_all, showing
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
             sink=FileSink(predictions),
             state=StateDirectory(state),
         )
-        address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/metrics"
+        address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/"
         history = History(title)
-        with showing(engine, f"{title}\nmetrics at {address}; baseline is LogisticRegression"):
+        with showing(
+            engine, f"{title}\nlive page at {address}, metrics at {address}metrics; baseline is LogisticRegression"
+        ):
             engine.run(watch=history)
         histories.append(history)
         if engine.kernel_model is not None:

@@ -5,5 +5,17 @@ class InputError(ValueError):
     """An example that cannot be learnt from or predicted for; the message names the field and the value."""
 
 
+class LabelError(InputError):
+    """An example whose label is missing or unusable."""
+
+
+class JoinError(InputError):
+    """A record that cannot be joined with its other half: by its key, its time, or because that one is gone."""
+
+
+class DivergedError(InputError):
+    """An example that was refused because the steps have diverged."""
+
+
 class ModelFileError(ValueError):
     """A model file that is truncated, corrupt, of another format version or of another kind of model."""

@@ -122,6 +122,11 @@ class Expansion(Learner):
         norm2 = self.reals[state.SCALE] ** 2 * max(self.reals[state.NORM2], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
 
+    @property
+    def last_step(self) -> float:
+        """The last step η that the rule has taken; its check may have made it longer or shorter than γ."""
+        return float(self.reals[state.ETA])
+
     def score_event(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f at one example, shape (columns,), valid until the next call; its features are kept to learn from.
 

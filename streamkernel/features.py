@@ -70,6 +70,7 @@ class Directions:
         self._plain = not plan.transforms
         self.per_block = per_block
         self.width = per_block * max(1, LANES // per_block)
+        self._cache_bytes = cache_bytes
         self._budget = cache_bytes // (4 * self.width * len(plan.program))  # in (panel, name) pairs
         self._slot_of: dict[int, int] = {}
         self._hashes = np.zeros(0, np.uint64)
@@ -89,6 +90,12 @@ class Directions:
     def kernel(self) -> tuple[I64, F64, F32]:
         """What compiled code is told: the program of the kernel's parts, their constants, and the cache."""
         return self.plan.program, self.plan.constants, self.cache
+
+    def anew(self) -> Directions:
+        """Return the same directions, with names and a cache of their own, for use in another thread."""
+        twin = Directions(self.plan, self.per_block, self._cache_bytes)
+        twin._wanted = self._wanted
+        return twin
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example in the order of its names' hashes.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import model_file
-from streamkernel.errors import InputError
+from streamkernel.errors import DivergedError
 from streamkernel.rows import F64
 from streamkernel.stepping import LARGEST_GRADIENT
 
@@ -196,5 +196,5 @@ def checked(values: F64) -> F64:
         If they are not: the steps have diverged.
     """
     if not (np.abs(values) <= LARGEST_GRADIENT).all():
-        raise InputError("The steps have diverged: refused the example; use a smaller step")
+        raise DivergedError("The steps have diverged: refused the example; use a smaller step")
     return values

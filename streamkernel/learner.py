@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses, model_file, state, steps, threads
-from streamkernel.errors import InputError
+from streamkernel.errors import DivergedError, InputError
 from streamkernel.features import Directions
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
@@ -99,6 +99,21 @@ class Learner:
         """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
         return float(self.reals[state.LOSS]) + self.penalty
 
+    @property
+    def last_step(self) -> float | None:
+        """The last step η that a rule has taken; ``None`` without a rule."""
+        return None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight in f of what takes Newton steps, constant steps, and of the level; empty without a mixture."""
+        return {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the cache of directions."""
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""
         return self.directions.row(x)
@@ -166,7 +181,7 @@ class Learner:
         return self.directions.plan.unusable(row)
 
     def _diverged(self, y: float) -> InputError:
-        return InputError(
+        return DivergedError(
             f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
             f"(step {int(self.ints[state.STEPS]) + 1}); use a smaller step"
         )

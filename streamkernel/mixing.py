@@ -167,7 +167,7 @@ def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
             out[i] = 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-untyped-def]
     """Learn the rows in order; return (status, row)."""
     (ints, reals), start = numbers, rows[0]

@@ -194,6 +194,20 @@ class Mixture(Learner):
         parts = zip(*self.weights[:-1].reshape(2, -1), self.groups, strict=True)
         return 0.5 * self.l2 * sum(float(np.square(v * own.newton + u * own.steady).sum()) for v, u, own in parts)
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight in f of the functions that take Newton steps, of those that take constant ones, and of the level.
+
+        Where the stream moves, the constant steps gain.
+        """
+        newton, steady = self.weights[:-1].reshape(2, -1).sum(axis=1).tolist()
+        return {"newton": newton, "constant": steady, "level": float(self.weights[-1])}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the cache of directions."""
+        return super().nbytes + sum(part.nbytes for part in self.groups.flat)
+
     def score_event(self, x: Mapping[Hashable, Any]) -> F64:
         """Return f at one example, shape (columns,)."""
         scores: F64 = self.scores(self.row(x))[0]

@@ -9,7 +9,7 @@ import numpy as np
 from river import base, utils
 
 from streamkernel import losses, rules, state, steps
-from streamkernel.errors import InputError
+from streamkernel.errors import LabelError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.rows import number
@@ -197,5 +197,5 @@ def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
 def _checked(y: Any) -> float:
     target = number(y, "y")
     if not abs(target) <= LARGEST_TARGET:
-        raise InputError(f"Expected a finite number of usable size, got {y!r} - at y")
+        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at y")
     return target

@@ -231,7 +231,7 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
     return DONE, 0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def learn(ints, reals, program, constants, cache, start, slots, hashes, readers, values, y, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
     """Take one step for each of `gammas`, on the next B rows each; return (status, row).
 

@@ -108,7 +108,7 @@ def once(config: Path) -> Path:
 
 
 def test_a_growing_file_is_followed_and_scraped(tmp_path: Path) -> None:
-    config = prepared(tmp_path / "run", events(500), "[metrics]\nport = 0\n")
+    config = prepared(tmp_path / "run", events(500), "[http]\nport = 0\n")
     process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -235,12 +235,12 @@ def test_another_model_in_an_old_state_directory_is_refused(tmp_path: Path) -> N
 
 
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
-    config = prepared(tmp_path / "run", events(10), "[metrics]\nport = 0\n")
+    config = prepared(tmp_path / "run", events(10), "[http]\nport = 0\n")
     process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)/metrics", line)))
-        other = prepared(tmp_path / "other", events(10), f"[metrics]\nport = {port}\n")
+        other = prepared(tmp_path / "other", events(10), f"[http]\nport = {port}\n")
         answer = call("run", other)
         assert answer.returncode == 2
         assert f"127.0.0.1:{port}" in answer.stderr

@@ -1,11 +1,6 @@
-"""An engine from a configuration, and a description of what it left behind."""
+"""An engine from a configuration."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
-from river import compose
 
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
 from streamkernel.engine.checkpoint import StateDirectory
@@ -13,7 +8,6 @@ from streamkernel.engine.config import Config
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.kafka import outlet
 from streamkernel.engine.runner import Engine
-from streamkernel.estimator import KernelModel
 
 
 def engine_of(config: Config) -> Engine:
@@ -53,26 +47,3 @@ def engine_of(config: Config) -> Engine:
         checkpoint_seconds=config.state.checkpoint_seconds,
         setup=config.setup(),
     )
-
-
-def described(state: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a checkpoint's content as names and texts."""
-    model = state["model"]
-    steps = list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
-    rows = [("pipeline", " | ".join(str(step) for step in steps))]
-    last = steps[-1]
-    if isinstance(last, KernelModel):
-        rows += [("parameters", "\n".join(f"{name} = {value!r}" for name, value in last._get_params().items()))]
-        rows += [
-            ("kernel", repr(last.kernel_)),
-            ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
-            ("features", f"{last.n_features:,} in {last.n_seeds:,} seeds"),
-            ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a seed"),
-            ("objective", f"{last.objective:.6g}"),
-        ]
-    rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
-    rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]
-    if state.get("labels") is not None:
-        rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]
-    rows += [(f"position in {stream}", str(position)) for stream, position in state["positions"].items()]
-    return rows

@@ -50,6 +50,7 @@ class StateDirectory:
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.size: int | None = None  # of the last checkpoint that was written here
         self._lock = (path / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +93,9 @@ class StateDirectory:
 
     def promote(self, number: int) -> None:
         """Let a prepared checkpoint count, and drop the oldest."""
-        model_file.move(self._prepared(number), self.path / f"checkpoint-{number:012d}.safetensors")
+        path = self.path / f"checkpoint-{number:012d}.safetensors"
+        model_file.move(self._prepared(number), path)
+        self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
 

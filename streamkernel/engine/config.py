@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from river import base, compose
 
 from streamkernel.engine import build, river_state
@@ -18,9 +18,9 @@ from streamkernel.engine.problems import ConfigError, of_error, shown, unknown_k
 from streamkernel.engine.tables import (
     STREAM,
     ConfigTable,
+    HttpTable,
     KafkaTable,
     LabelsTable,
-    MetricsTable,
     Name,
     SinkTable,
     SourceTable,
@@ -67,7 +67,7 @@ class Config(ConfigTable):
     labels: LabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
-    metrics: MetricsTable = MetricsTable()
+    http: HttpTable = Field(default_factory=HttpTable)
 
     _folder: Path = PrivateAttr(Path())
 
@@ -261,7 +261,8 @@ def _problem(keys: tuple[int | str, ...], value: Any) -> str:
         value = value[key]
         if table is None or not isinstance(value, dict):
             break
-    return f"{path}: expected {wanted}, got {shown(value)}"
+    got = "another" if field and SecretStr in get_args(field.annotation) else shown(value)
+    return f"{path}: expected {wanted}, got {got}"
 
 
 def _is_table(kind: Any) -> bool:

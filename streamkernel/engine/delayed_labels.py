@@ -13,7 +13,7 @@ import numpy as np
 
 from streamkernel.engine.examples import shortened
 from streamkernel.engine.packing import pack, unpack
-from streamkernel.errors import InputError
+from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
 """Characters of a key."""
@@ -91,7 +91,7 @@ class DelayedLabels:
     >>> labels.waiting_for(7, "spam")
     Traceback (most recent call last):
         ...
-    streamkernel.errors.InputError: Expected one label for a key, got another one - at key 7
+    streamkernel.errors.JoinError: Expected one label for a key, got another one - at key 7
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class DelayedLabels:
 
         Raises
         ------
-        InputError
+        JoinError
             If there is no usable key, or no usable time; a label may come without a time.
         """
         key = self._key_of(record)
@@ -148,12 +148,12 @@ class DelayedLabels:
 
         Raises
         ------
-        InputError
+        JoinError
             If such features wait already.
         """
         if key in self._waiting:
             self.counts["repeated"] += 1
-            raise InputError(
+            raise JoinError(
                 f"Expected one record of features for a key that waits for its label, got two - at key {key!r}, "
                 f"the first in {self._waiting[key].place}"
             )
@@ -161,7 +161,7 @@ class DelayedLabels:
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str) -> None:
         """Keep features, what was predicted for them, and where they came from, until their label comes."""
-        self._waiting[key] = Waiting(self._now, key, place, x, *map(_plain, (*answers[0], *answers[1])))
+        self._waiting[key] = Waiting(self._now, key, place, x, *map(plain, (*answers[0], *answers[1])))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
@@ -171,17 +171,17 @@ class DelayedLabels:
 
         Raises
         ------
-        InputError
+        JoinError
             If there was a label for `key` already, or the features have been given up.
         """
         if key in self._waiting:
             return self._waiting[key]
         if key in self._early or self._done.get(key):
             self.counts["duplicate"] += 1
-            raise InputError(f"Expected one label for a key, got another one - at key {key!r}")
+            raise JoinError(f"Expected one label for a key, got another one - at key {key!r}")
         if key in self._done:
             self.counts["late"] += 1
-            raise InputError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
+            raise JoinError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
         self._early[key] = self._now, key, y
         if len(self._early) > self._max_pending:
@@ -219,13 +219,13 @@ class DelayedLabels:
         where = f'at field "{self.key}"'
         if isinstance(key, str):
             if len(key) > LONGEST_KEY:
-                raise InputError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
+                raise JoinError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
             return key
         if type(key) is not int:
             got = shortened(key) if key is not None else "null" if self.key in record else "no such field"
-            raise InputError(f"Expected a string or an integer as key, got {got} - {where}")
+            raise JoinError(f"Expected a string or an integer as key, got {got} - {where}")
         if not -(1 << 63) <= key < 1 << 64:
-            raise InputError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
+            raise JoinError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
         return key
 
     def _move(self, now: float) -> None:
@@ -265,11 +265,11 @@ def _seconds(record: Mapping[str, Any], field: str) -> float:
     elif type(value) in (int, float) and -_FARTHEST < value < _FARTHEST:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
     got = shortened(value) if value is not None else "null" if field in record else "no such field"
-    raise InputError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
+    raise JoinError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return Python's own number for one of NumPy's, so that a restart changes no bit and no type."""
     if isinstance(value, dict):
-        return {label: _plain(probability) for label, probability in value.items()}
+        return {label: plain(probability) for label, probability in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -19,6 +19,8 @@ from connectors import (
     Transactions,
 )
 from streamkernel.engine.checkpoint import StateDirectory, check_setup
+from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
 from streamkernel.engine.settling import asked, settled
 
@@ -55,21 +57,32 @@ class DurableLearner(Learner):
         super().__init__(model, with_probabilities=sink is not None, **options)
         self.source = source
         self.incidents = dict.fromkeys(INCIDENTS, 0)
+        self.checkpoints = Durations(CHECKPOINT_BOUNDS)
+        self.checkpoint_every = None if state is None else checkpoint_seconds
         self._sink = sink
         self._dead_letters = dead_letters
+        self.history = History()
         self._state = state
         self._transactions = transactions
         self._every = checkpoint_seconds
         self._setup = dict(setup or {})
         self._positions: dict[str, Any] = {}
-        self._written: float | None = None
+        self._written: float | None = None  # when all was durable
+        self._tried: float | None = None
         self._changed = True
         self._in_doubt = transactions is not None
+        self.alive = time.monotonic()
 
     @property
     def checkpoint_age(self) -> float | None:
         """Seconds since the last checkpoint was durable."""
-        return None if self._written is None else time.monotonic() - self._written
+        written = self._written
+        return None if written is None else time.monotonic() - written
+
+    @property
+    def checkpoint_bytes(self) -> int | None:
+        """Size of the last checkpoint of this process."""
+        return None if self._state is None else self._state.size
 
     def commit(self) -> None:
         """Make everything durable, in this order.
@@ -90,6 +103,7 @@ class DurableLearner(Learner):
         """
         if self._state is None:
             return
+        began = time.perf_counter()
         sink = self._sink.flush() if self._sink else None
         dead_letters = self._dead_letters.flush() if self._dead_letters else None
         number = self._state.prepare(
@@ -98,9 +112,12 @@ class DurableLearner(Learner):
                 "model": self.model,
                 "metric": self.metric,
                 "baseline": self.baseline,
-                "baseline_metric": self.baseline_metric,
+                "baseline_metric": self._quality.baseline_metric,
+                "quality": self._quality.state(),
                 "outcomes": self.outcomes,
+                "refused": self.refused,
                 "numbers": sorted(self._examples.numbers),
+                "history": self.history.state(),
                 "labels": None if self._labels is None else self._labels.state(),
                 "positions": self._positions,
                 "sink": sink,
@@ -112,7 +129,9 @@ class DurableLearner(Learner):
         self._state.promote(number)
         if self._transactions is None and isinstance(self.source, KafkaSource):
             self.source.acknowledge(self._positions)
-        self._written, self._changed = time.monotonic(), False
+        self._written = self._tried = time.monotonic()
+        self._changed = False
+        self.checkpoints.new.append(time.perf_counter() - began)
 
     def close(self) -> None:
         """Release the source, the sinks and the state directory."""
@@ -145,14 +164,17 @@ class DurableLearner(Learner):
     def _load(self, saved: Mapping[str, Any]) -> None:
         """Become what a checkpoint says."""
         check_setup(saved["setup"], self._setup)
-        self.model, self.metric = saved["model"], saved["metric"]
-        self.baseline, self.baseline_metric = saved["baseline"], saved["baseline_metric"]
-        self.outcomes = saved["outcomes"]
+        self.model, self.baseline = saved["model"], saved["baseline"]
+        self._quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
+        self.outcomes, self.refused = saved["outcomes"], saved.get("refused", self.refused)
         self._examples.numbers = set(saved["numbers"])
+        if saved.get("history") is not None:
+            self.history.restore(saved["history"])
         if self._labels is not None and saved.get("labels") is not None:
             self._labels.restore(saved["labels"])
         self._positions = saved["positions"]
-        self._written, self._changed = time.monotonic(), False
+        self._written = self._tried = time.monotonic()
+        self._changed = False
         for part, position in ((self._sink, saved["sink"]), (self._dead_letters, saved["dead_letters"])):
             if part is not None and position is not None:
                 part.seek(position)
@@ -189,7 +211,7 @@ class DurableLearner(Learner):
         self._in_doubt = True
 
     def _commit_if_due(self) -> None:
-        if self._written is not None and time.monotonic() - self._written >= self._every:
+        if self._tried is not None and time.monotonic() - self._tried >= self._every:
             self._try_to_commit()
 
     def _try_to_commit(self, *, last: bool = False) -> bool:
@@ -208,7 +230,9 @@ class DurableLearner(Learner):
                 raise
             self._count("checkpoint_failed")
             log.error("a checkpoint could not be written and is tried again later", reason=str(error))
-        self._written = time.monotonic()
+        self._tried = time.monotonic()
+        if is_durable:
+            self._written = self._tried
         return is_durable
 
     def _doubt(self, error: CommitRefused) -> None:
@@ -221,3 +245,4 @@ class DurableLearner(Learner):
 
     def _count(self, incident: str) -> None:
         self.incidents[incident] += 1
+        self.alive = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, LabelError
 
 _MOST_NAMES = 100_000
 
@@ -61,7 +61,7 @@ class Examples:
         x, y = self.read(record)
         if y is None:
             found = "null" if self._label in record else "no such field"
-            raise InputError(f'Expected a label, got {found} - at field "{self._label}"')
+            raise LabelError(f'Expected a label, got {found} - at field "{self._label}"')
         if not x:
             raise InputError("Expected at least one feature besides the label, got none")
         return x, y
@@ -94,7 +94,7 @@ class Examples:
                 x[name] = value
         y = x.pop(label, None)
         if self._numeric_label and isinstance(y, str):
-            raise InputError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
+            raise LabelError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
         return x, y
 
     def check_again(self, x: Mapping[str, Any]) -> None:

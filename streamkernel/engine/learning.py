@@ -11,11 +11,15 @@ from river import base, compose, metrics
 from connectors import Event
 from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
 from streamkernel.engine.examples import Examples
-from streamkernel.errors import InputError
+from streamkernel.engine.quality import Quality
+from streamkernel.errors import DivergedError, InputError, JoinError, LabelError
 from streamkernel.estimator import KernelModel
 
 log = structlog.get_logger("streamkernel")
 
+
+REASONS = {"label": LabelError, "join": JoinError, "diverged": DivergedError, "value": InputError, "error": Exception}
+"""Kinds of records that are refused, by the error; those that cannot be read are ``unreadable``."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 """What came of one record: features, their label or ``None``, the answers, and whether these are new."""
@@ -45,6 +49,8 @@ class Learner:
     ----------
     outcomes : dict
         Records by what became of them.
+    refused : dict
+        Dead letters by kind: ``unreadable``, or one of `REASONS`.
 
     Examples
     --------
@@ -55,7 +61,7 @@ class Learner:
     ({'a': 1.0}, 3.0, ((0.0, None), (None, None)), True)
     >>> learner._judge(*step)
     >>> learner.quality()
-    {'MAE': 3.0}
+    {'MAE': 3.0, 'MAE (baseline)': 0.0}
     """
 
     def __init__(
@@ -70,9 +76,10 @@ class Learner:
         with_probabilities: bool = False,
     ) -> None:
         self.model: Any = model
-        self.metric = metric
         self.baseline: Any = baseline
-        self.baseline_metric = metric.clone() if baseline is not None else None
+        self._quality = Quality(metric, None if baseline is None else type(_last_step(baseline)).__name__)
+        self._pairs, self._kind = self._quality.pairs, self._quality.kind
+        self.refused = dict.fromkeys(("unreadable", *REASONS), 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         asked = with_probabilities or not getattr(metric, "requires_labels", True)
         self._probabilities = asked and isinstance(model, base.Classifier)
@@ -83,16 +90,19 @@ class Learner:
     @property
     def kernel_model(self) -> KernelModel | None:
         """The kernel model at the end of the pipeline, if it is one of ours."""
-        last = self.model._last_step if isinstance(self.model, compose.Pipeline) else self.model
+        last = _last_step(self.model)
         return last if isinstance(last, KernelModel) else None
 
     def quality(self) -> dict[str, float]:
         """Return the prequential metric of the model, and that of the baseline, by name."""
-        found = {type(self.metric).__name__: float(self.metric.get())}
-        baseline = self.baseline_metric
-        if baseline is not None:
-            found[f"{type(baseline).__name__} (baseline)"] = float(baseline.get())
-        return found
+        scores = self._quality.scores()
+        return {scores.name: scores.ours} | ({f"{scores.name} (baseline)": scores.theirs} if scores.baseline else {})
+
+    @property
+    def metric(self) -> metrics.base.Metric:
+        """The prequential metric of the model since the start."""
+        self._quality.fold()
+        return self._quality.metric
 
     @property
     def labels(self) -> dict[str, int]:
@@ -159,10 +169,10 @@ class Learner:
             return
         self.outcomes["learned"] += 1
         self._examples.learnt(x)
-        _update(self.metric, y, answers[0])
+        self._pairs.append((y, answers[0][self._kind]))
         if self.baseline is not None:
+            self._quality.baseline_pairs.append((y, answers[1][self._kind]))
             try:
-                _update(self.baseline_metric, y, answers[1])
                 self.baseline.learn_one(x, y)
             except Exception as error:
                 self._drop_baseline(error)
@@ -176,10 +186,9 @@ class Learner:
     def _drop_baseline(self, error: Exception) -> None:
         """Go on without a baseline that failed."""
         log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
-        self.baseline = self.baseline_metric = None
+        self.baseline = None
+        self._quality.drop_baseline()
 
 
-def _update(metric: Any, y: Any, answer: Answer) -> None:
-    prediction, probabilities = answer
-    if prediction is not None:
-        metric.update(y, prediction if probabilities is None or metric.requires_labels else probabilities)
+def _last_step(model: Any) -> Any:
+    return model._last_step if isinstance(model, compose.Pipeline) else model

@@ -13,6 +13,7 @@ def configure() -> None:
     steps: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
     ]
     structlog.configure(
         processors=[*steps, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -1,119 +1,180 @@
-"""The engine's numbers for Prometheus. They are read when they are scraped, so an event pays next to nothing."""
+"""The engine's numbers for Prometheus, by the names of `docs/monitoring.md`.
+
+They are made when they are scraped, from the numbers that the engine publishes; what may go on while the learner waits,
+as for brokers that do not answer, is read as it is at the moment: whole numbers under fixed names.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+import functools
+import math
+import platform
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, place
+
 if TYPE_CHECKING:
+    from streamkernel.engine.durations import Histogram
+    from streamkernel.engine.quality import Scores
     from streamkernel.engine.runner import Engine
-
-BOUNDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1, 1.0)
-
-
-class Durations:
-    """How often an event took how long, in seconds.
-
-    Examples
-    --------
-    >>> durations = Durations()
-    >>> durations.observe(3e-5)
-    >>> dict(durations.buckets())["5e-05"], dict(durations.buckets())["+Inf"]
-    (1.0, 1.0)
-    """
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one event."""
-        self._counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return the events up to each bound, cumulated as Prometheus has it."""
-        cumulated, seen = [], 0
-        for bound, count in zip((*map(str, BOUNDS), "+Inf"), self._counts, strict=True):
-            seen += count
-            cumulated.append((bound, float(seen)))
-        return cumulated
 
 
 class EngineCollector(Collector):
-    """Gives Prometheus the present numbers of an engine."""
+    """Gives Prometheus the present numbers of an engine.
+
+    Parameters
+    ----------
+    engine
+        The engine; any thread may ask.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        engine = self._engine
-        model = engine.kernel_model
-        if model is not None:
-            yield _gauge("objective", "Running regularised loss, each example before it is learnt.", model.objective)
-            yield _gauge("features", "Random features in the model.", model.n_features)
-            yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
-            yield CounterMetricFamily("streamkernel_reused", "Steps that moved an old block.", model.n_reused)
-        events = CounterMetricFamily("streamkernel_events", "Events by what became of them.", labels=["outcome"])
-        for outcome, count in engine.outcomes.items():
-            events.add_metric([outcome], count)
-        yield events
-        if engine.labels:
-            labels = CounterMetricFamily(
-                "streamkernel_labels", "Labels in records of their own, by what became of them.", labels=["outcome"]
-            )
-            for outcome, count in engine.labels.items():
-                labels.add_metric([outcome], count)
-            yield labels
-            yield _gauge("pending_labels", "Features that wait for their label.", engine.pending_labels)
-        seconds = HistogramMetricFamily("streamkernel_event_seconds", "Time to predict and learn one event.")
-        seconds.add_metric([], engine.durations.buckets(), engine.durations.total)
-        yield seconds
-        lag = GaugeMetricFamily(
-            "streamkernel_consumer_lag",
-            "What waits behind the last event: records of a topic, bytes of a file.",
-            labels=["topic", "partition"],
-        )
-        for (topic, partition), waiting in engine.source.lag().items():
-            lag.add_metric([topic, partition], waiting)
-        yield lag
-        incidents = CounterMetricFamily(
-            "streamkernel_incidents", "What happened to a run that went on, by kind.", labels=["kind"]
-        )
-        for kind, count in engine.incidents.items():
-            incidents.add_metric([kind], count)
-        yield incidents
-        age = engine.checkpoint_age
-        if age is not None:
-            yield _gauge("checkpoint_age_seconds", "Time since the last checkpoint was durable.", age)
-        quality = GaugeMetricFamily("streamkernel_metric", "Prequential quality since the start.", labels=["name"])
-        for name, value in engine.quality().items():
-            quality.add_metric([name], value)
-        yield quality
+        engine, numbers = self._engine, self._engine.numbers
+        yield _build()
+        if numbers.model is not None:
+            yield from _model(numbers.model)
+        yield from _quality(numbers.scores)
+        yield from _events(numbers)
+        yield from _source(numbers, _lag(engine))
+        incidents = dict(engine.incidents)
+        yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
+        yield from _checkpoints(engine, numbers.checkpoints)
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+def _build() -> Metric:
+    told = {"version": _version("streamkernel"), "river": _version("river"), "python": platform.python_version()}
+    return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # it runs from its folder and was never installed
+        return "unknown"
+
+
+def _model(model: ModelNumbers) -> Iterator[Metric]:
+    yield _gauge("objective", "Running regularised loss, each example before it is learnt.", model.objective)
+    yield _gauge("features", "Random features in the model.", model.n_features)
+    yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
+    yield _counter("steps", "Steps taken.", model.n_steps)
+    yield _counter("grown", "Steps that added a block.", model.n_steps - model.n_reused)
+    yield _counter("reused", "Steps that moved an old block.", model.n_reused)
+    yield _gauge("step_size", "Size of the next step, in the units of the model's step.", model.next_step)
+    if model.last_step is not None:
+        text = "Size of the last step as the rule's check chose it, in units of the function."
+        yield _gauge("checked_step_size", text, model.last_step)
+    yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
+    yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
+    if model.shares:
+        text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
+        weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])
+        for name, weight in model.shares.items():
+            weights.add_metric([name], weight)
+        yield weights
+        yield _gauge("groups", "Groups of features.", model.groups)
+        yield _gauge("youngest_group_examples", "Examples before the youngest group of features began.", model.youngest)
+
+
+def _quality(scores: Scores) -> Iterator[Metric]:
+    recent, baseline_recent = scores.recent()
+    yield _scores("metric", "Prequential quality since the start, by metric.", scores, scores.ours)
+    yield _scores("metric_recent", "Prequential quality over the last 1,000 events.", scores, recent)
+    if scores.baseline:
+        yield _scores("baseline_metric", "Quality of the baseline since the start.", scores, scores.theirs, "baseline")
+        text = "Quality of the baseline over the last 1,000 events."
+        yield _scores("baseline_metric_recent", text, scores, baseline_recent, "baseline")
+    text = "Whether more of the metric is better, 1, or less, 0."
+    yield _scores("metric_bigger_is_better", text, scores, float(scores.bigger_is_better))
+
+
+def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> Metric:
+    family = GaugeMetricFamily(f"streamkernel_{name}", text, labels=["name", *more])
+    if not math.isnan(value):
+        family.add_metric([scores.name, *(scores.baseline or "" for _ in more)], value)
+    return family
+
+
+def _events(numbers: Numbers) -> Iterator[Metric]:
+    yield _counters("events", "Events by what became of them.", "outcome", numbers.outcomes)
+    yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
+    yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
+    yield _gauge("last_event_timestamp_seconds", "When the last event was done, since 1970.", numbers.last_event)
+    if numbers.labels:
+        text = "Labels in records of their own, by what became of them."
+        yield _counters("labels", text, "outcome", numbers.labels)
+        yield _gauge("pending_labels", "Features that wait for their label.", numbers.pending_labels)
+
+
+def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    text = "What waits behind the last event: records of a topic, bytes of a file."
+    lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
+    told = list(lags.items())
+    for (topic, partition), waiting in told[:MOST]:
+        lag.add_metric([topic, partition], waiting)
+    if told[MOST:]:
+        lag.add_metric(["(others)", ""], sum(waiting for _, waiting in told[MOST:]))
+    yield lag
+    text = "Where a stream stands: offset of a topic, bytes of a file, records of a data set."
+    positions = GaugeMetricFamily("streamkernel_source_position", text, labels=["stream"])
+    for stream, position in list(numbers.positions.items())[-MOST:]:
+        found = place(position)
+        if found is not None:
+            positions.add_metric([stream], found)
+    yield positions
+
+
+def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
+    every, age, size = engine.checkpoint_every, engine.checkpoint_age, engine.checkpoint_bytes
+    if every is None:
+        return
+    yield _gauge("checkpoint_interval_seconds", "Time between two checkpoints, as configured.", every)
+    yield _histogram("checkpoint_seconds", "Time to make all durable, which learning waits for.", seconds)
+    if age is not None:
+        yield _gauge("checkpoint_age_seconds", "Time since all was durable.", age)
+    if size is not None:
+        yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
+
+
+def _lag(engine: Engine) -> Mapping[tuple[str, str], int]:
+    try:
+        return engine.source.lag()
+    except (OSError, RuntimeError):  # what is read changes at this moment
+        return {}
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"streamkernel_{name}", text, value)
 
 
-def serve(engine: Engine, host: str, port: int) -> int:
-    """Answer ``/metrics`` from a thread, and return the port (of the system's choice if `port` is 0).
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"streamkernel_{name}", text, value)
 
-    Raises
-    ------
-    OSError
-        If the port is in use.
-    """
-    registry = CollectorRegistry()
-    registry.register(EngineCollector(engine))
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except OSError as error:
-        raise OSError(f"Expected to serve metrics, got {error.strerror or error} - at {host}:{port}") from error
-    return int(server.server_port)
+
+def _counters(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"streamkernel_{name}", text, labels=[label])
+    for key, count in counts.items():
+        family.add_metric([key], count)
+    return family
+
+
+def _histogram(name: str, text: str, found: Histogram) -> Metric:
+    family = HistogramMetricFamily(f"streamkernel_{name}", text)
+    family.add_metric([], list(found.buckets), found.total)
+    return family

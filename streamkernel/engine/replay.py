@@ -56,7 +56,7 @@ def replayed(config: Config, directory: Path, start: str | None, until: str | No
             "source": source.model_copy(update=changes),
             "sink": config.sink.model_copy(update=files | no_topics),
             "state": config.state.model_copy(update={"directory": directory}),
-            "metrics": config.metrics.model_copy(update={"port": None}),
+            "http": config.http.model_copy(update={"port": None}),
             "kafka": kafka if has_topics else None,
         }
     )

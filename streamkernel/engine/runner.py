@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,8 +14,12 @@ from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Sink
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
-from streamkernel.engine.metrics import Durations
+from streamkernel.engine.durations import EVENT_BOUNDS, Durations
+from streamkernel.engine.learning import REASONS
+from streamkernel.engine.numbers import Numbers, of_model
+from streamkernel.engine.published import Publisher
 from streamkernel.engine.settling import asked
+from streamkernel.engine.status import point_of
 from streamkernel.errors import InputError
 
 log = structlog.get_logger("streamkernel")
@@ -22,8 +27,20 @@ log = structlog.get_logger("streamkernel")
 STALLED_SECONDS = 60.0
 """How long a source may give nothing though it has something, before that is told."""
 
+ILL_SECONDS = 300.0
+"""How long the main loop may take for one turn, before the process is said to be ill."""
+
+DEAD_LETTERS, RAW_SHOWN = 8, 300
+"""Dead letters that are shown, and bytes of each."""
+
 POLL_SECONDS = 0.2
 """How long to wait for an event before looking at the clock and at the request to stop."""
+
+PUBLISH_SECONDS = 0.5
+"""Time between two sets of numbers for those who look at a run, at least."""
+
+FOLD_AT = 1000
+"""Events that are judged and counted together, or a few more."""
 
 WATCH_EVERY = 100
 """Events between two looks of a watcher."""
@@ -65,8 +82,16 @@ class Engine(DurableLearner):
     ----------
     outcomes : dict
         Events by what became of them: learned, predicted, dead_letter, pending (had to wait for their label).
-    last_reason : str
-        Why the last dead letter of this process is one.
+    refused : dict
+        Dead letters by kind.
+    numbers : Numbers
+        What the run is doing; any thread may read it.
+    last_dead_letters : deque of dict
+        The last few of this process: when, from where, why, and how they begin.
+    publisher : Publisher
+        Copies of the model that others may ask, if they are wanted.
+    history : History
+        How the numbers of the run went.
 
     Examples
     --------
@@ -112,10 +137,13 @@ class Engine(DurableLearner):
             checkpoint_seconds=checkpoint_seconds,
             setup=setup,
         )
-        self.durations = Durations()
-        self.last_reason = ""
+        self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
+        self.publisher = Publisher()
+        self._seconds = Durations(EVENT_BOUNDS)
         self._moved = time.monotonic()
-        self._events = 0
+        self._events = self._told = 0
+        self._last_event = self._next_look = 0.0
+        self._publish()
 
     def run(
         self,
@@ -141,8 +169,10 @@ class Engine(DurableLearner):
         try:
             if self._open(stopping):
                 self._resume()
+                self._publish()
                 self._go_on(stopping, watch)
                 self._try_to_commit(last=True)
+                self._publish()
         except BaseException:
             self._in_doubt = True  # so that what is half done is not committed when the group is left
             raise
@@ -154,35 +184,78 @@ class Engine(DurableLearner):
     def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
         """Take in events until there are no more and all is durable, or we have to stop."""
         while not stopping():
+            self.alive = time.monotonic()
             if self._in_doubt and not self._settle(stopping):
                 continue
             events = asked(lambda: self.source.poll(POLL_SECONDS), stopping, self._count)
             if events is not None:
                 self._watchdog(bool(events))
                 self._process_all(events, stopping, watch)
-                self._commit_if_due()
+                self._look()
             elif self._try_to_commit(last=True):
                 return
 
     def _process_all(
         self, events: Iterable[Event], stopping: Callable[[], bool], watch: Callable[[Engine], None] | None
     ) -> None:
+        clock, seconds = time.perf_counter, self._seconds.new
+        began = clock()
         for event in events:
             if self._in_doubt:
                 return  # it is read again
-            began = time.perf_counter()
             try:
                 self._process(event)
             except CommitRefused as error:
                 self._doubt(error)
                 return
-            self.durations.observe(time.perf_counter() - began)
+            now = clock()
+            seconds.append(now - began)
             self._events += 1
             if watch is not None and self._events % WATCH_EVERY == 0:
                 watch(self)
-            self._commit_if_due()
+                now = clock()
+            if now >= self._next_look:
+                self._look()
+                now = clock()
+            began = now
             if stopping():
                 return
+        if len(seconds) >= FOLD_AT:
+            self._seconds.fold()
+            self._quality.fold()
+
+    def _look(self) -> None:
+        """Commit and publish if it is time to, and say when to look again."""
+        self._commit_if_due()
+        now = time.time()
+        if not 0.0 <= now - self.numbers.time < PUBLISH_SECONDS:
+            self._publish()
+        if not self._in_doubt and self.publisher.is_due(self.outcomes["learned"]):
+            self.publisher.publish(self.model, self._examples, self.outcomes["learned"])
+        self._next_look = time.perf_counter() + min(PUBLISH_SECONDS, self._every)
+
+    def _publish(self) -> None:
+        """Tell those who look at the run what it is doing."""
+        if self._events > self._told:
+            self._told, self._last_event = self._events, time.time()
+        model = self.kernel_model
+        self.numbers = Numbers(
+            outcomes=dict(self.outcomes),
+            refused=dict(self.refused),
+            labels=self.labels,
+            pending_labels=self.pending_labels,
+            positions=dict(self._positions),
+            scores=self._quality.scores(),
+            model=None if model is None else of_model(model),
+            events=self._seconds.histogram(),
+            checkpoints=self.checkpoints.histogram(),
+            last_event=self._last_event,
+        )
+
+    def ill(self) -> str:
+        """Return why this process had better be started again, or nothing."""
+        silent = time.monotonic() - self.alive
+        return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""
 
     def _watchdog(self, has_come: bool) -> None:
         """Report a source that has something to give and gives nothing."""
@@ -207,6 +280,8 @@ class Engine(DurableLearner):
                 self._judge(x, y, answers, is_new)
         self._positions[event.stream] = event.resume
         self._changed = True
+        if self.history.is_due():
+            self.history.add(point_of(self) | {"time": time.time(), "lag": float(sum(self.source.lag().values()))})
 
     def _write(self, event: Event, y: Any, answer: Answer) -> None:
         if self._sink is None:
@@ -222,7 +297,10 @@ class Engine(DurableLearner):
     def _refuse(self, event: Event, error: Exception) -> None:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         self.outcomes["dead_letter"] += 1
-        self.last_reason = reason
+        raw = event.raw[:RAW_SHOWN].decode(errors="replace")
+        self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
+        kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+        self.refused["unreadable" if event.record is None else kind] += 1
         if self._dead_letters is not None:
             self._dead_letters.write(event, reason)
         else:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import glob
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, model_validator
 
 from connectors.globs import is_pattern, matches
 from streamkernel.engine.problems import ConfigError
 
 STREAM = "-"
 """The path that stands for standard input, or standard output."""
+
+TOKEN = "STREAMKERNEL_HTTP_TOKEN"
+"""The variable of the environment with the token, where the file has none."""
 
 
 def _resolved(value: Any, info: ValidationInfo) -> Path:
@@ -140,8 +144,13 @@ class StateTable(ConfigTable):
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
-class MetricsTable(ConfigTable):
-    """Where metrics are served."""
+class HttpTable(ConfigTable):
+    """Where the run answers: live page, metrics, predictions."""
 
     port: int | None = Field(default=None, ge=0, le=65535, description="a port from 0 to 65535")
     host: Name = Field(default="127.0.0.1", description="the name or address of a host")
+    token: SecretStr | None = Field(
+        default_factory=lambda: SecretStr(os.environ[TOKEN]) if os.environ.get(TOKEN) else None,
+        min_length=8,
+        description="text of at least 8 characters",
+    )

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from streamkernel import growth
 from streamkernel.classification import KernelClassifier
+from streamkernel.engine.quality import WINDOW
 
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine
@@ -50,15 +51,18 @@ class View:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown: names and numbers as text."""
-        engine, model = self._engine, self._engine.kernel_model
+        engine, numbers = self._engine, self._engine.numbers
+        model, scores = numbers.model, numbers.scores
         rows = [
-            ("events learnt", f"{engine.outcomes['learned']:,}"),
-            ("dead letters", f"{engine.outcomes['dead_letter']:,}"),
+            ("events learnt", f"{numbers.outcomes['learned']:,}"),
+            ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
             ("events/s", f"{self.events_per_second:,.0f}"),
         ]
-        if engine.labels:
-            rows.append(("waiting for labels", f"{engine.pending_labels:,}"))
-        rows += [(name, f"{value:.4f}") for name, value in engine.quality().items()]
+        if numbers.labels:
+            rows.append(("waiting for labels", f"{numbers.pending_labels:,}"))
+        rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
+        if scores.baseline:
+            rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
         if model is not None:
             rows += [
                 ("objective", f"{model.objective:.4f}"),
@@ -66,8 +70,8 @@ class View:
                 ("seeds", f"{model.n_seeds:,}"),
                 ("reused steps", f"{model.n_reused:,}"),
             ]
-        if engine.last_reason:
-            rows.append(("last dead letter", escape(engine.last_reason)))
+        if engine.last_dead_letters:
+            rows.append(("last dead letter", escape(engine.last_dead_letters[-1]["reason"])))
         return rows
 
     def __rich__(self) -> Group:

@@ -54,7 +54,7 @@ dead_letters = "out/dead.jsonl"
 directory = "state"
 checkpoint_seconds = 5
 
-[metrics]
+[http]
 port = 9464
 host = "0.0.0.0"
 """
@@ -104,7 +104,7 @@ def test_the_whole_file(load: Load, folder: Path) -> None:
     assert config.sink.predictions == folder / "out/predictions.jsonl"
     assert config.dead_letters_path == folder / "out/dead.jsonl"
     assert (config.state.directory, config.state.checkpoint_seconds) == (folder / "state", 5.0)
-    assert (config.metrics.port, config.metrics.host) == (9464, "0.0.0.0")
+    assert (config.http.port, config.http.host) == (9464, "0.0.0.0")
     assert type(config.build_metric()) is metrics.F1
     pipeline = config.build_pipeline()
     assert isinstance(pipeline, compose.Pipeline)
@@ -126,7 +126,7 @@ def test_what_is_left_out(load: Load, folder: Path) -> None:
     assert type(config.build_pipeline()) is KernelClassifier
     assert type(config.build_metric()) is metrics.Accuracy
     assert (config.ignore, config.sink.predictions, config.state.directory) == ((), None, None)
-    assert (config.state.checkpoint_seconds, config.metrics.port, config.metrics.host) == (30.0, None, "127.0.0.1")
+    assert (config.state.checkpoint_seconds, config.http.port, config.http.host) == (30.0, None, "127.0.0.1")
     assert config.dead_letters_path == folder / "dead_letters.jsonl"
     assert load(SMALL + '[state]\ndirectory = "kept"').dead_letters_path == folder / "kept" / "dead_letters.jsonl"
     regressor = load(SMALL.replace("KernelClassifier", "KernelRegressor"))
@@ -235,14 +235,14 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "tables that are none": (
-        'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nmetrics = true',
+        'label = "x"\nsource = 3\nmodel = 4\npreprocessing = 5\nstate = 1\nsink = []\nhttp = true',
         [
             "source: expected a table with a path, a dataset or topics, got 3",
             "preprocessing: expected one table [[preprocessing]] per step, got 5",
             "model: expected a model (KernelClassifier, KernelRegressor, GaussianProcessRegressor), got 4",
             "sink: expected a table, got []",
             "state: expected a table, got 1",
-            "metrics: expected a table, got true",
+            "http: expected a table, got true",
         ],
     ),
     "unknown keys": (
@@ -318,26 +318,30 @@ WRONG: dict[str, tuple[str, list[str]]] = {
         ['source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing'],
     ),
     "numbers out of range": (
-        SMALL + "[state]\ncheckpoint_seconds = 0\n[metrics]\nport = 65536\nhost = 1",
+        SMALL + "[state]\ncheckpoint_seconds = 0\n[http]\nport = 65536\nhost = 1",
         [
             "state.checkpoint_seconds: expected a number of seconds above 0, got 0",
-            "metrics.port: expected a port from 0 to 65535, got 65536",
-            "metrics.host: expected the name or address of a host, got 1",
+            "http.port: expected a port from 0 to 65535, got 65536",
+            "http.host: expected the name or address of a host, got 1",
         ],
     ),
+    "a secret": (
+        SMALL + '[http]\ntoken = "s3cret"',
+        ["http.token: expected text of at least 8 characters, got another"],
+    ),
     "numbers that are none": (
-        SMALL + '[state]\ncheckpoint_seconds = inf\ndirectory = false\n[metrics]\nport = "9464"',
+        SMALL + '[state]\ncheckpoint_seconds = inf\ndirectory = false\n[http]\nport = "9464"',
         [
             "state.directory: expected the path of a directory, got false",
             "state.checkpoint_seconds: expected a number of seconds above 0, got inf",
-            'metrics.port: expected a port from 0 to 65535, got "9464"',
+            'http.port: expected a port from 0 to 65535, got "9464"',
         ],
     ),
     "true as a number": (
-        SMALL + "[state]\ncheckpoint_seconds = true\n[metrics]\nport = 9464.0",
+        SMALL + "[state]\ncheckpoint_seconds = true\n[http]\nport = 9464.0",
         [
             "state.checkpoint_seconds: expected a number of seconds above 0, got true",
-            "metrics.port: expected a port from 0 to 65535, got 9464.0",
+            "http.port: expected a port from 0 to 65535, got 9464.0",
         ],
     ),
     "the source overwritten": (
@@ -704,3 +708,15 @@ def test_every_transformer_and_metric_can_be_checked() -> None:
         if name == "MultiFBeta":
             table |= {"betas": {"a": 1.0}, "weights": {"a": 1.0}}
         config_module._check_storable(name, build.build(table, build.metrics(), "metric"))
+
+
+def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMKERNEL_HTTP_TOKEN", "of the environment")
+    base = {"label": "y", "source": {"dataset": "Phishing"}, "model": "KernelClassifier"}
+    found = Config.model_validate(base)
+    assert found.http.token is not None
+    assert found.http.token.get_secret_value() == "of the environment"
+    other = Config.model_validate(base | {"http": {"token": "of the file"}})
+    assert other.http.token is not None
+    assert other.http.token.get_secret_value() == "of the file"
+    assert "of the" not in repr(found) + repr(other)

@@ -20,10 +20,11 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, model_file
 from streamkernel.engine import Engine, delayed_labels
-from streamkernel.engine.assemble import described, engine_of
+from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.description import checkpoint_rows
 from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.packing import pack, unpack
 from streamkernel.engine.view import View
@@ -607,7 +608,7 @@ def test_the_configuration(tmp_path: Path) -> None:
     assert keys == [record["id"] for record in records if "a" in record]
     saved = read_newest(tmp_path / "state")
     assert saved is not None
-    assert ("labels joined", str(engine.labels["joined"])) in described(saved)
+    assert ("labels joined", str(engine.labels["joined"])) in checkpoint_rows(saved)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     for outcome, count in engine.labels.items():

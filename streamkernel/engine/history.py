@@ -1,0 +1,75 @@
+"""How a run went: its numbers now and then, in bounded memory however long it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+MOST = 128
+"""Points that are kept at most: when there are so many every second one goes, and later ones are twice as far apart."""
+
+FIRST = 64
+"""Events between two points at the beginning."""
+
+
+MOMENTARY = ("time", "lag")
+"""Numbers that are no part of a checkpoint: they would be others if the same events were read again."""
+
+
+class History:
+    """Points of named numbers, evenly spaced over all events so far.
+
+    Which events have a point depends on nothing but their number, so that a run that was killed has the same points.
+
+    Examples
+    --------
+    >>> history = History()
+    >>> for event in range(100_000):
+    ...     if history.is_due():
+    ...         history.add({"square": event**2})
+    >>> len(history), history.every, history.columns()["events"][:3].tolist()
+    (97, 1024, [1024.0, 2048.0, 3072.0])
+    """
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.every = FIRST
+        self._points: list[dict[str, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def is_due(self) -> bool:
+        """Count an event, and return whether it is to have a point."""
+        self.events += 1
+        return self.events % self.every == 0
+
+    def add(self, numbers: Mapping[str, float]) -> None:
+        """Add a point for the last event."""
+        self._points.append({"events": float(self.events), **numbers})
+        if len(self._points) == MOST:
+            self._points = self._points[1::2]  # a new list: others may be reading the old one
+            self.every *= 2
+
+    def columns(self) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+        """Return the points by name, each an array of as many numbers; NaN where there was none."""
+        points = list(self._points)
+        names = dict.fromkeys(name for point in points for name in point)
+        return {name: np.array([point.get(name, np.nan) for point in points]) for name in names}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        lasting = {name: column for name, column in self.columns().items() if name not in MOMENTARY}
+        return {"events": self.events, "every": self.every, "columns": lasting}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what a checkpoint holds."""
+        self.events, self.every = state["events"], state["every"]
+        columns = state["columns"]
+        rows = zip(*columns.values(), strict=True)
+        self._points = [
+            {name: float(value) for name, value in zip(columns, row, strict=True) if not np.isnan(value)}
+            for row in rows
+        ]

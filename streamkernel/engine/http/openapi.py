@@ -1,0 +1,116 @@
+"""What can be asked over HTTP, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamkernel.engine.http.questions import MOST_ROWS
+
+VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
+RECORD = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": VALUE,
+    "examples": [{"age": 31, "town": "Graz"}],
+}
+ANSWER = {
+    "type": "object",
+    "required": ["prediction"],
+    "properties": {
+        "prediction": {
+            "type": ["number", "string", "boolean", "null"],
+            "description": "null before any class",
+        },
+        "probabilities": {"type": "object", "additionalProperties": {"type": "number"}, "description": "by class"},
+    },
+    "additionalProperties": False,
+}
+ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+VERSIONS = {
+    "streamkernel-version": {"schema": {"type": "integer"}, "description": "which copy of the model answered"},
+    "streamkernel-events": {"schema": {"type": "integer"}, "description": "events that it had learnt"},
+}
+
+
+def description(*, needs_token: bool) -> dict[str, Any]:
+    """Return the description.
+
+    Examples
+    --------
+    >>> sorted(description(needs_token=False)["paths"])
+    ['/healthz', '/metrics', '/model', '/predict', '/readyz', '/status']
+    """
+    question = {
+        "type": "object",
+        "required": ["x"],
+        "properties": {
+            "x": {"oneOf": [RECORD, {"type": "array", "items": RECORD, "minItems": 1, "maxItems": MOST_ROWS}]}
+        },
+        "additionalProperties": False,
+    }
+    many = {
+        "type": "object",
+        "required": ["predictions"],
+        "properties": {"predictions": {"type": "array", "items": ANSWER}},
+    }
+    guarded = {401: "no token, or another one"} if needs_token else {403: "asked from another machine"}
+    early = {503: "no model yet; ask again"}
+    refused = {
+        400: "a part of a body",
+        408: "too slow a body",
+        413: "too long a body",
+        415: "no JSON",
+        422: "no question",
+    }
+    predict = {
+        "summary": "Predict one record, or many",
+        "requestBody": {"required": True, "content": _json(question)},
+        "responses": {
+            "200": _answer("the prediction", {"oneOf": [ANSWER, many]}),
+            **_errors(refused | guarded | early),
+        },
+    }
+    model = {
+        "summary": "What the model is that answers",
+        "responses": {"200": _answer("the model", {"type": "object"}), **_errors(guarded | early)},
+    }
+    status = {
+        "summary": "What the live page shows",
+        "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
+    }
+    text = {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    paths: dict[str, Any] = {
+        "/predict": {"post": predict},
+        "/model": {"get": model},
+        "/status": {"get": status},
+        "/metrics": {"get": {"summary": "Metrics", "responses": {"200": text}, "security": []}},
+        "/healthz": {"get": _health("Whether the process is to be left running")},
+        "/readyz": {"get": _health("Whether questions can be answered")},
+    }
+    found: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "streamkernel", "version": "1"}, "paths": paths}
+    if needs_token:
+        found |= {"components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}}
+        found |= {"security": [{"token": []}]}
+    return found
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": text, "headers": VERSIONS, "content": _json(schema)}
+
+
+def _errors(texts: dict[int, str]) -> dict[str, Any]:
+    return {str(status): {"description": text, "content": _json(ERROR)} for status, text in texts.items()}
+
+
+def _health(summary: str) -> dict[str, Any]:
+    content = _json(STATUS)
+    responses = {
+        "200": {"description": "yes", "content": content},
+        "503": {"description": "no, and why", "content": content},
+    }
+    return {"summary": summary, "responses": responses, "security": []}

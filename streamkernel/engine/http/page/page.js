@@ -1,0 +1,219 @@
+"use strict";
+// The numbers of a run: asked for every second, or those that a report has in itself.
+
+const WIDTH = 480, HEIGHT = 200, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
+const SVG = "http://www.w3.org/2000/svg";
+const $ = (id) => document.getElementById(id);
+const charts = new Map();
+let earlier = null;
+
+function make(tag, attributes = {}, text) {
+  const made = ["svg", "path", "line", "text"].includes(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function shown(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 0.001 || size >= 1e9) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 4 });
+}
+
+function ticks(low, high) {
+  const rough = (high - low) / 4, unit = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((n) => n * unit).find((n) => n >= rough * 0.999);
+  const found = [];
+  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) found.push(value);
+  return found;
+}
+
+class Chart {
+  constructor(title) {
+    this.title = title;
+    this.at = null;
+    this.figure = make("figure");
+    this.svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0" });
+    this.legend = make("ul", { class: "legend" });
+    this.read = make("p", { class: "read", "aria-live": "polite" });
+    this.figure.append(make("h3", {}, title), this.svg, this.legend, this.read);
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => this.move(null));
+    $("charts").append(this.figure);
+  }
+
+  draw(x, series, fromZero) {
+    this.x = x;
+    this.series = series;
+    const values = series.flatMap((one) => one.values).filter((value) => value !== null);
+    let low = Math.min(...values), high = Math.max(...values);
+    if (fromZero) low = Math.min(0, low);
+    if (high - low < 1e-9 * Math.max(1, Math.abs(high))) { low -= fromZero ? 0 : 0.5; high += 0.5; }
+    const last = x[x.length - 1], first = Math.min(0, x[0]);
+    this.px = (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - first) / (last - first || 1);
+    this.py = (value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low);
+    const parts = [];
+    for (const tick of ticks(low, high)) {
+      parts.push(make("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: this.py(tick), y2: this.py(tick) }));
+      parts.push(make("text", { x: LEFT - 6, y: this.py(tick) + 4, "text-anchor": "end" }, shown(tick)));
+    }
+    for (const tick of ticks(first, last).slice(1)) {
+      const anchor = this.px(tick) > WIDTH - 30 ? "end" : "middle";
+      parts.push(make("text", { x: this.px(tick), y: HEIGHT - 6, "text-anchor": anchor }, shown(tick)));
+    }
+    series.forEach((one, i) => {
+      let path = "", pen = "M";
+      one.values.forEach((value, j) => {
+        if (value === null) { pen = "M"; return; }
+        path += `${pen}${this.px(x[j]).toFixed(1)} ${this.py(value).toFixed(1)}`;
+        pen = "L";
+      });
+      parts.push(make("path", { class: `s${i % 3}`, d: path }));
+    });
+    this.cursor = make("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
+    this.svg.replaceChildren(...parts, this.cursor);
+    const ends = series.map((one) => `${one.name} ${shown(one.values[one.values.length - 1])}`).join(", ");
+    this.svg.setAttribute("aria-label", `${this.title} over ${shown(last)} events; last: ${ends}`);
+    this.legend.replaceChildren(...(series.length < 2 ? [] : series.map((one, i) => {
+      const item = make("li"), sample = make("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" });
+      sample.append(make("path", { class: `s${i % 3}`, d: "M0 5L28 5" }));
+      item.append(sample, one.name);
+      return item;
+    })));
+    this.move(this.at);
+  }
+
+  key(event) {
+    const n = this.x.length, at = this.at ?? n - 1;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: n - 1, Escape: null }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    this.move(to === null ? null : Math.max(0, Math.min(n - 1, to)));
+  }
+
+  point(event) {
+    const box = this.svg.getBoundingClientRect();
+    const place = (event.clientX - box.left) / box.width * WIDTH;
+    let near = 0;
+    this.x.forEach((value, i) => { if (Math.abs(this.px(value) - place) < Math.abs(this.px(this.x[near]) - place)) near = i; });
+    this.move(near);
+  }
+
+  move(at) {
+    this.at = at;
+    this.cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
+    if (at === null || at >= this.x.length) { this.read.textContent = ""; return; }
+    const place = this.px(this.x[at]);
+    this.cursor.setAttribute("x1", place);
+    this.cursor.setAttribute("x2", place);
+    const values = this.series.map((one) => `${one.name} ${shown(one.values[at])}`).join(", ");
+    this.read.textContent = `event ${shown(this.x[at])}: ${values}`;
+  }
+}
+
+function chart(title, x, named, fromZero = false) {
+  const series = Object.entries(named).map(([name, values]) => ({ name, values })).filter((one) => one.values?.some((value) => value !== null));
+  if (x.length < 2 || !series.length) return;
+  if (!charts.has(title)) charts.set(title, new Chart(title));
+  charts.get(title).draw(x, series, fromZero);
+}
+
+function rates(history) {
+  const { events, time } = history, over = Math.max(1, Math.round(events.length / 32));
+  return events.map((n, i) => {
+    const from = Math.max(0, i - over), seconds = time[from] === null ? 0 : time[i] - time[from];
+    return seconds > 0 ? (n - events[from]) / seconds : null;
+  });
+}
+
+function late(history, values) {
+  const n = history.learned, over = Math.max(1, Math.round(n.length / 32));
+  return values.map((value, i) => {
+    const from = i - over, before = from < 0 ? 0 : n[from], sum = from < 0 ? 0 : values[from] * n[from];
+    return value === null || (from >= 0 && values[from] === null) || n[i] <= before ? null : (value * n[i] - sum) / (n[i] - before);
+  });
+}
+
+function drawAll(history, isMean) {
+  const x = history.events ?? [], quality = {}, weights = {};
+  for (const [name, values] of Object.entries(history)) {
+    if (name.startsWith("weight: ")) weights[name.slice(8)] = values;
+    if (!name.startsWith("quality: ")) continue;
+    quality[name.slice(9)] = isMean ? late(history, values) : values;
+  }
+  chart(isMean ? "Quality of late" : "Quality since the start", x, quality);
+  chart("Objective", x, { objective: history.objective });
+  chart("Features", x, { features: history.features }, true);
+  chart("Step size", x, { "step size": history["step size"] }, true);
+  chart("Weights of functions", x, weights, true);
+  if (history.time) chart("Events a second", x, { "events/s": rates(history) }, true);
+  chart("Lag", x, { lag: history.lag }, true);
+  chart("Dead letters", x, { "dead letters": history.dead_letters }, true);
+}
+
+function pairs(list, rows) {
+  const present = [...list.querySelectorAll("dt")].map((one) => one.textContent);
+  if (present.join("\n") !== rows.map(([name]) => name).join("\n")) {
+    list.replaceChildren(...rows.map(([name]) => {
+      const row = make("div");
+      row.append(make("dt", {}, name), make("dd"));
+      return row;
+    }));
+    if (list.id === "model") list.replaceChildren(...[...list.children].flatMap((row) => [...row.children]));
+  }
+  list.querySelectorAll("dd").forEach((cell, i) => { if (cell.textContent !== rows[i][1]) cell.textContent = rows[i][1]; });
+}
+
+function show(run) {
+  const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
+  if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
+  pairs($("now"), rows);
+  pairs($("model"), Object.entries(run.about));
+  drawAll(run.history, run.is_mean);
+  $("no-dead").hidden = run.dead_letters.length > 0;
+  $("dead").replaceChildren(...run.dead_letters.slice().reverse().map((letter) => {
+    const item = make("li");
+    item.append(make("span", {}, letter.reason), make("code", {}, `${letter.stream}: ${letter.raw}`));
+    return item;
+  }));
+  if (!earlier || run.clock - earlier.clock > 3) earlier = { clock: run.clock, events: run.events };
+}
+
+function say(state, text) {
+  if ($("state").textContent === text) return;
+  $("state").dataset.state = state;
+  $("state").textContent = text;
+}
+
+async function ask() {
+  const token = sessionStorage.getItem("token");
+  try {
+    const answer = await fetch("status", { headers: token ? { authorization: `Bearer ${token}` } : {} });
+    $("ask").hidden = answer.status !== 401;
+    if (answer.ok) {
+      const run = await answer.json();
+      show(run);
+      say(run.ill ? "ill" : "live", run.ill || "running");
+    } else {
+      say("ill", (await answer.json()).error);
+    }
+  } catch {
+    say("ill", "no answer: the run has ended, or cannot be reached");
+  }
+  setTimeout(ask, 1000);
+}
+
+const own = $("run").textContent.trim();
+if (own) {
+  show(JSON.parse(own));
+  say("live", $("run").dataset.title);
+} else {
+  $("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    sessionStorage.setItem("token", $("token").value);
+  });
+  ask();
+}

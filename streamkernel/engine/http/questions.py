@@ -1,0 +1,82 @@
+"""A request for predictions: what it asks, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from connectors.formats import JSON_NAMES, JsonLines
+from streamkernel.engine.published import Published
+from streamkernel.errors import InputError
+
+MOST_ROWS = 1000
+"""Records that are predicted for one request at most."""
+
+SLICE = 16
+"""Records after which others get their turn."""
+
+
+def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
+    """Return the record or the records of a request.
+
+    Raises
+    ------
+    ValueError
+        If the body is not one.
+
+    Examples
+    --------
+    >>> question_in(b'{"x": {"age": 31}}')
+    {'age': 31}
+    >>> question_in(b'{"xs": [1]}')
+    Traceback (most recent call last):
+    ValueError: Expected a field "x" and no other, got "xs"
+    """
+    try:
+        found = JsonLines().parse(body)
+    except UnicodeDecodeError:
+        raise ValueError("Expected UTF-8, got other bytes") from None
+    if list(found) != ["x"]:
+        got = ", ".join(orjson.dumps(name[:60]).decode() for name in list(found)[:5]) or "nothing"
+        raise ValueError(f'Expected a field "x" and no other, got {got}')
+    x = found["x"]
+    if not isinstance(x, list):
+        return _record(x, "x")
+    if not 1 <= len(x) <= MOST_ROWS:
+        raise ValueError(f"Expected 1 to {MOST_ROWS:,} records, got {len(x):,} - at x")
+    return [_record(record, f"x[{i}]") for i, record in enumerate(x)]
+
+
+async def answered(question: list[dict[str, Any]] | dict[str, Any], published: Published) -> dict[str, Any]:
+    """Return a prediction, or those for all records.
+
+    Raises
+    ------
+    ValueError
+        If a record cannot be used.
+    """
+    if isinstance(question, dict):
+        return _answer(question, published, "x")
+    answers = []
+    for i, record in enumerate(question):
+        if i % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        answers.append(_answer(record, published, f"x[{i}]"))
+    return {"predictions": answers}
+
+
+def _record(record: Any, where: str) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise ValueError(f"Expected an object, got {JSON_NAMES[type(record)]} - at {where}")
+    return record
+
+
+def _answer(record: dict[str, Any], published: Published, where: str) -> dict[str, Any]:
+    try:
+        return published.answer(record)
+    except InputError as error:
+        raise ValueError(f"{error} - in {where}") from None
+    except Exception as error:  # whatever a step of the pipeline raises about this record
+        raise ValueError(f"{type(error).__name__}: {error} - in {where}") from None

@@ -1,0 +1,95 @@
+"""A model that answers while another thread goes on learning: a copy, taken now and then, that nobody changes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from river import base
+
+from streamkernel.engine.examples import Examples
+from streamkernel.frozen import frozen
+
+SECONDS = 1.0
+"""How old a copy becomes at least, before there is another one."""
+
+SHARE = 0.01
+"""How much of the time goes into copies at most."""
+
+
+class Published(NamedTuple):
+    """A model as it was after so many events.
+
+    Parameters
+    ----------
+    version
+        How many copies this process had made with it.
+    events
+        Events learnt by then.
+    model
+        The pipeline.
+    examples
+        What makes features from a record, and refuses what no model should see.
+    """
+
+    version: int
+    events: int
+    model: Any
+    examples: Examples
+
+    def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the prediction for one record, and the probabilities of a classifier.
+
+        Raises
+        ------
+        InputError
+            If the record cannot be used, and whatever a step of the pipeline raises.
+        """
+        x, _ = self.examples.read(record)
+        model = self.model
+        if not isinstance(self.model, base.Classifier):
+            return {"prediction": model.predict_one(x)}
+        probabilities = model.predict_proba_one(x)
+        return {"prediction": max(probabilities, key=probabilities.get, default=None), "probabilities": probabilities}
+
+
+class Publisher:
+    """Copies a model for others to ask, at most so often that it costs a hundredth of the time.
+
+    Attributes
+    ----------
+    wanted : bool
+        Whether somebody asks.
+    newest : Published or None
+        The last copy.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> publisher = Publisher()
+    >>> model, examples = linear_model.LinearRegression(), Examples("y", numeric_label=True)
+    >>> publisher.publish(model, examples, 0)
+    >>> model.learn_one({"a": 1.0}, 5.0)
+    >>> publisher.newest.answer({"a": 1.0})
+    {'prediction': 0.0}
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.newest: Published | None = None
+        self._next = 0.0
+
+    def is_due(self, events: int) -> bool:
+        """Return whether another copy is to be made, of a model that has learnt so many events."""
+        is_new = self.newest is None or events != self.newest.events
+        return self.wanted and is_new and time.monotonic() >= self._next
+
+    def publish(self, model: Any, examples: Examples, events: int) -> None:
+        """Make a copy."""
+        began = time.monotonic()
+        version = 1 if self.newest is None else self.newest.version + 1
+        self.newest = Published(version, events, frozen(model), copy.deepcopy(examples))
+        now = time.monotonic()
+        self._next = now + max(SECONDS, (now - began) / SHARE)

@@ -1,0 +1,267 @@
+"""How good predictions are, since the start and of late, beside what is to be had without learning.
+
+An event only adds a pair, its label and the prediction, to a list. Many pairs are judged together now and then, and
+what is told of the last ones is worked out when somebody asks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from river.metrics.base import BinaryMetric, ClassificationMetric, Metric, RegressionMetric
+
+from streamkernel.engine.delayed_labels import plain
+
+WINDOW = 1000
+"""Events that "of late" means."""
+
+SAMPLED = 8
+"""The last value as a baseline is judged since the start on every so manieth event: each costs as much as an event of
+the model, in a metric that takes them one by one. Of late it is judged on all."""
+
+Pair = tuple[Any, Any]
+"""A label, and the prediction or the probabilities that were there before it; ``None`` if there were none."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Quality at one moment, which any thread may read.
+
+    Parameters
+    ----------
+    metric
+        A metric of the same kind that is empty.
+    baseline
+        What the model is compared with, or ``None``.
+    ours, theirs
+        The metric since the start: of the model, and of the baseline.
+    pairs
+        The last `WINDOW` pairs, and the one before them.
+    baseline_pairs
+        The last `WINDOW` pairs of a baseline that is a model.
+    """
+
+    metric: Metric
+    baseline: str | None
+    ours: float
+    theirs: float
+    pairs: tuple[Pair, ...] = ()
+    baseline_pairs: tuple[Pair, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """The metric's."""
+        return type(self.metric).__name__
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """Whether more of the metric is better."""
+        return bool(self.metric.bigger_is_better)
+
+    def recent(self) -> tuple[float, float]:
+        """Return the metric over the last `WINDOW` events, of the model and of the baseline."""
+        metric, pairs = self.metric, self.pairs
+        last = pairs[-WINDOW:]
+        if self.baseline_pairs is not None:
+            theirs = value(judged(metric.clone(), self.baseline_pairs))
+        elif isinstance(metric, RegressionMetric):
+            labels = [y for y, _ in pairs]
+            theirs = value(judged(metric.clone(), zip(labels[1:], labels, strict=False)))
+        else:
+            theirs = of_majority(metric, Counter(y for y, _ in last))
+        return value(judged(metric.clone(), last)), theirs if self.baseline else math.nan
+
+
+class Quality:
+    """Judges predictions by a River metric, and a baseline by another one of the same kind.
+
+    Without a model as baseline it is, for a classifier, the label that came most often, or where probabilities are
+    judged the shares of all labels, as if they had been known beforehand; for a regressor the label before.
+
+    Parameters
+    ----------
+    metric
+        The metric of the model since the start.
+    model
+        Name of the baseline if it is a model, whose pairs are in `baseline_pairs`.
+
+    Attributes
+    ----------
+    pairs, baseline_pairs : list
+        What is still to be judged; whoever predicts adds to it.
+    kind : int
+        Which part of an answer is judged: the prediction, 0, or the probabilities, 1.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> quality = Quality(metrics.Accuracy())
+    >>> quality.pairs += [("a", None), ("a", "a"), ("b", "a"), ("a", "a")]
+    >>> scores = quality.scores()
+    >>> round(scores.ours, 3), scores.baseline, scores.theirs
+    (0.667, 'majority class', 0.75)
+    """
+
+    def __init__(self, metric: Metric, model: str | None = None) -> None:
+        self.metric, self.baseline_metric = metric, metric.clone()
+        self._empty = metric.clone()
+        self.kind = 0 if _takes_labels(metric) else 1
+        self.pairs: list[Pair] = []
+        self.baseline_pairs: list[Pair] = []
+        self._is_of_last, self._is_model = isinstance(metric, RegressionMetric), model is not None
+        self.baseline: str | None = model or ("last value" if self._is_of_last else "majority class")
+        self._count = 0
+        self._labels: Counter[Any] = Counter()  # of the majority class
+        self._recent: deque[Pair] = deque(maxlen=WINDOW + 1)
+        self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
+
+    def fold(self) -> None:
+        """Judge what is still to be judged; how many at once changes no bit."""
+        pairs, theirs = self.pairs[:], self.baseline_pairs[:]
+        if not pairs:
+            return
+        self.pairs.clear()
+        self.baseline_pairs.clear()
+        came = Counter(pairs) if _counts(self.metric) else None
+        judged(self.metric, pairs if came is None else came)
+        if self._is_model:
+            judged(self.baseline_metric, theirs)
+            self._baseline_recent.extend(theirs)
+        elif self._is_of_last:
+            labels = [y for y, _ in (*list(self._recent)[-1:], *pairs)]
+            first = -self._count % SAMPLED or (0 if self._count else SAMPLED)
+            before = len(labels) - len(pairs)
+            places = range(first, len(pairs), SAMPLED)
+            judged(self.baseline_metric, [(labels[i + before], labels[i + before - 1]) for i in places])
+        elif came is None:
+            self._labels.update([y for y, _ in pairs])
+        else:
+            for (y, _), n in came.items():
+                self._labels[y] += n
+        self._count += len(pairs)
+        self._recent.extend(pairs)
+
+    def scores(self) -> Scores:
+        """Return what there is to tell."""
+        self.fold()
+        is_judged = self._is_model or self._is_of_last
+        theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
+        baseline_pairs = tuple(self._baseline_recent) if self._is_model else None
+        ours = value(self.metric)
+        return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
+
+    def drop_baseline(self) -> None:
+        """Go on without a baseline."""
+        self.fold()
+        self.baseline = None
+
+    def state(self) -> dict[str, Any]:
+        """Return all there is to remember, the metrics apart, as plain values."""
+        self.fold()
+        return {
+            "baseline": self.baseline,
+            "count": self._count,
+            "labels": dict(self._labels),
+            "recent": _flat(self._recent),
+            "baseline_recent": _flat(self._baseline_recent),
+        }
+
+    def restore(self, metric: Metric, baseline_metric: Metric | None, state: Mapping[str, Any] | None) -> None:
+        """Go on from what `state` returned, with the metrics of then; what is still to be judged is forgotten."""
+        self.metric, self.baseline_metric = metric, baseline_metric or metric.clone()
+        self.pairs.clear()
+        self.baseline_pairs.clear()
+        if state is None:  # it was written before there was one
+            return
+        self.baseline, self._count = state["baseline"], state["count"]
+        self._labels = Counter(state["labels"])
+        self._recent = deque(_pairs(state["recent"]), maxlen=WINDOW + 1)
+        self._baseline_recent = deque(_pairs(state["baseline_recent"]), maxlen=WINDOW)
+
+
+def judged(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
+    """Update a metric with pairs and return it; one that only counts how often which pair came is told just that.
+
+    Its bits are the same however pairs are put together, since sums of whole numbers are exact.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> judged(metrics.Accuracy(), [("a", "a"), ("b", "a"), ("b", None)])
+    Accuracy: 50.00%
+    """
+    if _counts(metric):
+        for (y, answer), n in (pairs if isinstance(pairs, Counter) else Counter(pairs)).items():
+            if answer is not None:
+                _add(metric, y, answer, n)
+        return metric
+    for y, answer in pairs:
+        if answer is not None and answer != {}:
+            metric.update(y, answer)
+    return metric
+
+
+def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
+    """Return the metric of the label that came most often, or where it is of probabilities, of the shares of labels.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> of_majority(metrics.Accuracy(), {"a": 3, "b": 1})
+    0.75
+    >>> round(of_majority(metrics.CrossEntropy(), {"a": 2, "b": 2}), 4)  # log 2
+    0.6931
+    """
+    fresh, total = metric.clone(), sum(labels.values())
+    if not total:
+        return math.nan
+    answer: Any = max(labels, key=lambda label: labels[label])
+    if not _takes_labels(metric):
+        answer = {label: n / total for label, n in labels.items()}
+    try:
+        for y, n in labels.items():
+            _add(fresh, y, answer, n)
+    except TypeError:  # it takes no weights
+        return math.nan
+    return value(fresh)
+
+
+def value(metric: Metric) -> float:
+    """Return a metric's number; not a number where it has none."""
+    try:
+        return float(metric.get())
+    except (ArithmeticError, ValueError):
+        return math.nan
+
+
+def _counts(metric: Metric) -> bool:
+    """Say whether all that a metric knows is how often which pair came."""
+    own: Any = type(metric).update
+    return own in (ClassificationMetric.update, BinaryMetric.update) and _takes_labels(metric)
+
+
+def _takes_labels(metric: Metric) -> bool:
+    return getattr(metric, "requires_labels", True)
+
+
+def _add(metric: Any, y: Any, answer: Any, n: int) -> None:
+    metric.update(y, answer, w=float(n))
+    if _counts(metric):
+        metric.cm.n_samples += n - 1  # River counts updates there, not their weights
+
+
+def _flat(pairs: Iterable[Pair]) -> list[list[Any]]:
+    """Return pairs as two lists of Python's own values, which take less room and time in a checkpoint."""
+    labels, answers = [], []
+    for y, answer in pairs:
+        labels.append(plain(y))
+        answers.append(plain(answer))
+    return [labels, answers]
+
+
+def _pairs(lists: Sequence[Sequence[Any]]) -> Iterable[Pair]:
+    return zip(*lists, strict=True)

@@ -1,0 +1,70 @@
+"""What the live page shows of a run: its numbers now, how they went, and what was refused last."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from river.metrics import Accuracy
+from river.metrics.base import MeanMetric
+
+from streamkernel.engine.description import model_rows
+
+if TYPE_CHECKING:
+    from streamkernel.engine.runner import Engine
+
+
+def point_of(engine: Engine) -> dict[str, float]:
+    """Return the numbers of a run that its history keeps; only the thread that learns may ask."""
+    model, outcomes = engine.kernel_model, engine.outcomes
+    point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
+    point |= {f"quality: {name}": value for name, value in engine.quality().items() if math.isfinite(value)}
+    if model is not None:
+        learner = model._learner
+        point |= {"objective": model.objective, "features": float(model.n_features), "seeds": float(model.n_seeds)}
+        point |= {"step size": float(learner.step(model.n_steps + 1))}
+        point |= {f"weight: {name}": weight for name, weight in learner.shares.items()}
+    return point
+
+
+def status_of(engine: Engine) -> dict[str, Any]:
+    """Return all that the live page shows, as JSON values; any thread may ask."""
+    newest, numbers = engine.publisher.newest, engine.numbers
+    scores, model = numbers.scores, numbers.model
+    recent, baseline = scores.recent()
+    now = {scores.name: scores.ours, "of the last 1,000": recent}
+    if scores.baseline:
+        now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+    now |= {"learnt": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
+    if numbers.labels:
+        now |= {"waiting for labels": numbers.pending_labels}
+    now |= {"lag": sum(engine.source.lag().values())}
+    if model is not None:
+        now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
+    if engine.checkpoint_age is not None:
+        now |= {"checkpoint, s ago": round(engine.checkpoint_age)}
+    now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    return {
+        "clock": time.time(),
+        "ill": engine.ill(),
+        "events": engine.history.events,
+        "now": {name: value if math.isfinite(value) else None for name, value in now.items()},
+        "history": engine.history.columns(),
+        "is_mean": is_mean(scores.metric),
+        "dead_letters": list(engine.last_dead_letters),
+        "about": {} if newest is None else dict(model_rows(newest.model)),
+        "version": 0 if newest is None else newest.version,
+    }
+
+
+def is_mean(metric: Any) -> bool:
+    """Return whether a metric is a mean over events, so that it can be told of some of them from that of all.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> [is_mean(metric) for metric in (metrics.Accuracy(), metrics.MAE(), metrics.RMSE(), metrics.F1())]
+    [True, True, False, False]
+    """
+    return isinstance(metric, Accuracy) or (isinstance(metric, MeanMetric) and type(metric).get is MeanMetric.get)

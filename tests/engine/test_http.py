@@ -1,0 +1,315 @@
+"""What a run answers over HTTP while it learns, asked by a real client through a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from river import compose, linear_model, metrics, preprocessing
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from connectors import Event
+from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.engine import Engine
+from streamkernel.engine.history import MOST
+from streamkernel.engine.http import serve
+from streamkernel.frozen import frozen
+
+N = 3000
+
+
+class Stream:
+    """Events in small slices, which wait after the last one until they are let go."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._slices = iter([events[i : i + 50] for i in range(0, len(events), 50)])
+        self.over = threading.Event()
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        found = next(self._slices, None)
+        if found is None and not self.over.wait(timeout):
+            return []
+        return found
+
+    def seek(self, positions: Any) -> None:
+        pass
+
+    def lag(self) -> dict[tuple[str, str], int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def events(n: int = N) -> list[Event]:
+    rows = [{"a": math.sin(i), "b": math.cos(3.0 * i), "y": math.sin(i) * math.cos(3.0 * i) > 0} for i in range(n)]
+    bad = Event("numbers", n + 1, b"<bad> & bytes", None, "Expected a number, got <bad>")
+    return [Event("numbers", i + 1, b"", row) for i, row in enumerate(rows)] + [bad]
+
+
+class Running:
+    """An engine that learns in a thread and answers on a port."""
+
+    def __init__(self, model: Any, told: list[Event], token: str | None = None, metric: Any = None) -> None:
+        self.source = Stream(told)
+        self.engine = Engine(model, self.source, label="y", metric=metric or metrics.Accuracy())
+        self.port = serve(self.engine, "127.0.0.1", 0, token)
+        self.thread = threading.Thread(target=self.engine.run)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        sent = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, raw, sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        kind = answer.headers.get_content_type()
+        connection.close()
+        return answer.status, dict(answer.headers), json.loads(text) if kind == "application/json" else text.decode()
+
+    def until(self, learned: int) -> None:
+        end = time.monotonic() + 60
+        while self.ask("GET", "/model")[0] != 200 or self.ask("GET", "/model")[2]["events"] < learned:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(*arguments: Any, **options: Any) -> Iterator[Running]:
+    run = Running(*arguments, **options)
+    run.thread.start()
+    try:
+        yield run
+    finally:
+        run.source.over.set()
+        run.thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Running]:
+    with running(KernelClassifier(max_features=64), events()) as made:
+        made.until(N)
+        yield made
+
+
+HEAD = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+X = {"a": 0.3, "b": -0.4}
+
+
+def test_answers_are_the_models(run: Running) -> None:
+    status, headers, answer = run.ask("POST", "/predict", {"x": X})
+    probabilities = run.engine.model.predict_proba_one(X)
+    assert status == 200
+    assert answer["prediction"] == max(probabilities, key=probabilities.get)
+    assert answer["probabilities"] == {str(label).lower(): value for label, value in probabilities.items()}
+    assert headers["streamkernel-events"] == str(N)
+    assert int(headers["streamkernel-version"]) >= 1
+    many = run.ask("POST", "/predict", {"x": [X, {"a": -1, "b": None}, {"a": True}]})[2]["predictions"]
+    assert many[0] == answer
+    assert len(many) == 3
+
+
+def test_fields_that_are_no_features_are_left_out(run: Running) -> None:
+    assert run.ask("POST", "/predict", {"x": {**X, "y": False}})[2] == run.ask("POST", "/predict", {"x": X})[2]
+
+
+def test_a_regressor_behind_a_scaler_has_no_probabilities() -> None:
+    told = [Event("n", i + 1, b"", {"a": i % 9, "y": float(i % 9)}) for i in range(600)]
+    model = compose.Pipeline(preprocessing.StandardScaler(), KernelRegressor(max_features=64))
+    with running(model, told, metric=metrics.MAE()) as made:
+        made.until(600)
+        assert made.ask("POST", "/predict", {"x": {"a": 4}})[2] == {"prediction": model.predict_one({"a": 4})}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"", 422, "Expected valid JSON"),
+        (b"{", 422, "Expected valid JSON"),
+        (b'{"x": {"a": NaN}}', 422, "Expected valid JSON, got unexpected character"),
+        (b'{"x": {"a": 1e999}}', 422, "Expected valid JSON"),
+        (b'{"x": {"a": 1e200}}', 422, 'a number of at most 1e+100, got 1e+200 - at field "a" - in x'),
+        (b"\xff\xfe", 422, "UTF-8"),
+        ([X], 422, "Expected a JSON object, got an array"),
+        ({}, 422, 'Expected a field "x" and no other, got nothing'),
+        ({"x": X, "extra": 1}, 422, 'Expected a field "x" and no other, got "x", "extra"'),
+        ({"x": 5}, 422, "Expected an object, got a number - at x"),
+        ({"x": []}, 422, "Expected 1 to 1,000 records, got 0 - at x"),
+        ({"x": [X] * 1001}, 422, "Expected 1 to 1,000 records, got 1,001 - at x"),
+        ({"x": [X, None]}, 422, "Expected an object, got null - at x[1]"),
+        ({"x": {}}, 422, "Expected at least one feature, got an empty x"),
+        ({"x": [X, {"a": [1]}]}, 422, 'Expected a number or a string, got list [1] - at field "a" - in x[1]'),
+        ({"x": {"a": "text"}}, 422, "Expected a number as before, got the string 'text' - at field \"a\" - in x"),
+        (b"[" * 200_000, 422, "Expected valid JSON"),
+        (b" " * ((1 << 20) + 1), 413, "Expected a body of at most 1,048,576 bytes"),
+    ],
+)
+def test_bad_bodies_are_answered_with_what_was_expected(run: Running, body: Any, status: int, text: str) -> None:
+    got, _, answer = run.ask("POST", "/predict", body)
+    assert (got, list(answer)) == (status, ["error"])
+    assert text in answer["error"]
+
+
+def test_a_hundred_megabytes_are_refused_before_they_are_read(run: Running) -> None:
+    with socket.create_connection(("127.0.0.1", run.port), 10) as client:
+        client.sendall(HEAD.format(length=100_000_000).encode() + b"{")
+        assert b"413" in client.recv(100)
+
+
+def test_a_slow_client_is_not_waited_for(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamkernel.engine.http.server.BODY_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", run.port), 10) as client:
+        head = (
+            "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
+        )
+        client.sendall(head.encode() + b"{")
+        assert run.ask("GET", "/healthz")[0] == 200  # others are answered meanwhile
+        assert b"408" in client.recv(100)
+
+
+def test_other_kinds_of_requests(run: Running) -> None:
+    assert run.ask("POST", "/predict", b'{"x": {}}', content_type="text/plain")[0] == 415
+    assert run.ask("GET", "/predict")[0] == 405
+    assert run.ask("GET", "/nowhere")[0] == 404
+    assert run.ask("GET", "/nowhere")[2] == {"error": "Not Found"}
+
+
+def test_only_this_machine_is_answered_where_there_is_no_token(run: Running) -> None:
+    for path in ("/model", "/status", "/predict"):
+        status, _, answer = run.ask("GET", path, host="evil.example")
+        assert (status, "this machine" in answer["error"]) == (403, True)
+    assert run.ask("GET", "/healthz", host="evil.example")[0] == 200
+
+
+def test_a_token_is_asked_for() -> None:
+    with running(KernelClassifier(max_features=64), events(100), token="s3cret") as made:
+        for headers in ({}, {"authorization": "Bearer other"}, {"authorization": "Basic s3cret"}):
+            status, told, answer = made.ask("GET", "/model", **headers)
+            assert (status, told["www-authenticate"]) == (401, "Bearer")
+            assert "s3cret" not in str(answer)
+        wait_for(lambda: made.ask("GET", "/model", authorization="Bearer s3cret", host="any.example")[0] == 200)
+        for path in ("/metrics", "/healthz", "/", "/page.js"):
+            assert made.ask("GET", path)[0] == 200
+
+
+def test_before_there_is_a_model() -> None:
+    made = Running(KernelClassifier(), [])
+    assert made.ask("GET", "/healthz")[0] == 200
+    assert made.ask("GET", "/readyz")[0] == 503
+    status, headers, answer = made.ask("POST", "/predict", {"x": X})
+    assert (status, headers["retry-after"], list(answer)) == (503, "1", ["error"])
+    made.source.over.set()
+    made.engine.run()
+
+
+def test_a_loop_that_stands_still_is_ill(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamkernel.engine.runner.ILL_SECONDS", -1.0)
+    for path in ("/healthz", "/readyz"):
+        status, _, answer = run.ask("GET", path)
+        assert status == 503
+        assert re.match(r"the main loop has not turned for \d+ s", answer["status"])
+
+
+def test_metrics_are_there(run: Running) -> None:
+    status, headers, text = run.ask("GET", "/metrics")
+    assert (status, headers["content-type"].split(";")[0]) == (200, "text/plain")
+    assert f'streamkernel_events_total{{outcome="learned"}} {N}.0' in text
+
+
+def test_the_status_has_what_the_page_shows(run: Running) -> None:
+    found = run.ask("GET", "/status")[2]
+    assert found["now"]["learnt"] == N
+    assert found["dead_letters"][0]["raw"] == "<bad> & bytes"
+    assert found["history"]["events"][-1] == N // 64 * 64
+    assert len({len(column) for column in found["history"].values()}) == 1
+
+
+def test_answers_do_not_change_what_is_learnt() -> None:
+    """A model that is asked all the time, in other threads, has the same bits as one that nobody asks."""
+    told = events(1500)
+    alone = KernelClassifier(max_features=128)
+    Engine(alone, _ended(told), label="y", metric=metrics.Accuracy()).run()
+    with running(KernelClassifier(max_features=128), told) as made:
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                assert made.ask("POST", "/predict", {"x": [X] * 20})[0] in (200, 503)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        made.until(1500)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        ours, theirs = (model.predict_proba_one(X) for model in (made.engine.model, alone))
+    assert ours == theirs
+    assert made.engine.model.objective == alone.objective
+
+
+def _ended(told: list[Event]) -> Stream:
+    source = Stream(told)
+    source.over.set()
+    return source
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelClassifier(max_features=256),
+        KernelClassifier(max_features=64, second_order=None),
+        KernelRegressor(max_features=64),
+        compose.Pipeline(preprocessing.StandardScaler(), KernelClassifier(max_features=64)),
+        compose.Pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),
+    ],
+    ids=["second order", "first order", "regressor", "pipeline", "River's"],
+)
+def test_a_frozen_model_predicts_the_same_and_stays_as_it_is(model: Any) -> None:
+    rows = [event.record or {} for event in events(900)[:-1]]
+    ask = getattr(model, "predict_proba_one", model.predict_one)
+    for row in rows[:700]:
+        model.learn_one({"a": row["a"], "b": row["b"]}, row["y"])
+    twin = frozen(model)
+    before = ask(X)
+    for row in rows[700:]:
+        model.learn_one({"a": row["a"], "b": row["b"], "new": row["a"]}, row["y"])
+    assert getattr(twin, ask.__name__)(X) == before != ask(X)
+
+
+def test_the_history_is_bounded(run: Running) -> None:
+    assert 0 < len(run.engine.history) < MOST
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("operation", ["POST /predict", "GET /model", "GET /status", "GET /healthz", "GET /readyz"])
+def test_what_openapi_promises_is_so(run: Running, operation: str) -> None:
+    """Requests made from the description, good and bad: answers have the statuses and the shapes that it names."""
+    method, path = operation.split()
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{run.port}/openapi.json")
+
+    @given(case=schema[path][method].as_strategy())
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(case: Any) -> None:
+        case.call_and_validate(
+            excluded_checks=[positive_data_acceptance]
+        )  # what was learnt decides what a field may be
+
+    check()

@@ -1,0 +1,269 @@
+"""What is told to Prometheus: complete, by its conventions, and safe to read while the model learns."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from river import linear_model, metrics, preprocessing
+
+from connectors import Event, FileSource
+from streamkernel import KernelClassifier, KernelRegressor, steps
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.metrics import EngineCollector
+from streamkernel.engine.numbers import MOST
+
+FIRST: dict[str, Any] = {"second_order": None, "max_features": 64, "features_per_seed": 16}
+MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
+
+
+class Records:
+    """Records, a few at each poll."""
+
+    def __init__(self, records: list[dict[str, Any] | None], lag: Mapping[tuple[str, str], int] | None = None) -> None:
+        self._events = iter(Event("t:0", i, b"", record) for i, record in enumerate(records, start=1))
+        self._lag = lag or {}
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        return [event for _, event in zip(range(7), self._events, strict=False)] or None
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        return self._lag
+
+    def seek(self, positions: Mapping[str, Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def records(n: int, labels: int = 2) -> list[Any]:
+    rng = random.Random(2)
+    return [{"a": rng.gauss(0, 1), "b": rng.random(), "y": rng.randrange(labels)} for _ in range(n)]
+
+
+def families(engine: Engine) -> dict[str, Metric]:
+    return {family.name: family for family in EngineCollector(engine).collect()}
+
+
+def values(engine: Engine) -> dict[str, float]:
+    return {
+        sample.name + "".join(f"/{label}" for label in sample.labels.values()): sample.value
+        for family in EngineCollector(engine).collect()
+        for sample in family.samples
+    }
+
+
+def engines(folder: Path) -> Iterator[Engine]:
+    """Yield engines after a run that together have everything to tell."""
+    with_labels: list[Any] = [{"id": i, "a": 1.0 + i % 3} for i in range(40)]
+    with_labels += [{"id": i, "y": i % 2} for i in range(20)]
+    for i, (model, made, labels) in enumerate(
+        [(KernelClassifier(**FIRST), records(50), None), (KernelClassifier(), with_labels, DelayedLabels("id"))]
+    ):
+        state = StateDirectory(folder / str(i))
+        source = Records(made, {("t", "0"): 3})
+        engine = Engine(model, source, label="y", metric=metrics.Accuracy(), labels=labels, state=state)
+        engine.run()
+        yield engine
+
+
+def test_the_handbook_names_every_metric(tmp_path: Path) -> None:
+    found = {
+        family.name + {"counter": "_total", "info": "_info"}.get(family.type, ""): family.type
+        for engine in engines(tmp_path)
+        for family in EngineCollector(engine).collect()
+    }
+    rows = re.findall(r"^\| `(streamkernel_\w+)(?:\{[^}]*\})?` \| (\w+) \|", MONITORING.read_text(), re.MULTILINE)
+    assert dict(rows) == found | {"streamkernel_build_info": "gauge"}
+    assert len(rows) == len(dict(rows))
+
+
+def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is missing: apt-get install prometheus")
+    for engine in engines(tmp_path):
+        registry = CollectorRegistry()
+        registry.register(EngineCollector(engine))
+        done = subprocess.run(
+            ["promtool", "check", "metrics"], input=generate_latest(registry), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+    first, second = (values(engine) for engine in engines(tmp_path))
+    assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50
+    assert first["streamkernel_grown_total"] == first["streamkernel_seeds"] == 4
+    assert first["streamkernel_reused_total"] == 46
+    assert first["streamkernel_checked_step_size"] > 0.0
+    assert first["streamkernel_source_position/t:0"] == 50
+    assert first["streamkernel_consumer_lag/t/0"] == 3
+    assert first["streamkernel_event_seconds_count"] == 50
+    assert first["streamkernel_checkpoint_seconds_count"] == 2
+    assert first["streamkernel_checkpoint_size_bytes"] == next((tmp_path / "0").glob("*2.safetensors")).stat().st_size
+    assert abs(first["streamkernel_last_event_timestamp_seconds"] - time.time()) < 60
+    assert first["streamkernel_model_bytes"] > 64 * 2 * 8  # the coefficients alone
+    assert first["streamkernel_cache_bytes"] > 0
+    assert second["streamkernel_pending_labels"] == second["streamkernel_events_total/pending"] - 20 == 20
+    assert second["streamkernel_groups"] == 4
+    shares = [second[f"streamkernel_function_weight/{steps}"] for steps in ("newton", "constant", "level")]
+    assert sum(shares) != 0.0
+
+
+def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
+    monkeypatch.setattr("streamkernel.engine.runner.PUBLISH_SECONDS", 0.01)
+    made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
+    engine = Engine(KernelClassifier(**FIRST), Records(made), label="y", metric=metrics.MacroF1())
+    seen: list[dict[str, float]] = []
+    errors: list[Exception] = []
+
+    def scrape() -> None:
+        while learner.is_alive():
+            try:
+                seen.append(values(engine))
+            except Exception as error:
+                errors.append(error)
+
+    learner = threading.Thread(target=engine.run)
+    readers = [threading.Thread(target=scrape) for _ in range(3)]
+    for thread in (learner, *readers):
+        thread.start()
+    for thread in (learner, *readers):
+        thread.join()
+    seen.append(values(engine))
+    assert not errors
+    for found in seen:
+        assert found["streamkernel_events_total/learned"] == found["streamkernel_steps_total"]
+        assert (
+            found["streamkernel_steps_total"] == found["streamkernel_grown_total"] + found["streamkernel_reused_total"]
+        )
+        assert found["streamkernel_event_seconds_count"] == found["streamkernel_steps_total"]
+    assert seen[-1]["streamkernel_events_total/learned"] == 3000
+    assert len({found["streamkernel_events_total/learned"] for found in seen}) > 2
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (None, "unreadable"),
+        ({"a": 1.0}, "label"),
+        ({"a": 1.0, "y": "text"}, "label"),
+        ({"a": float("nan"), "y": 1.0}, "value"),
+        ({"a": 1e90, "y": 1.0}, "value"),
+        ({"y": 1.0}, "value"),
+    ],
+)
+def test_dead_letters_by_reason(record: Any, reason: str) -> None:
+    good = {"a": 1.0, "y": 1.0}
+    engine = Engine(KernelRegressor(), Records([good, record, good]), label="y", metric=metrics.MAE())
+    engine.run()
+    found = values(engine)
+    assert found[f"streamkernel_dead_letters_total/{reason}"] == found["streamkernel_events_total/dead_letter"] == 1
+
+
+def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_told(tmp_path: Path) -> None:
+    class Broken(preprocessing.StandardScaler):
+        def learn_one(self, x: Any) -> None:
+            raise ZeroDivisionError
+
+    model = Broken() | linear_model.LinearRegression()
+    engine = Engine(model, Records([{"a": 1.0, "y": 1.0}]), label="y", metric=metrics.MAE())
+    engine.run()
+    assert engine.refused["error"] == 1
+    twice: list[Any] = [{"id": 1, "a": 1.0}, {"id": 1, "a": 2.0}, {"a": 3.0}]
+    engine = Engine(KernelRegressor(), Records(twice), label="y", metric=metrics.MAE(), labels=DelayedLabels("id"))
+    engine.run()
+    assert engine.refused["join"] == 2
+    steep = KernelRegressor(second_order=None, step=steps.Constant(1e200))
+    engine = Engine(steep, Records(records(9)), label="y", metric=metrics.MAE())
+    engine.run()
+    assert engine.refused["diverged"] > 0
+
+
+def test_reasons_and_counters_survive_a_restart(tmp_path: Path) -> None:
+    lines = [json.dumps(record) for record in records(30)]
+    lines[5] = "no json"
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
+    found = []
+    for stop in (9, 10**6):
+        asked = iter(range(10**7))
+        engine = Engine(
+            KernelClassifier(**FIRST),
+            FileSource(tmp_path / "events.jsonl"),
+            label="y",
+            metric=metrics.Accuracy(),
+            state=StateDirectory(tmp_path / "state"),
+        )
+        engine.run(stopping=lambda asked=asked, stop=stop: next(asked) >= stop)  # type: ignore[misc]
+        found.append(values(engine))
+    assert found[0]["streamkernel_dead_letters_total/unreadable"] == 1
+    assert found[1]["streamkernel_dead_letters_total/unreadable"] == 1
+    assert found[1]["streamkernel_steps_total"] == found[1]["streamkernel_events_total/learned"] == 29
+
+
+def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = StateDirectory(tmp_path)
+    source = Records(records(30))
+    engine = Engine(
+        KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy(), state=state, checkpoint_seconds=0.0
+    )
+    poll, ages = source.poll, []
+
+    def full(self: StateDirectory, state: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    def polled(timeout: float) -> Any:
+        time.sleep(0.02)
+        ages.append(values(engine)["streamkernel_checkpoint_age_seconds"])
+        if len(ages) == 2:
+            monkeypatch.setattr(StateDirectory, "prepare", full)
+        if len(ages) == 5:
+            monkeypatch.undo()
+        return poll(timeout)
+
+    source.poll = polled  # type: ignore[method-assign]
+    engine.run()
+    assert ages[2] < ages[3] < ages[4]
+    assert ages[4] > 0.06
+    found = values(engine)
+    assert found["streamkernel_incidents_total/checkpoint_failed"] > 0
+    assert found["streamkernel_checkpoint_age_seconds"] < ages[4] or ages[5] < ages[4]
+
+
+def test_many_streams_are_told_together() -> None:
+    lags = {(f"file-{i}", "0"): 2 for i in range(3 * MOST)}
+    engine = Engine(KernelClassifier(**FIRST), Records(records(3), lags), label="y", metric=metrics.Accuracy())
+    engine._positions = {f"file-{i}": i for i in range(3 * MOST)}
+    engine._publish()
+    found = families(engine)
+    assert len(found["streamkernel_consumer_lag"].samples) == MOST + 1
+    assert sum(sample.value for sample in found["streamkernel_consumer_lag"].samples) == 6 * MOST
+    assert len(found["streamkernel_source_position"].samples) == MOST
+
+
+def test_a_source_that_changes_while_it_is_asked_costs_one_metric() -> None:
+    source = Records(records(3))
+
+    def gone() -> Any:
+        raise FileNotFoundError
+
+    source.lag = gone  # type: ignore[method-assign]
+    engine = Engine(KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy())
+    found = families(engine)
+    assert found["streamkernel_consumer_lag"].samples == []
+    assert found["streamkernel_events"].samples
