@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -24,8 +23,7 @@ RULES = ("recording.yml", "alerts.yml")
 CONFIG = """
 label = "y"
 [source]
-path = "events.jsonl"
-follow = true
+{source}
 [model]
 {model}
 {more}
@@ -46,29 +44,44 @@ scrape_configs:
 
 
 def hurried(rules: str) -> str:
-    """Return rules whose minutes are seconds: windows of 10 s, and nothing that has to last for long.
+    """Return rules whose minutes are seconds: windows of 10 s, and nothing that has to last or to come often.
 
     >>> hurried("rate(x[5m]) > 10 * y + 30, for: 10m")
     'rate(x[10s]) > 10 * y + 1, for: 1s'
     """
     rules = re.sub(r"\[\d+m\]", "[10s]", rules)
-    return re.sub(r"for: \d+m", "for: 1s", rules).replace("+ 30", "+ 1")
+    return re.sub(r"for: \d+m", "for: 1s", rules).replace("+ 30", "+ 1").replace("> 5\n", "> 0\n")
 
 
-class Stream:
-    """An engine as a process of its own, and a thread that writes records for it, a few each tick."""
+class Run:
+    """An engine as a process of its own."""
+
+    def __init__(self, folder: Path, source: str, model: str, more: str = "") -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.port = folder, free_port()
+        (folder / "config.toml").write_text(CONFIG.format(source=source, model=model, more=more, port=self.port))
+        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(folder / "config.toml")]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(words, stderr=log)
+
+    def stop(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+
+class Stream(Run):
+    """An engine that follows a file, and a thread that writes records to it, a few each tick."""
 
     def __init__(
         self, folder: Path, model: str, record: Callable[[int], Any], more: str = "", first: int = 1500
     ) -> None:
         folder.mkdir()
-        self.folder, self.record, self.port, self.each = folder, record, free_port(), 5
+        self.record, self.each = record, 5
         self._n, self._running = 0, True
         self._file = (folder / "events.jsonl").open("w")
-        (folder / "config.toml").write_text(CONFIG.format(model=model, more=more, port=self.port))
         self.write(first)
-        words = [sys.executable, "-c", "from streamkernel.cli import main; main()", "run", str(folder / "config.toml")]
-        self.process = subprocess.Popen(words, stderr=(folder / "log").open("w"))
+        super().__init__(folder, 'path = "events.jsonl"\nfollow = true', model, more)
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self._thread.start()
 
@@ -90,10 +103,10 @@ class Stream:
         time.sleep(0.3)
 
     def stop(self) -> None:
+        """End both."""
         self._running = False
         self._thread.join()
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        super().stop()
         self._file.close()
 
     def _feed(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from compose_spec import PyCompose
 
 from dashboards import generate
 from dashboards.panels import DASHBOARDS
@@ -86,6 +87,7 @@ def test_every_alert_has_a_unit_test_that_lets_it_fire_and_one_that_does_not() -
 
 def test_the_compose_file_names_files_that_are_there_and_loopback_alone() -> None:
     compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+    PyCompose.from_yaml((FOLDER / "compose.yaml").read_text()).validate()
     services = compose["services"]
     assert services.keys() == {"kafka", "topics", "events", "streamkernel", "prometheus", "grafana"}
     for service in services.values():
