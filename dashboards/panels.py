@@ -87,7 +87,7 @@ LEARNING = (
         "Share of steps that grew",
         "Steps that added a block of features, of all steps. 0 from the cap on.",
         "percentunit",
-        (("instance:streamkernel_grown:ratio_rate5m{$at}", "{{instance}}"),),
+        (("instance:streamkernel_grown:ratio5m{$at}", "{{instance}}"),),
     ),
     Panel(
         "Steps",
@@ -121,7 +121,7 @@ CONSUMER = (
         "eps",
         (
             (
-                "sum by (instance, outcome) (rate(streamkernel_events_total{$at}[$__rate_interval]))",
+                "clamp_min(deriv(streamkernel_events_total{$at}[$__rate_interval]), 0)",
                 "{{outcome}} {{instance}}",
             ),
         ),
@@ -136,7 +136,7 @@ CONSUMER = (
         "Position",
         "How fast each stream is read: offsets or bytes a second.",
         "short",
-        (("rate(streamkernel_source_position{$at}[$__rate_interval])", "{{stream}} {{instance}}"),),
+        (("clamp_min(deriv(streamkernel_source_position{$at}[$__rate_interval]), 0)", "{{stream}} {{instance}}"),),
     ),
     Panel(
         "Time an event",
@@ -157,7 +157,7 @@ CONSUMER = (
         "eps",
         (
             (
-                "sum by (instance, reason) (rate(streamkernel_dead_letters_total{$at}[$__rate_interval]))",
+                "clamp_min(deriv(streamkernel_dead_letters_total{$at}[$__rate_interval]), 0)",
                 "{{reason}} {{instance}}",
             ),
         ),
@@ -166,7 +166,7 @@ CONSUMER = (
         "Share of dead letters",
         "Of all records that came.",
         "percentunit",
-        (("instance:streamkernel_dead_letters:ratio_rate5m{$at}", "{{instance}}"),),
+        (("instance:streamkernel_dead_letters:ratio5m{$at}", "{{instance}}"),),
         above=0.01,
     ),
     Panel(
@@ -179,7 +179,7 @@ CONSUMER = (
         "Labels",
         "What became of labels that came in records of their own, a second.",
         "eps",
-        (("rate(streamkernel_labels_total{$at}[$__rate_interval])", "{{outcome}} {{instance}}"),),
+        (("clamp_min(deriv(streamkernel_labels_total{$at}[$__rate_interval]), 0)", "{{outcome}} {{instance}}"),),
     ),
 )
 
