@@ -85,7 +85,9 @@ class Judged(Silent):
     """An engine that judges each prediction by a River metric."""
 
     def _judge(self, x: dict[str, Any], y: Any, answers: Any, is_new: bool) -> None:
-        super()._judge(x, y, answers, is_new)
+        self.outcomes["predicted"] += is_new
+        self.outcomes["learned"] += 1
+        self._examples.learnt(x)
         prediction = answers[0][0]
         if prediction is not None:
             self._quality.metric.update(y, prediction)

@@ -1,0 +1,51 @@
+"""A stream to look at, into a topic: ``python -m dashboards.events SERVERS TOPIC``, 200 events a second, for ever.
+
+Two numbers, and a class that is not linear in them; every ten minutes the classes change places, and now and then a
+record is broken, so that there is something to see.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+PER_SECOND = 200
+TURN = 600 * PER_SECOND
+BROKEN = 2000
+"""One record of so many is broken."""
+
+
+def values(seed: int = 0) -> Iterator[bytes]:
+    """Yield the values of records.
+
+    Examples
+    --------
+    >>> next(values())
+    b'{"a": 0.9417, "b": -1.3966, "y": false}'
+    """
+    draws = random.Random(seed)
+    n = 0
+    while True:
+        a, b = round(draws.gauss(0, 1), 4), round(draws.gauss(0, 1), 4)
+        n += 1
+        if n % BROKEN == 0:
+            yield b"this is no record"
+        else:
+            yield json.dumps({"a": a, "b": b, "y": (a * b > 0) != (n // TURN % 2 == 1)}).encode()
+
+
+def main(servers: str, topic: str) -> None:
+    """Send them."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for value in values():
+        producer.send(topic, value)
+        time.sleep(1.0 / PER_SECOND)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,112 @@
+"""The files of `dashboards` are what they are made of, valid, and told in the handbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from dashboards import generate
+from dashboards.panels import DASHBOARDS
+from streamkernel.engine.config import load_config
+
+FOLDER = Path(generate.__file__).parent
+RULES = FOLDER / "prometheus"
+MONITORING = FOLDER.parent / "docs" / "monitoring.md"
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    groups = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_dashboards_are_what_the_script_makes(name: str) -> None:
+    """After a change: python -m dashboards.generate."""
+    assert (FOLDER / "grafana" / f"{name}.json").read_text() == generate.text_of(name)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_tell_what_they_are_and_overlap_nowhere(name: str) -> None:
+    dashboard = json.loads((FOLDER / "grafana" / f"{name}.json").read_text())
+    assert [variable["name"] for variable in dashboard["templating"]["list"]] == ["datasource", "job", "instance"]
+    places = set()
+    for panel in dashboard["panels"]:
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["targets"]
+        assert all(target["legendFormat"] and "$job" in target["expr"] for target in panel["targets"])
+        grid = panel["gridPos"]
+        assert grid["x"] + grid["w"] <= generate.COLUMNS
+        places.add((grid["x"], grid["y"]))
+    assert len(places) == len(dashboard["panels"])
+
+
+def test_no_other_dashboard_is_there() -> None:
+    assert {path.stem for path in (FOLDER / "grafana").iterdir()} == DASHBOARDS.keys()
+
+
+def test_the_handbook_has_every_alert() -> None:
+    rows = re.findall(r"^\| `(Streamkernel\w+)` \| [^|]+ \| [^|]+ \|$", MONITORING.read_text(), re.MULTILINE)
+    assert rows == list(alerts())
+    for rule in alerts().values():
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"].keys() == {"summary", "runbook"}
+
+
+def test_recorded_series_are_used() -> None:
+    used = (RULES / "alerts.yml").read_text() + (FOLDER / "panels.py").read_text()
+    groups = yaml.safe_load((RULES / "recording.yml").read_text())["groups"]
+    assert not [rule["record"] for group in groups for rule in group["rules"] if rule["record"] not in used]
+
+
+@pytest.mark.parametrize("words", [["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]])
+def test_promtool_passes_config_and_rules(words: list[str]) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is missing: apt-get install prometheus")
+    done = subprocess.run(["promtool", *words], cwd=RULES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_unit_test_that_lets_it_fire_and_one_that_does_not() -> None:
+    cases = [
+        case
+        for test in yaml.safe_load((RULES / "alerts_test.yml").read_text())["tests"]
+        for case in test["alert_rule_test"]
+    ]
+    assert {case["alertname"] for case in cases if case.get("exp_alerts")} == alerts().keys()
+
+
+def test_the_compose_file_names_files_that_are_there_and_loopback_alone() -> None:
+    compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+    PyCompose.from_yaml((FOLDER / "compose.yaml").read_text()).validate()
+    services = compose["services"]
+    assert services.keys() == {"kafka", "topics", "events", "streamkernel", "prometheus", "grafana"}
+    for service in services.values():
+        assert ("image" in service) != ("build" in service)
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        assert set(service.get("depends_on", ())) <= services.keys()
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert (FOLDER / source).exists() if source.startswith(".") else source in compose["volumes"]
+    build = services["streamkernel"]["build"]
+    assert (FOLDER / build["context"] / build["dockerfile"]).exists()
+    assert "\nUSER streamkernel\n" in (FOLDER / "Containerfile").read_text()
+
+
+def test_the_configuration_in_it_is_valid() -> None:
+    config = load_config(FOLDER / "streamkernel.toml")
+    compose = (FOLDER / "compose.yaml").read_text()
+    assert config.kafka is not None
+    assert config.kafka.servers in compose
+    assert f"127.0.0.1:{config.metrics.port}:{config.metrics.port}" in compose
+    topics = [*(config.source.topics or ()), config.sink.predictions_topic, config.sink.dead_letters_topic]
+    assert f"for topic in {' '.join(map(str, topics))};" in compose
