@@ -107,6 +107,6 @@ def test_the_configuration_in_it_is_valid() -> None:
     compose = (FOLDER / "compose.yaml").read_text()
     assert config.kafka is not None
     assert config.kafka.servers in compose
-    assert f"127.0.0.1:{config.metrics.port}:{config.metrics.port}" in compose
+    assert f"127.0.0.1:{config.http.port}:{config.http.port}" in compose
     topics = [*(config.source.topics or ()), config.sink.predictions_topic, config.sink.dead_letters_topic]
     assert f"for topic in {' '.join(map(str, topics))};" in compose
