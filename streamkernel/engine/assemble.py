@@ -39,6 +39,7 @@ def engine_of(config: Config) -> Engine:
         label=config.label,
         ignore=config.ignore,
         metric=config.build_metric(),
+        baseline=config.build_baseline(),
         sink=predictions,
         dead_letters=dead_letters,
         labels=None if config.labels is None else DelayedLabels(**config.labels.model_dump()),

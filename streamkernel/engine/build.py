@@ -12,6 +12,7 @@ from streamkernel.engine.annotations import expectation, fitted, takes_strings
 from streamkernel.engine.catalogues import (
     OBJECTS,
     Catalogue,
+    baselines,
     datasets,
     kind_named,
     metrics,
@@ -27,6 +28,7 @@ __all__ = [
     "Catalogue",
     "ConfigError",
     "Spec",
+    "baselines",
     "build",
     "build_step",
     "datasets",

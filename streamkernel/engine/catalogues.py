@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from river import base, feature_extraction, preprocessing
+from river import base, feature_extraction, linear_model, preprocessing
 from river import datasets as river_datasets
 from river import metrics as river_metrics
 
@@ -51,6 +51,23 @@ def models() -> Catalogue:
 
     known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
     return Catalogue("a model", {model.__name__: model for model in known})
+
+
+@functools.cache
+def baselines() -> Catalogue:
+    """Return River's linear models that learn one event after the other.
+
+    Examples
+    --------
+    >>> "LogisticRegression" in baselines().classes, "base" in baselines().classes
+    (True, False)
+    """
+    named = {name: getattr(linear_model, name) for name in linear_model.__all__}
+    kinds = base.Classifier, base.Regressor
+    return Catalogue(
+        "a linear model of River",
+        {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, kinds)},
+    )
 
 
 @functools.cache

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
-from river import base, compose
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
+from river import base, compose, preprocessing
 
 from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.invalid import problems_of, syntax_problem
 from streamkernel.engine.kafka import kafka_problems, kafka_source
-from streamkernel.engine.problems import ConfigError, of_error, shown, unknown_key
+from streamkernel.engine.problems import ConfigError, of_error, shown
 from streamkernel.engine.tables import (
     STREAM,
     ConfigTable,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from connectors import Source
 
 __all__ = ["Config", "ConfigError", "load_config"]
-
-_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
 class Config(ConfigTable):
@@ -63,6 +61,7 @@ class Config(ConfigTable):
         default=(), strict=False, description="one table [[preprocessing]] per step"
     )
     model: build.Spec = Field(description='a table with the "type" of the model')
+    baseline: build.Spec | None = Field(default=None, description="a linear model of River")
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
     labels: LabelsTable | None = None
     sink: SinkTable = SinkTable()
@@ -75,13 +74,15 @@ class Config(ConfigTable):
         """Remember the folder of the file."""
         self._folder = (context or {}).get("folder", Path())
 
-    @field_validator("metric", "preprocessing", "model", mode="before")
+    @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
     @classmethod
     def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
         if info.field_name == "metric":
             build.build(value, build.metrics(), "metric")
         elif info.field_name == "model":
             build.build(value, build.models(), "model")
+        elif info.field_name == "baseline":
+            build.build(value, build.baselines(), "baseline")
         elif isinstance(value, (list, tuple)):
             _together(*(lambda i=i, spec=spec: _step(spec, i) for i, spec in enumerate(value)))
         return value
@@ -124,6 +125,7 @@ class Config(ConfigTable):
             "metric": self._metric_spec(),
             "preprocessing": list(self.preprocessing),
             "model": self.model,
+            "baseline": self.baseline,
             "labels.key": self.labels and self.labels.key,
             "labels.time": self.labels and self.labels.time,
             "source.dataset": self.source.dataset,
@@ -133,9 +135,18 @@ class Config(ConfigTable):
 
     def build_pipeline(self) -> base.Estimator:
         """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
-        steps = [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+        steps = self._steps()
         model = build.build(self.model, build.models(), "model")
         return compose.Pipeline(*steps, (_type_of(self.model), model)) if steps else model
+
+    def build_baseline(self) -> base.Estimator | None:
+        """Return the baseline behind the same steps, and others that make numbers of all fields, on one scale."""
+        if self.baseline is None:
+            return None
+        more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
+        steps = self._steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
+        model = build.build(self.baseline, build.baselines(), "baseline")
+        return compose.Pipeline(*steps, (_type_of(self.baseline), model))
 
     def build_metric(self) -> Metric:
         """Return the metric."""
@@ -175,6 +186,9 @@ class Config(ConfigTable):
         """
         _together(self._check_metric, self._check_state, lambda: self.build_source().close())
 
+    def _steps(self) -> list[tuple[str, base.Transformer]]:
+        return [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+
     def _metric_spec(self) -> build.Spec:
         return self.metric or ("MAE" if issubclass(self._model_class(), base.Regressor) else "Accuracy")
 
@@ -187,10 +201,17 @@ class Config(ConfigTable):
             kind = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
             wanted = f"a metric for a {kind}, which {_type_of(self.model)} is"
             raise ConfigError(f"metric: expected {wanted}, got {shown(_type_of(self.metric))}")
+        if self.baseline is not None:
+            name = _type_of(self.baseline)
+            wanted = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
+            of = base.Regressor if wanted == "regressor" else base.Classifier
+            if not issubclass(build.baselines().classes[name], of):
+                raise ConfigError(f"baseline: expected a {wanted} like the model, got {shown(name)}")
 
     def _check_state(self) -> None:
         steps = [(f"preprocessing[{i}]", _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
-        _together(*(lambda part=part: _check_storable(*part) for part in (*steps, ("metric", self.build_metric()))))
+        parts = [*steps, ("metric", self.build_metric()), ("baseline", self.build_baseline())]
+        _together(*(lambda part=part: _check_storable(*part) for part in parts))
 
 
 def load_config(path: str | Path) -> Config:
@@ -219,54 +240,9 @@ def load_config(path: str | Path) -> Config:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}, line {line}: expected UTF-8 text, got {content[error.start]:#04x}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax_problem(path, text, str(error))) from error
+        raise ConfigError(syntax_problem(path, text, str(error))) from error
     except ValidationError as error:
-        raise ConfigError(*dict.fromkeys(_problems(error, data))) from error
-
-
-def _syntax_problem(path: Path, text: str, message: str) -> str:
-    found = _PLACE.fullmatch(message)
-    if found is None:
-        return f"{path}: {message}"
-    what, line, column = found.groups()
-    if line is None:
-        lines = text.split("\n")
-        line, column = len(lines), len(lines[-1]) + 1
-    return f"{path}, line {line}, column {column}: {what[0].lower()}{what[1:]}"
-
-
-def _problems(error: ValidationError, data: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that say what is wrong."""
-    for detail in error.errors():
-        own = detail.get("ctx", {}).get("error")
-        if isinstance(own, ConfigError):
-            yield from own.problems
-        else:
-            yield _problem(detail["loc"], data)
-
-
-def _problem(keys: tuple[int | str, ...], value: Any) -> str:
-    table: Any = Config
-    path = ""
-    for key in keys:
-        field = table.model_fields.get(key)
-        if field is None:
-            top = f'; "{key}" belongs above the first [table]' if path and key in Config.model_fields else ""
-            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), table.model_fields)
-        path = f"{path}.{key}" if path else str(key)
-        wanted = field.description or "a table"
-        if key not in value:
-            return f"{path}: it is needed; expected {wanted}, got nothing"
-        table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
-        value = value[key]
-        if table is None or not isinstance(value, dict):
-            break
-    got = "another" if field and SecretStr in get_args(field.annotation) else shown(value)
-    return f"{path}: expected {wanted}, got {got}"
-
-
-def _is_table(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, ConfigTable)
+        raise ConfigError(*dict.fromkeys(problems_of(error, data, Config))) from error
 
 
 def _together(*calls: Callable[[], object]) -> None:

@@ -325,6 +325,10 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             "http.host: expected the name or address of a host, got 1",
         ],
     ),
+    "no baseline": (
+        SMALL.replace("[source]", 'baseline = "LogisticRegresion"\n[source]', 1),
+        ['baseline: expected a linear model of River, got "LogisticRegresion"; did you mean "LogisticRegression"?'],
+    ),
     "a secret": (
         SMALL + '[http]\ntoken = "s3cret"',
         ["http.token: expected text of at least 8 characters, got another"],
@@ -720,3 +724,17 @@ def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeyp
     assert other.http.token is not None
     assert other.http.token.get_secret_value() == "of the file"
     assert "of the" not in repr(found) + repr(other)
+
+
+def test_a_baseline_reads_what_the_model_reads() -> None:
+    table = {"label": "y", "source": {"dataset": "Phishing"}, "preprocessing": [{"type": "StandardScaler"}]}
+    found = Config.model_validate(table | {"model": "KernelClassifier", "baseline": "LogisticRegression"})
+    found.check()
+    baseline = found.build_baseline()
+    for i in range(4000):
+        baseline.learn_one({"a": i % 5, "town": "xyz"[i % 3]}, i % 3 == 0)
+    assert baseline.predict_proba_one({"a": 1, "town": "x"})[True] > 0.8
+    assert baseline.predict_proba_one({"a": 1, "town": "y"})[True] < 0.2
+    assert found.setup()["baseline"] == "LogisticRegression"
+    other = Config.model_validate(table | {"model": "KernelClassifier", "baseline": "LinearRegression"})
+    assert problems(other.check) == ['baseline: expected a classifier like the model, got "LinearRegression"']
