@@ -22,7 +22,7 @@ from streamkernel.engine.checkpoint import StateDirectory, check_setup
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
-from streamkernel.engine.settling import asked, settled
+from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE, asked, pause, settled
 
 log = structlog.get_logger("streamkernel")
 
@@ -71,6 +71,7 @@ class DurableLearner(Learner):
         self._tried: float | None = None
         self._changed = True
         self._in_doubt = transactions is not None
+        self._refusals = 0  # in a row
         self.alive = time.monotonic()
 
     @property
@@ -127,6 +128,7 @@ class DurableLearner(Learner):
         if self._transactions is not None:
             self._transactions.commit(number, self._positions)
         self._state.promote(number)
+        self._refusals = 0
         if self._transactions is None and isinstance(self.source, KafkaSource):
             self.source.acknowledge(self._positions)
         self._written = self._tried = time.monotonic()
@@ -182,6 +184,9 @@ class DurableLearner(Learner):
 
     def _settle(self, stopping: Callable[[], bool]) -> bool:
         """Go on from the checkpoint that counts; return whether it is known, which it is not if we have to stop."""
+        if self._refusals > 1:  # as by another process of the same name, or a clock that the brokers do not believe
+            longest = max(LONGEST_PAUSE, 2.0 * self._every)
+            pause(min(longest, FIRST_PAUSE * 2.0 ** min(self._refusals - 2, 30)), stopping)
         state, source = cast(StateDirectory, self._state), cast(GroupSource, self.source)
         newest = asked(cast(Transactions, self._transactions).newest, stopping, self._count)
         if newest is None:
@@ -240,6 +245,7 @@ class DurableLearner(Learner):
         if self._transactions is None:
             raise OSError(f"Expected to write what was learnt, got a refusal: {error}") from error
         self._in_doubt = True
+        self._refusals += 1
         self._count("commit_refused")
         log.warning("a commit was refused or got no answer: back to the last one that counts", reason=str(error))
 

@@ -12,6 +12,9 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exp
 from connectors import TopicMissing, Unavailable
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
 
+FIRST_PAUSE = 0.5
+"""Seconds after the second commit that is refused in a row; after each further one, twice as long."""
+
 LONGEST_PAUSE = 30.0
 """Seconds between two questions to brokers that do not answer, at most."""
 
@@ -38,20 +41,22 @@ def asked(ask: Callable[[], T], stopping: Callable[[], bool], count: Callable[[s
         count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
         log.warning("Kafka is asked again", reason=str(error), times=attempt.attempt_number)
 
-    def slept(seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not stopping() and time.monotonic() < end:
-            time.sleep(0.1)
-
     retrying = Retrying(
         retry=retry_if_exception_type(Unavailable),
         wait=wait_exponential(max=LONGEST_PAUSE),
         stop=lambda attempt: stopping(),
         before_sleep=tell,
-        sleep=slept,
+        sleep=lambda seconds: pause(seconds, stopping),
         retry_error_callback=lambda attempt: None,
     )
     return retrying(ask)
+
+
+def pause(seconds: float, stopping: Callable[[], bool]) -> None:
+    """Wait, unless we have to stop."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not stopping():
+        time.sleep(0.1)
 
 
 def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:

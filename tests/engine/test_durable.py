@@ -20,6 +20,13 @@ N = 40
 EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} for i in range(N)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_pauses():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamkernel.engine.durable.FIRST_PAUSE", 0.0)
+        yield
+
+
 class CrashError(BaseException):
     """The process is gone."""
 

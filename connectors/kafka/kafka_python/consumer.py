@@ -56,6 +56,7 @@ class PythonConsumer(Consumer):
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         self._let_go()
+        self._go_on_joining()
         try:
             found = self._kafka.poll(timeout_ms=int(1000 * seconds))
         except OffsetOutOfRangeError as error:
@@ -132,6 +133,16 @@ class PythonConsumer(Consumer):
         fetcher = self._kafka._fetcher
         if not getattr(fetcher, "_next_partition_records", True):
             fetcher._next_partition_records = None
+
+    def _go_on_joining(self) -> None:
+        """Have a group joined again that was begun to be.
+
+        kafka-python 3.0.12 begins to when a topic is new or has more partitions. If it hears of that again meanwhile,
+        it takes it to be done: it is no member any more and does not know.
+        """
+        coordinator = self._kafka._coordinator
+        if getattr(coordinator, "rejoining", False) and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     @staticmethod
     def _asked(call: Callable[..., Any], what: Any) -> Any:
