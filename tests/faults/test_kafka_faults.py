@@ -19,7 +19,7 @@ def test_what_a_run_is_when_left_alone(calm):
     assert calm.dead() == [b"%d" % n for n in range(5, N, BAD_EVERY)]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_kill_9_at_any_moment(calm, servers, tmp_path, seed):
     run = Run(servers, tmp_path, "events")
     assert kafka_runs.killed(run, 4, random.Random(seed), 2.5, 5.0) > 1
