@@ -157,6 +157,10 @@ class Run:
         """Return where a member keeps its state."""
         return self._folder / f"{self.name}-{member}" / "state"
 
+    def checkpoints(self, member: str = "one") -> list[str]:
+        """Return the names of a member's checkpoints, those that are only prepared too."""
+        return sorted(path.name for path in self.state_directory(member).glob("[cp]*-*"))
+
     def has_state(self, member: str) -> bool:
         """Return whether a member ever made a checkpoint."""
         return any(self.state_directory(member).glob("checkpoint-*"))
@@ -229,16 +233,22 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
-def killed(run: Run, kills: int, rng: random.Random, shortest: float = 2.0, longest: float = 6.0) -> int:
-    """Kill a member at random moments and let it go on, at last to the end; return how often it was killed in time."""
+def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> int:
+    """Kill a member at random moments and let it go on, at last to the end; return how often it was killed in time.
+
+    A moment is so many seconds after it has made a checkpoint, `longest` at most, or now and then after its start.
+    """
     times = 0
     for _ in range(kills):
+        known = run.checkpoints()
         process = run.start()
+        if rng.random() < 0.8:
+            wait_for(lambda known=known, process=process: run.checkpoints() != known or process.poll() is not None, 180)
         try:
-            process.wait(rng.uniform(shortest, longest))
+            process.wait(rng.uniform(0.0, longest))
             return times
         except subprocess.TimeoutExpired:
             process.kill()
@@ -280,8 +290,8 @@ def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
     assert calm.start().wait() == 0, calm.log()
     alone = time.perf_counter() - began
     print(f"done in {alone:.0f} s; another one is killed with kill -9, up to {options.kills} times")
-    longest = max(4.0, alone / max(1, options.kills) + 3.0)
-    times = killed(hurt, options.kills, random.Random(options.seed), 2.0, longest)
+    longest = max(1.0, 2.0 * alone / max(1, options.kills))
+    times = killed(hurt, options.kills, random.Random(options.seed), longest)
     print(f"killed {times} times; {json.dumps(hurt.state()['outcomes'])}")
     if is_audited:
         return audited(hurt, ["one"], options.events)
