@@ -64,6 +64,11 @@ class Run:
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(words, stderr=log)
 
+    def is_ready(self) -> bool:
+        """Return whether it learns."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
+            return bool(answer.status == 200)
+
     def stop(self) -> None:
         """End it at once."""
         self.process.kill()

@@ -13,8 +13,10 @@ import brokers
 import pytest
 import yaml
 from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
+from rich.console import Console
 
 from dashboards.panels import DASHBOARDS
+from streamkernel.engine.view import compile_all
 
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
@@ -69,6 +71,7 @@ def flat(i: int) -> dict[str, Any]:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is missing: apt-get install prometheus")
+    compile_all(Console(quiet=True))  # once for all of them, on a machine where nobody has
     folder = tmp_path_factory.mktemp("house")
     (folder / "prometheus").mkdir()
     runs: list[Any] = []
@@ -86,6 +89,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
                 Stream(folder / "steep", steep, flat),
                 Run(folder / "member", 'topics = ["events"]', first_order, MEMBER.format(servers=servers)),
             ]
+            until(lambda: all(run.is_ready() for run in runs), lambda: "an engine does not answer", 400.0)
             with scraping(folder / "prometheus", [run.port for run in runs]) as prometheus:
                 yield House(prometheus, *runs, broker)
         finally:
