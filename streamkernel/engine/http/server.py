@@ -66,6 +66,7 @@ def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int
         listening = socket.create_server((host, port), family=_family(host), backlog=128)
     except OSError as error:
         raise OSError(f"Expected to serve HTTP, got {error.strerror or error} - at {host}:{port}") from error
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer's second packet waits for 40 ms
     sys.setswitchinterval(SWITCH_SECONDS)
     engine.publisher.wanted = True
     config = uvicorn.Config(
