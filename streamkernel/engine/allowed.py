@@ -14,7 +14,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-from river import compose, feature_extraction, linear_model, metrics, optim, preprocessing, stats, utils
+from river import compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils
 from river._river_rust import stats as compiled
 from river.feature_extraction import vectorize
 from river.linear_model import pa
@@ -24,7 +24,7 @@ from streamkernel.engine.fields import OnFields
 
 _PACKAGES = tuple(
     package.__name__
-    for package in (compose, feature_extraction, linear_model, metrics, optim, preprocessing, stats, utils)
+    for package in (compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils)
 )
 
 

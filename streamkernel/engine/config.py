@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
-from river import base, compose, preprocessing
+from river import base, compose, multiclass, preprocessing
 
 from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
@@ -146,6 +146,8 @@ class Config(ConfigTable):
         more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
         steps = self._steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
         model = build.build(self.baseline, build.baselines(), "baseline")
+        if isinstance(model, base.Classifier) and not model._multiclass:  # it knows true and false alone
+            model = multiclass.OneVsRestClassifier(model)
         return compose.Pipeline(*steps, (_type_of(self.baseline), model))
 
     def build_metric(self) -> Metric:

@@ -77,7 +77,7 @@ class Learner:
     ) -> None:
         self.model: Any = model
         self.baseline: Any = baseline
-        self._quality = Quality(metric, None if baseline is None else type(_last_step(baseline)).__name__)
+        self._quality = Quality(metric, None if baseline is None else _name_of(_last_step(baseline)))
         self._pairs, self._kind = self._quality.pairs, self._quality.kind
         self.refused = dict.fromkeys(("unreadable", *REASONS), 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
@@ -188,6 +188,10 @@ class Learner:
         log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
         self.baseline = None
         self._quality.drop_baseline()
+
+
+def _name_of(model: Any) -> str:
+    return type(getattr(model, "classifier", model)).__name__  # of one that is asked for each class
 
 
 def _last_step(model: Any) -> Any:
