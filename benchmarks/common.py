@@ -6,12 +6,14 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from connectors import Event
 
 
 def arguments(text: str | None, *, data: bool = False, **options: Any) -> argparse.Namespace:
@@ -59,3 +61,24 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+class InMemory:
+    """A source of events that are at hand, `size` at each poll."""
+
+    def __init__(self, events: Sequence[Event], size: int) -> None:
+        self._slices = (events[i : i + size] for i in range(0, len(events), size))
+
+    def poll(self, timeout: float) -> Sequence[Event] | None:
+        """Return the next events."""
+        return next(self._slices, None)
+
+    def seek(self, positions: Mapping[str, Any]) -> None:
+        """Do nothing; nobody asks."""
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        """Return nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Do nothing."""

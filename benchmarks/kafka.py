@@ -33,7 +33,7 @@ from typing import Any
 
 from river import metrics
 
-from benchmarks.common import arguments, interleaved, show
+from benchmarks.common import InMemory, arguments, interleaved, show
 from benchmarks.hot_path import stream
 from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.formats import JsonLines
@@ -107,27 +107,6 @@ class TimedSource(KafkaSource):
         super().close()
 
 
-class InMemory:
-    """Events that are at hand, in slices like those of a topic."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self._slices = (events[i : i + SLICE] for i in range(0, len(events), SLICE))
-
-    def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events."""
-        return next(self._slices, None)
-
-    def seek(self, positions: Mapping[str, Any]) -> None:
-        """Do nothing; nobody asks."""
-
-    def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class Cluster:
     """A topic with records, and the three jobs on the first `n` of them: each returns the seconds that one took."""
 
@@ -154,7 +133,7 @@ class Cluster:
 
     def learner(self, options: Mapping[str, Any], n: int) -> float:
         """Predict and learn."""
-        source = InMemory(self._events[:n])
+        source = InMemory(self._events[:n], SLICE)
         engine = Engine(KernelClassifier(**options), source, label="y", metric=metrics.Accuracy())
         began = time.perf_counter()
         engine.run()

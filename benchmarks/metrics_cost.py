@@ -21,7 +21,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from river import metrics
 
-from benchmarks.common import arguments, interleaved, ratio, seconds, show
+from benchmarks.common import InMemory, arguments, interleaved, ratio, seconds, show
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
@@ -36,27 +36,6 @@ MODELS: dict[str, tuple[type, Mapping[str, Any], type, int]] = {
     "KernelClassifier()": (KernelClassifier, {}, metrics.Accuracy, 10),
 }
 """Class, arguments, metric, and what the number of events is divided by."""
-
-
-class InMemory:
-    """Events that are at hand."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self._slices = (events[i : i + SLICE] for i in range(0, len(events), SLICE))
-
-    def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events."""
-        return next(self._slices, None)
-
-    def seek(self, positions: Mapping[str, Any]) -> None:
-        """Do nothing; nobody asks."""
-
-    def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class Silent(Engine):
@@ -101,7 +80,7 @@ def records(kind: type, n: int) -> list[Event]:
 
 def job(kind: type[Engine], model: Callable[[], Any], made: list[Event], metric: type) -> float:
     """Return the seconds of processor time that an event takes."""
-    running = kind(model(), InMemory(made), label="y", metric=metric())
+    running = kind(model(), InMemory(made, SLICE), label="y", metric=metric())
     began = time.process_time()
     running.run()
     took = time.process_time() - began
@@ -117,7 +96,10 @@ def measured(runs: int, events: int) -> list[list[str]]:
         jobs = [partial(job, found, partial(kind, **options), made, metric) for found in (Silent, Judged, Engine)]
         jobs[-1]()  # compiles
         nothing, river, everything = interleaved(runs, *jobs)
-        registry, running = CollectorRegistry(), Engine(kind(**options), InMemory(made), label="y", metric=metric())
+        registry, running = (
+            CollectorRegistry(),
+            Engine(kind(**options), InMemory(made, SLICE), label="y", metric=metric()),
+        )
         running.run()
         registry.register(EngineCollector(running))
         scrape = seconds(lambda registry=registry: [generate_latest(registry) for _ in range(SCRAPES)]) / SCRAPES

@@ -18,7 +18,7 @@ from typing import Any
 from rich.progress import track
 from river import linear_model, metrics
 
-from benchmarks.common import arguments, seconds, show
+from benchmarks.common import InMemory, arguments, seconds, show
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier
@@ -38,7 +38,7 @@ SIZES = (10, 100)
 WARM, SLICE = 2000, 64
 
 
-class Repeated:
+class Repeated(InMemory):
     """Events again and again, until there were so many."""
 
     def __init__(self, events: list[Event], n: int) -> None:
@@ -49,16 +49,6 @@ class Repeated:
         self._left -= SLICE
         first = self._left % (len(self._events) - SLICE)
         return self._events[first : first + SLICE] if self._left >= 0 else None
-
-    def seek(self, positions: Any) -> None:
-        """Do nothing; nobody asks."""
-
-    def lag(self) -> dict[tuple[str, str], int]:
-        """Return nothing."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def measured(name: str, d: int, n: int) -> dict[str, float]:

@@ -180,14 +180,19 @@ class Learner:
     def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
         if not self._probabilities:
             return model.predict_one(x), None
-        probabilities = model.predict_proba_one(x)
-        return max(probabilities, key=probabilities.get, default=None), probabilities
+        return most_likely(model, x)
 
     def _drop_baseline(self, error: Exception) -> None:
         """Go on without a baseline that failed."""
         log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
         self.baseline = None
         self._quality.drop_baseline()
+
+
+def most_likely(model: Any, x: dict[str, Any]) -> Answer:
+    """Return the class that a classifier finds most likely, ``None`` before any, and the probabilities of all."""
+    probabilities = model.predict_proba_one(x)
+    return max(probabilities, key=probabilities.get, default=None), probabilities
 
 
 def _name_of(model: Any) -> str:

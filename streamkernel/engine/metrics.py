@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, place
+from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, lag_of, place
 
 if TYPE_CHECKING:
     from streamkernel.engine.durations import Histogram
@@ -50,7 +50,7 @@ class EngineCollector(Collector):
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
         yield from _events(numbers)
-        yield from _source(numbers, _lag(engine))
+        yield from _source(numbers, lag_of(engine.source))
         incidents = dict(engine.incidents)
         yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
         yield from _checkpoints(engine, numbers.checkpoints)
@@ -150,13 +150,6 @@ def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
         yield _gauge("checkpoint_age_seconds", "Time since all was durable.", age)
     if size is not None:
         yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
-
-
-def _lag(engine: Engine) -> Mapping[tuple[str, str], int]:
-    try:
-        return engine.source.lag()
-    except (OSError, RuntimeError):  # what is read changes at this moment
-        return {}
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -15,6 +15,7 @@ from streamkernel.engine.quality import Scores
 from streamkernel.mixture import Mixture
 
 if TYPE_CHECKING:
+    from connectors import Source
     from streamkernel.estimator import KernelModel
 
 MOST = 100
@@ -98,6 +99,14 @@ def of_model(model: KernelModel) -> ModelNumbers:
         groups=0 if table is None else int((table[:, 0] > 0).sum()),
         youngest=0 if table is None else int(table[:, 2].max()),
     )
+
+
+def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
+    """Return what waits behind the last event of a source; nothing where that changes at this moment."""
+    try:
+        return source.lag()
+    except (OSError, RuntimeError):
+        return {}
 
 
 def place(position: Any) -> float | None:

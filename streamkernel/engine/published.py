@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from river import base
 
 from streamkernel.engine.examples import Examples
+from streamkernel.engine.learning import most_likely
 from streamkernel.frozen import frozen
 
 SECONDS = 1.0
@@ -48,11 +49,10 @@ class Published(NamedTuple):
             If the record cannot be used, and whatever a step of the pipeline raises.
         """
         x, _ = self.examples.read(record)
-        model = self.model
         if not isinstance(self.model, base.Classifier):
-            return {"prediction": model.predict_one(x)}
-        probabilities = model.predict_proba_one(x)
-        return {"prediction": max(probabilities, key=probabilities.get, default=None), "probabilities": probabilities}
+            return {"prediction": self.model.predict_one(x)}
+        prediction, probabilities = most_likely(self.model, x)
+        return {"prediction": prediction, "probabilities": probabilities}
 
 
 class Publisher:

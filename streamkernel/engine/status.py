@@ -10,6 +10,7 @@ from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
 from streamkernel.engine.description import model_rows
+from streamkernel.engine.numbers import lag_of, of_model
 
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine
@@ -21,10 +22,10 @@ def point_of(engine: Engine) -> dict[str, float]:
     point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
     point |= {f"quality: {name}": value for name, value in engine.quality().items() if math.isfinite(value)}
     if model is not None:
-        learner = model._learner
-        point |= {"objective": model.objective, "features": float(model.n_features), "seeds": float(model.n_seeds)}
-        point |= {"step size": float(learner.step(model.n_steps + 1))}
-        point |= {f"weight: {name}": weight for name, weight in learner.shares.items()}
+        told = of_model(model)
+        point |= {"objective": told.objective, "features": float(told.n_features), "seeds": float(told.n_seeds)}
+        point |= {"step size": told.next_step}
+        point |= {f"weight: {name}": weight for name, weight in told.shares.items()}
     return point
 
 
@@ -39,7 +40,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
     now |= {"learnt": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
         now |= {"waiting for labels": numbers.pending_labels}
-    now |= {"lag": sum(engine.source.lag().values())}
+    now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
         now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
     if engine.checkpoint_age is not None:
