@@ -144,3 +144,21 @@ def draw(measure, shape, key, block, name_hash, out):  # type: ignore[no-untyped
     else:
         for f in range(n):
             out[f] = _one(measure, counter_bits(stream, f))
+
+
+@njit(cache=True, error_model="numpy")
+def draw_some(measure, shape, key, places, name_hash, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with the entries of single features along one name; `places` has the block and the place of each."""
+    for i in range(len(out)):
+        block, f = places[i, 0], places[i, 1]
+        stream = stream_of(key, block, name_hash)
+        if measure in (NORMAL, STUDENT):
+            even, odd = normal_pair(counter_bits(stream, f // 2))
+            out[i] = odd if f % 2 else even
+            if measure == STUDENT:
+                gamma = _gamma(shape, counter_bits(shared_stream(key, block), f))
+                out[i] *= np.sqrt(np.float32(shape) / max(gamma, np.float32(1e-30)))
+        elif measure == SIGNS:
+            out.view(np.uint32)[i] = counter_bits(stream, f) >> np.uint64(32)
+        else:
+            out[i] = _one(measure, counter_bits(stream, f))

@@ -1,0 +1,276 @@
+"""AsyDSSKL as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from streamkernel import bandwidth
+from streamkernel.features import Directions
+from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
+from streamkernel.rows import F64
+from streamkernel.solvers.chosen_features import ChosenFeatures
+from streamkernel.solvers.progress import progress
+from streamkernel.solvers.rounds import Options, Sparse, learn_in_rounds
+
+LOSSES: dict[str, Loss] = {
+    "logistic": Logistic(),
+    "smooth_hinge": SmoothHinge(),
+    "sigmoid": Sigmoid(),
+    "square": Square(),
+    "correntropy": Correntropy(2.0),
+}
+_LOSSES = Logistic, SmoothHinge, Sigmoid, Square, Correntropy
+_NORMAL = 1.4826
+"""What a median of distances is multiplied by to be the deviation of a normal distribution."""
+
+
+class _Scale(NamedTuple):
+    """What is taken off numbers, and what they are divided by then."""
+
+    center: Any = 0.0
+    unit: Any = 1.0
+
+    @classmethod
+    def of(cls, values: F64, *, robust: bool = False) -> _Scale:
+        """Return mean and deviation, or the median and its deviation; what does not vary has the unit 1."""
+        center = np.median(values, axis=0) if robust else values.mean(axis=0)
+        unit = _NORMAL * np.median(np.abs(values - center), axis=0) if robust else values.std(axis=0)
+        return cls(center, np.where(unit > 1e-12 * np.maximum(np.abs(center), 1e-300), unit, 1.0))
+
+    def __call__(self, values: F64) -> F64:
+        """Return the numbers on this scale."""
+        return np.asarray((values - self.center) / self.unit)
+
+
+def _is_logistic(model: AsyDSSKL) -> bool:
+    return isinstance(model._loss(), Logistic)
+
+
+def _is_for_classes(model: AsyDSSKL) -> bool:
+    return bool(model._loss().for_classes)
+
+
+class AsyDSSKL(BaseEstimator):
+    """Sparse kernel learning on random features: candidates come in rounds, and those whose coefficients are 0 go.
+
+    min_w (1/n) Σ ℓ(w·z(x_i) + b, y_i) + l1 Σ_h √size_h ‖w(h)‖ over the candidates h, where w(h) are the coefficients
+    of the outputs of one feature, a cosine and a sine, for all classes. In the end those that stayed are fitted without
+    the price. More than two classes are learnt by softmax, or one against the rest. A prediction evaluates the features
+    that stayed and no others.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; its features are those that online models with this seed have. By default a Gaussian of
+        the median distance of 256 rows, on inputs brought to mean 0 and deviation 1; a kernel that is given reads
+        inputs as they are.
+    loss
+        ``"logistic"``, ``"smooth_hinge"`` or ``"sigmoid"`` for classes; ``"square"`` or ``"correntropy"`` for numbers,
+        which are brought to mean 0 and deviation 1 (for correntropy to the median and its deviation, of which its σ is
+        2); or a loss of `streamkernel.losses`, whose σ is in units of the target.
+    rounds
+        Rounds of candidates.
+    features_per_round
+        Random features that each round adds.
+    l1
+        The price, where the target is as said above. By default, of five shares of the largest useful one, the highest
+        with a loss on a held-out tenth that is within one standard error of the best.
+    refit
+        Whether those that stayed are fitted without the price, with the one of five ridges that is best for the tenth.
+    form, threads
+        As for :func:`streamkernel.solvers.sparse.minimise_sparse`. One thread has the same bits at every run.
+    max_epochs
+        Passes over the rows in a round, at most.
+    tol
+        The violation of the optimality conditions, in units of the price, at which a round ends; the objective is
+        nearer to its minimum by far.
+    seed
+        Of the features and of all draws.
+    verbose
+        Whether a line tells how far it is. Ctrl-C ends a fit with the best so far.
+
+    Attributes
+    ----------
+    coef_ : array of shape (columns, outputs)
+        Coefficients of the outputs of the features that stayed: one column for two classes and for numbers.
+    intercept_ : array of shape (columns,)
+        Constants.
+    features_ : array of shape (features, 2)
+        Block of 64 features, and place in it, of each feature that stayed.
+    kernel_ : Kernel
+        The kernel in use.
+    classes_ : array
+        Classes, if the loss is for classes.
+    l1_, objective_, violation_ : float
+        The price; the objective, and how far it is from optimal, of the last round.
+    n_iter_ : int
+        Passes over the rows in all rounds.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the data is not what is said above.
+
+    References
+    ----------
+    Gu, Miao, Huo and Huang, "Asynchronous Doubly Stochastic Sparse Kernel Learning", AAAI 2018, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (600, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = AsyDSSKL(rounds=2).fit(X, y)
+    >>> model.score(X, y) > 0.97, len(model.features_) < 256
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        loss: str | Loss = "logistic",
+        *,
+        rounds: int = 5,
+        features_per_round: int = 256,
+        l1: float | None = None,
+        refit: bool = True,
+        form: Literal["minibatch", "paper"] = "minibatch",
+        threads: int = 1,
+        max_epochs: int = 200,
+        tol: float = 0.1,
+        seed: int = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.rounds = rounds
+        self.features_per_round = features_per_round
+        self.l1 = l1
+        self.refit = refit
+        self.form = form
+        self.threads = threads
+        self.max_epochs = max_epochs
+        self.tol = tol
+        self.seed = seed
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> AsyDSSKL:
+        """Fit rows of numbers, shape (rows, inputs), to classes or numbers, shape (rows,)."""
+        loss, options = self._loss(), self._options()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
+        loss, targets, columns = self._told(loss, column_or_1d(y, warn=True))
+        self._scale = _Scale.of(X) if self.kernel is None else _Scale()
+        inputs = self._scale(X)
+        names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
+        plan = self._plan(inputs, names)
+        found: Sparse | None = None
+        with progress("AsyDSSKL", show=self.verbose) as tell:
+            features = lambda places: ChosenFeatures(plan, names, places)(inputs)  # noqa: E731
+            for model in learn_in_rounds(features, targets, loss, columns, plan.outputs, options, tell):
+                found = model
+        if found is None:
+            raise KeyboardInterrupt
+        self.kernel_, self._features = plan.kernel, None
+        if len(found.places):
+            self._features = ChosenFeatures(plan, names, found.places)
+        self.features_, self.coef_, self.intercept_ = found.places, found.coef[:-1].T, found.coef[-1]
+        self.l1_, self.objective_, self.violation_, self.n_iter_ = found[2:]
+        if not self.violation_ <= self.tol:
+            text = f"Stopped with a violation of {self.violation_:.2g} after {self.n_iter_} passes, not {self.tol:g}"
+            warnings.warn(text, ConvergenceWarning, stacklevel=2)
+        return self
+
+    @available_if(_is_for_classes)
+    def decision_function(self, X: Any) -> F64:
+        """Return f at each row: shape (rows,) for two classes, (rows, classes) for more."""
+        return self._scores(X)
+
+    def _scores(self, X: Any) -> F64:
+        """Return f at each row, without an axis for one column."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = np.tile(self.intercept_, (len(X), 1))
+        if self._features is not None:
+            scores += self._features(self._scale(X)) @ self.coef_.T
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Return the class, or the number, of each row."""
+        scores = self._scores(X)
+        if not self._loss().for_classes:
+            return self._target.center + self._target.unit * scores
+        return self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0.0).astype(int)]
+
+    @available_if(_is_logistic)
+    def predict_proba(self, X: Any) -> F64:
+        """Return the probability of each class, shape (rows, classes), of the logistic loss."""
+        scores = self._scores(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros(len(scores)), scores], axis=1)
+        found = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy for classes, and R² for numbers."""
+        measure = accuracy_score if self._loss().for_classes else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what it is, which is a matter of the loss."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if self._loss().for_classes:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        else:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        return tags
+
+    def _loss(self) -> Loss:
+        """Return the loss of the parameter."""
+        loss = self.loss if isinstance(self.loss, _LOSSES) else LOSSES.get(str(self.loss))
+        if loss is None:
+            raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
+        return loss
+
+    def _options(self) -> Options:
+        """Return the parameters of the rounds."""
+        for name in ("rounds", "features_per_round", "threads", "max_epochs"):
+            whole = getattr(self, name)
+            if not isinstance(whole, (int, np.integer)) or whole < 1:
+                raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
+        return Options(**{name: getattr(self, name) for name in Options._fields})
+
+    def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
+        """Return the loss, the targets and the columns as the solver is told them."""
+        if loss.for_classes:
+            check_classification_targets(y)
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            if len(self.classes_) < 2:
+                raise ValueError(f"Expected y of at least two classes, got one class, {self.classes_[0]!r}")
+            return loss, codes.astype(np.float64), 1 if len(self.classes_) == 2 else len(self.classes_)
+        self._target = _Scale.of(y, robust=isinstance(loss, Correntropy))
+        if isinstance(self.loss, Correntropy):
+            loss = Correntropy(self.loss.sigma / float(self._target.unit))
+        return loss, self._target(y), 1
+
+    def _plan(self, inputs: F64, names: list[str]) -> Plan:
+        """Return the kernel's parts, with medians taken from some of the rows."""
+        kernel = Gaussian("median") if self.kernel is None else self.kernel
+        plan = Plan(kernel, self.seed)
+        if not kernel.is_pending:
+            return plan
+        some = np.random.default_rng(self.seed).permutation(len(inputs))[: bandwidth.FIRST]
+        rows = Directions(plan, per_block=1, cache_bytes=0).rows(names, inputs[some])
+        return Plan(bandwidth.with_medians(kernel, plan, rows), self.seed)

@@ -1,0 +1,45 @@
+"""Long fits: a line that says how far they are, and an answer for whoever does not wait for the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[float, str], None]
+"""Takes how much is done, from 0 to 1, and what there is to say of it; called between compiled calls."""
+
+
+@contextmanager
+def progress(what: str, *, show: bool) -> Iterator[Tell]:
+    """Give a function that moves a progress line on standard error; Ctrl-C ends the work inside, not the program.
+
+    The work inside keeps its best answer so far where it can be found after the block.
+
+    Examples
+    --------
+    >>> with progress("Solving", show=False) as tell:
+    ...     best = None
+    ...     for i in range(4):
+    ...         best = i
+    ...         tell((i + 1) / 4, f"gap {10.0**-i:.0e}")
+    ...         if i == 2:
+    ...             raise KeyboardInterrupt
+    >>> best
+    2
+    """
+    try:
+        if not show:
+            yield lambda done, text: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+        with Progress(*columns, console=Console(stderr=True)) as line:
+            task = line.add_task(what, total=1.0, text="")
+            yield lambda done, text: line.update(task, completed=done, text=text)
+    except KeyboardInterrupt:
+        log.warning("%s was interrupted; what was found so far is kept", what)

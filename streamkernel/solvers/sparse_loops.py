@@ -1,0 +1,238 @@
+"""The inner loops of AsyDSSKL, compiled, without the GIL: any number of threads may run them on one `w` at a time.
+
+All of them take the random draws as arrays, so that whoever hands in the same draws gets the same steps. `A` is the
+feature matrix, shape (rows, outputs), float32; `w` and the gradient have shape (columns, outputs); `bounds` says where
+groups of outputs begin and end; `weights[g]` is what the norm of group g costs, and `steps[g]` how far it goes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from streamkernel.losses import compiled
+from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SQUARE, derivative
+
+BATCH = 64
+"""Rows of a mini-batch."""
+
+_SUMS = {"reassoc", "contract", "nsz"}
+"""Sums may be taken in lanes; the same machine takes them in the same order every time."""
+
+
+@njit(cache=True)
+def second(code, parameter, f, y, slope):  # type: ignore[no-untyped-def]
+    """Return ∂²ℓ(f, y)/∂f² where ∂ℓ(f, y)/∂f is `slope`, for a loss of one column."""
+    if code == LOGISTIC:
+        return abs(slope) * (1.0 - abs(slope))
+    if code == SQUARE:
+        return 1.0
+    if code == SMOOTH_HINGE:
+        return 1.0 if 0.0 < abs(slope) < 1.0 else 0.0
+    if code == SIGMOID:  # with a = 1/(1 + exp(m)) the slope is -a(1-a), and m is positive where a < ½
+        margin = f if slope < 0.0 else -f
+        return abs(slope) * math.copysign(math.sqrt(max(0.0, 1.0 - 4.0 * abs(slope))), margin)
+    q = ((f - y) / parameter) ** 2
+    return (1.0 - 2.0 * q) * math.exp(-q)
+
+
+@njit(fastmath=_SUMS)
+def _dot(a, w):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * w[j]
+    return total
+
+
+@njit(fastmath=_SUMS)
+def _add(out, a, by):  # type: ignore[no-untyped-def]
+    for j in range(len(a)):
+        out[j] += by * a[j]
+
+
+@njit(cache=True, nogil=True)
+def gradient(A, y, first, last, code, parameter, w, slopes, out):  # type: ignore[no-untyped-def]
+    """Return Σ ℓ(f_i, y_i) over rows from `first` to before `last`.
+
+    Set their `slopes`, shape (rows, columns), to ∂ℓ/∂f, and `out` to Σ ∂ℓ(f_i, y_i)/∂w.
+    """
+    f, total = np.empty(len(w)), 0.0
+    out[:] = 0.0
+    for i in range(first, last):
+        for c in range(len(w)):
+            f[c] = _dot(A[i], w[c])
+        total += compiled.value(code, parameter, f, y[i])
+        derivative(code, parameter, f, y[i], slopes[i])
+        for c in range(len(w)):
+            _add(out[c], A[i], slopes[i, c])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def columns_of(A, chosen):  # type: ignore[no-untyped-def]
+    """Return the `chosen` outputs side by side."""
+    out = np.empty((len(A), len(chosen)), np.float32)
+    for i in range(len(A)):
+        for j in range(len(chosen)):
+            out[i, j] = A[i, chosen[j]]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def lipschitz(A, bounds):  # type: ignore[no-untyped-def]
+    """Return for each group at least the largest eigenvalue of (1/n) A_gᵀA_g: the largest sum of a row's sizes."""
+    out = np.zeros(len(bounds) - 1)
+    width = 0
+    for g in range(len(out)):
+        width = max(width, bounds[g + 1] - bounds[g])
+    gram = np.zeros((A.shape[1], width))
+    for i in range(len(A)):
+        for g in range(len(out)):
+            for j in range(bounds[g], bounds[g + 1]):
+                for k in range(bounds[g], bounds[g + 1]):
+                    gram[j, k - bounds[g]] += A[i, j] * A[i, k]
+    for g in range(len(out)):
+        for j in range(bounds[g], bounds[g + 1]):
+            out[g] = max(out[g], np.abs(gram[j]).sum() / len(A))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def largest(A, bounds):  # type: ignore[no-untyped-def]
+    """Return for each group the largest squared norm that any group of outputs has in any row: the paper's L_max."""
+    found = 0.0
+    for i in range(len(A)):
+        for g in range(len(bounds) - 1):
+            total = 0.0
+            for j in range(bounds[g], bounds[g + 1]):
+                total += A[i, j] * A[i, j]
+            found = max(found, total)
+    return np.full(len(bounds) - 1, found)
+
+
+@njit
+def _shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-def]
+    """Set `move` to prox(w_g - step·v) - w_g, prox(u) = u·max(0, 1 - step·weight/‖u‖); return whether it moves."""
+    norm = 0.0
+    for c in range(len(w)):
+        for j in range(first, last):
+            move[c, j - first] = w[c, j] - step * v[c, j - first]
+            norm += move[c, j - first] ** 2
+    keep = max(0.0, 1.0 - step * weight / math.sqrt(norm)) if norm > 0.0 else 0.0
+    moves = False
+    for c in range(len(w)):
+        for j in range(first, last):
+            new = move[c, j - first] * keep if keep > 0.0 else 0.0
+            move[c, j - first] = new - w[c, j]
+            moves |= new != w[c, j]
+            w[c, j] = new
+    return moves
+
+
+@njit(cache=True, nogil=True)
+def paper_steps(A, y, samples, groups, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
+    """Take a step for each row of `samples`, shape (steps, rows of a batch), along the group that is drawn with it.
+
+    Algorithm 2, lines 7 to 10: with B the drawn rows and j the drawn coordinate,
+
+        v_j = (1/|B|) Σ_{i∈B} (∇_j f_i(w) - ∇_j f_i(w̃)) + ∇_j F(w̃)
+        w_j ← prox_{(γ/L_max) g_j}(w_j - (γ/L_max) v_j)
+    """
+    width = np.diff(bounds).max()
+    v, move = np.empty((len(w), width)), np.empty((len(w), width))
+    f, slope = np.empty(len(w)), np.empty(len(w))
+    for t in range(len(samples)):
+        g = groups[t]
+        first, last = bounds[g], bounds[g + 1]
+        v[:, : last - first] = full[:, first:last]
+        for i in samples[t]:
+            for c in range(len(w)):
+                f[c] = _dot(A[i], w[c])
+            derivative(code, parameter, f, y[i], slope)
+            for c in range(len(w)):
+                by = (slope[c] - slopes[i, c]) / samples.shape[1]
+                for j in range(first, last):
+                    v[c, j - first] += A[i, j] * by
+        _shrink(w, first, last, steps[g], weights[g], v, move)
+
+
+@njit(fastmath=_SUMS)
+def _dot32(a, b):  # type: ignore[no-untyped-def]
+    total = np.float32(0.0)
+    for i in range(BATCH):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(fastmath=_SUMS)
+def _correct(r, bend, shift):  # type: ignore[no-untyped-def]
+    for i in range(BATCH):
+        r[i] += bend[i] * shift[i]
+
+
+@njit
+def _drive(Z, n, r, bend, full, begin, first, last, w, step, weight, is_softmax, v, move, shift):  # type: ignore[no-untyped-def]
+    """Move one group by its mean gradient over the `n` rows of a batch, and correct their residuals `r` for that.
+
+    `Z`, (outputs from `begin` on, rows), and `r`, (columns, rows), are the batch's; float32, as `r` falls with the
+    distance from the snapshot.
+    """
+    for c in range(len(w)):
+        for j in range(first, last):
+            v[c, j - first] = full[c, j] + _dot32(Z[j - begin], r[c]) / n
+    if not _shrink(w, first, last, step, weight, v, move):
+        return
+    for c in range(len(w)):
+        shift[c] = np.float32(0.0)
+        for j in range(first, last):
+            _add(shift[c], Z[j - begin], np.float32(move[c, j - first]))
+    if is_softmax:  # ∂²ℓ = diag(p) - ppᵀ
+        for i in range(n):
+            mean = np.float32(0.0)
+            for c in range(len(w)):
+                mean += bend[c, i] * shift[c, i]
+            for c in range(len(w)):
+                shift[c, i] -= mean
+    for c in range(len(w)):
+        _correct(r[c], bend[c], shift[c])
+
+
+@njit(cache=True, nogil=True)
+def batch_steps(A, y, rows, first, last, runs, run, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
+    """Let each batch from `first` to before `last` drive the `run` groups from ``runs[batch]`` on, one after the other.
+
+    Batch b has ``rows[64b : 64b + 64]``, for which f is computed once. After a group has moved by δ, the slopes of
+    these rows are corrected by ∂²ℓ·zδ, so that the next group knows of it.
+    """
+    columns, width = len(w), np.diff(bounds).max()
+    is_softmax = code == compiled.SOFTMAX or (code == LOGISTIC and columns > 1)
+    v, move = np.empty((columns, width)), np.empty((columns, width))
+    f, slope = np.empty(columns), np.empty(columns)
+    r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)
+    shift = np.empty((columns, BATCH), np.float32)
+    Z = np.zeros((run * width, BATCH), np.float32)
+    for b in range(first, last):
+        chosen = rows[b * BATCH : (b + 1) * BATCH]
+        n, last_group = len(chosen), min(runs[b] + run, len(bounds) - 1)
+        begin, end = bounds[runs[b]], bounds[last_group]
+        r[:, n:] = np.float32(0.0)
+        for k in range(n):
+            i = chosen[k]
+            for c in range(columns):
+                f[c] = _dot(A[i], w[c])
+            derivative(code, parameter, f, y[i], slope)
+            for c in range(columns):
+                r[c, k] = slope[c] - slopes[i, c]
+                if is_softmax:
+                    bend[c, k] = slope[c] + (1.0 if c == int(y[i]) else 0.0)
+                else:
+                    bend[c, k] = second(code, parameter, f[c], y[i], slope[c])
+            row = A[i, begin:end]
+            for j in range(len(row)):
+                Z[j, k] = row[j]
+        bend[:, n:] = np.float32(0.0)  # so that the rest of a short batch stays 0
+        for g in range(runs[b], last_group):
+            a, z, step, weight = bounds[g], bounds[g + 1], steps[g], weights[g]
+            _drive(Z, n, r, bend, full, begin, a, z, w, step, weight, is_softmax, v, move, shift)
