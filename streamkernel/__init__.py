@@ -4,7 +4,7 @@ from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
 from streamkernel.density_ratio import KernelDensityRatio
 from streamkernel.drift import KernelDriftDetector
-from streamkernel.errors import InputError, ModelFileError
+from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.gaussian_process import GaussianProcessRegressor
 from streamkernel.model_file import load
 from streamkernel.novelty import KernelNoveltyDetector
@@ -20,6 +20,7 @@ __all__ = [
     "KernelDriftDetector",
     "KernelNoveltyDetector",
     "KernelRegressor",
+    "MergeError",
     "ModelFileError",
     "RandomFeatures",
     "kernels",

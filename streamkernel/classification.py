@@ -14,6 +14,7 @@ from streamkernel.errors import InputError, LabelError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.rows import F64
+from streamkernel.upkeep import Compaction, Polish
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -77,11 +78,21 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         second derivative, or there is no cap on the features or so many that the factors would take more than 2 GB.
     forgetting
         What second-order steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand.
+    compaction
+        Prune the model to the features that matter from time to time, in another thread: a
+        :class:`~streamkernel.upkeep.Compaction`.
+    polish
+        Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
+        :class:`~streamkernel.upkeep.Polish`. It asks for first-order learning.
 
     Attributes
     ----------
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
+    n_compactions : int
+        Times that the model has been made smaller.
+    gap : float
+        The certified primal-dual gap of the coefficients when they were polished last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -128,6 +139,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         seed: int = 0,
         second_order: str | None = "auto",
         forgetting: float = 1.0,
+        compaction: Compaction | None = None,
+        polish: Polish | None = None,
     ) -> None:
         self.labels: dict[Label, int] = {}
         super().__init__(
@@ -145,6 +158,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             seed,
             second_order,
             forgetting,
+            compaction,
+            polish,
         )
 
     @property
@@ -175,6 +190,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             self._learn_new(x, _checked(y))
         else:
             self._learn_example(x, number)
+
+    def _target(self, y: Any) -> float:
+        number = self.labels.get(_checked(y))
+        if number is None:
+            raise LabelError(f"Expected a label that the model has learnt, {[*self.labels]}, got {y!r} - at y")
+        return number
 
     def _learn_new(self, x: Mapping[Hashable, Any], label: Label) -> None:
         """Learn the first example of a label; if it is refused, the label stays unknown."""
@@ -287,6 +308,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         softmax = isinstance(self._loss, losses.Softmax)
         if len(self.labels) >= (1 if softmax else 2):
             self._learner.add_column()
+            if self._upkeep is not None:
+                self._upkeep.added_column()
         self.labels[label] = len(self.labels)
         return self.labels[label]
 

@@ -1,4 +1,4 @@
-"""The command line: ``streamkernel demo | run CONFIG.toml | replay CONFIG.toml DIR | inspect | report STATE_DIR``."""
+"""The command line: ``streamkernel demo | run | replay | inspect | report | compact | polish | merge``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from streamkernel.engine.config import Config
+    from streamkernel.engine.runner import Engine
 
 app = typer.Typer(
     help="Kernel machines that learn from a stream, in bounded memory.",
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-EXPECTED = (OSError, ValueError, RuntimeError, ImportError)
+EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
 """Errors whose message is all a user needs; anything else is a bug, and shows where."""
 
 
@@ -30,13 +31,27 @@ EXPECTED = (OSError, ValueError, RuntimeError, ImportError)
 def run(
     config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
     check: Annotated[bool, typer.Option("--check", help="Validate the file and stop.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
+    ] = None,
 ) -> None:
     """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
     found = _loaded(config)
+    title, make = str(config), None
+    if cluster is not None:
+        from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
+
+        workers = Workers(config, found)
+        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.wanted)
+        try:
+            check_cluster(found)
+        except EXPECTED as error:
+            _fail(error)
     if check:
         typer.echo(f"{config} is valid")
     else:
-        _run(found, str(config))
+        _run(found, title, make)
 
 
 @app.command()
@@ -71,14 +86,14 @@ def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found
     return found
 
 
-def _run(found: Config, title: str) -> None:
+def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.view import ProgressLog, compile_all, showing
 
     stop = StopSignal()
     compile_all(Console(stderr=True))
     try:
-        engine = engine_of(found)
+        engine = make() if make else engine_of(found)
         if found.http.port is not None:
             from streamkernel.engine.http import serve
 
@@ -153,6 +168,70 @@ def demo(
         _fail(error)
 
 
+ModelFile = Annotated[Path, typer.Argument(help="A file that a model's save() wrote.", show_default=False)]
+EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
+Label = Annotated[str, typer.Option(help="The field that is to be predicted.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+Window = Annotated[int, typer.Option(help="The last events that are used.", min=2)]
+
+
+@app.command()
+def compact(
+    model: ModelFile,
+    events: EventsFile,
+    label: Label,
+    output: Output,
+    keep: Annotated[float, typer.Option(help="Features that it may have then, as a part of max_features.")] = 0.25,
+    window: Window = 4096,
+) -> None:
+    """Prune a saved model to the features that matter on the events of a file."""
+    from streamkernel import upkeep
+
+    _maintain(model, events, label, output, lambda: upkeep.Compaction(window=window, keep=keep))
+
+
+@app.command()
+def polish(
+    model: ModelFile,
+    events: EventsFile,
+    label: Label,
+    output: Output,
+    tol: Annotated[float, typer.Option(help="The primal-dual gap to reach.")] = 1e-6,
+    l2: Annotated[float, typer.Option(help="The weight of the penalty (l2/2)|a|^2.")] = 1e-4,
+    window: Window = 16_384,
+) -> None:
+    """Solve the coefficients of a saved model on the events of a file, to a certified gap."""
+    from streamkernel import upkeep
+
+    _maintain(model, events, label, output, lambda: upkeep.Polish(window=window, tol=tol, l2=l2))
+
+
+@app.command()
+def merge(
+    models: Annotated[list[Path], typer.Argument(help="Files that models' save() wrote.", show_default=False)],
+    output: Output,
+    base: Annotated[
+        Path | None, typer.Option(help="The model that all of them went on from.", show_default=False)
+    ] = None,
+) -> None:
+    """Make one model of saved models that learnt apart, as if it had learnt the events of all."""
+    from streamkernel.engine.maintenance import merge_files
+
+    try:
+        typer.echo(merge_files(models, output, base))
+    except EXPECTED as error:
+        _fail(error)
+
+
+def _maintain(model: Path, events: Path, label: str, output: Path, task: Callable[[], Any]) -> None:
+    from streamkernel.engine.maintenance import maintain
+
+    try:
+        typer.echo(maintain(model, events, label, output, task()))
+    except EXPECTED as error:
+        _fail(error)
+
+
 class StopSignal:
     """Becomes true at SIGINT or SIGTERM; a second SIGINT interrupts as usual."""
 
@@ -168,6 +247,37 @@ class StopSignal:
     def _request(self, number: int, frame: FrameType | None) -> None:
         self._requested = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Workers:
+    """How many workers a run is to have: as many as its file says, which is read again at SIGHUP.
+
+    Parameters
+    ----------
+    path
+        The file.
+    config
+        What it says now.
+    """
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self._path, self._count, self._is_due = path, config.cluster.workers, False
+        signal.signal(signal.SIGHUP, self._request)
+
+    def wanted(self) -> int | None:
+        """Return the number, ``None`` for as many as there is room for."""
+        if self._is_due:
+            from streamkernel.engine.config import load_config
+
+            self._is_due = False
+            try:
+                self._count = load_config(self._path).cluster.workers
+            except EXPECTED as error:
+                typer.echo(f"streamkernel: {error}; it goes on with {self._count or 'all'} workers", err=True)
+        return self._count
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._is_due = True
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -19,3 +19,7 @@ class DivergedError(InputError):
 
 class ModelFileError(ValueError):
     """A model file that is truncated, corrupt, of another format version or of another kind of model."""
+
+
+class MergeError(ValueError):
+    """Models that cannot be merged: their features, or what they learn, differ."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, model_file, rules, scaling, schedule, state, steps
+from streamkernel import bandwidth, losses, merging, model_file, rules, scaling, schedule, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
 from streamkernel.growth import ALONE
@@ -17,6 +17,8 @@ from streamkernel.kernels import Gaussian, Kernel, Ladder
 from streamkernel.mixture import LARGEST, Mixture
 from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
+from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep.keeper import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
 MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
+
 LARGEST_BLOCK = 256
 """Features in a block where nothing else is said."""
 
@@ -51,6 +54,8 @@ class KernelModel(model_file.Portable):
         seed: int,
         second_order: str | None,
         forgetting: float,
+        compaction: Compaction | None = None,
+        polish: Polish | None = None,
     ) -> None:
         _at_least(1, batch_size=batch_size)
         if max_features is not None and not isinstance(max_features, str):
@@ -84,6 +89,8 @@ class KernelModel(model_file.Portable):
         self.seed = seed
         self.second_order = second_order
         self.forgetting = forgetting
+        self.compaction = compaction
+        self.polish = polish
         self._loss = losses.named(loss, self._for_classes)
         self._order = self._chosen_order()
         self._cap, self._per_block = self._sizes()
@@ -92,6 +99,7 @@ class KernelModel(model_file.Portable):
         self._scales = scaling.Scales() if self._order and kernel is None else None
         # Examples that still decide the bandwidths, with their targets; None once they are known.
         self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._order else None
+        self._upkeep = self._new_upkeep()
 
     @property
     def kernel_(self) -> Kernel:
@@ -101,7 +109,7 @@ class KernelModel(model_file.Portable):
     @property
     def n_features(self) -> int:
         """Random features in the model, a cos/sin pair counted once."""
-        return self.n_seeds * self._per_block
+        return self.n_seeds * self._learner.per_block
 
     @property
     def n_seeds(self) -> int:
@@ -117,6 +125,16 @@ class KernelModel(model_file.Portable):
     def n_reused(self) -> int:
         """Steps that moved an old block."""
         return int(self._learner.ints[state.REUSED])
+
+    @property
+    def n_compactions(self) -> int:
+        """Times that the model has been made smaller."""
+        return 0 if self._upkeep is None else self._upkeep.n_compactions
+
+    @property
+    def gap(self) -> float:
+        """The certified primal-dual gap of the coefficients when they were polished last; NaN before."""
+        return math.nan if self._upkeep is None else self._upkeep.gap
 
     @property
     def objective(self) -> float:
@@ -141,7 +159,9 @@ class KernelModel(model_file.Portable):
         if self.second_order not in ("auto", "block", "full", None):
             raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
         first_order = {
-            name: getattr(self, name) for name in ("rule", "preconditioning") if getattr(self, name) is not None
+            name: getattr(self, name)
+            for name in ("rule", "preconditioning", "polish")
+            if getattr(self, name) is not None
         } | ({"average": True} if self.average else {})
         if not self._loss.is_curved:
             first_order["loss"] = self.loss
@@ -205,6 +225,24 @@ class KernelModel(model_file.Portable):
             seed=self.seed,
         )
 
+    def _new_upkeep(self) -> Upkeep | None:
+        """Return what is done to the model from time to time; ``None`` if nothing is."""
+        for name, kind in (("compaction", Compaction), ("polish", Polish)):
+            if not isinstance(getattr(self, name), kind | None):
+                raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
+        tasks = [task for task in (self.compaction, self.polish) if task is not None]
+        for task in tasks:
+            task.check(self)
+        return Upkeep(tasks, self._with_columns) if tasks else None
+
+    def _target(self, y: Any) -> float:
+        """Return a target as a number."""
+        raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
+
+    def _with_columns(self, columns: int) -> Expansion | Mixture:
+        """Return a function of so many columns that has learnt nothing, with the bandwidths in use."""
+        return self._new_learner(self.kernel_, columns)
+
     def _learn(self, rows: Rows, y: F64) -> None:
         """Learn `rows` in order."""
         done = 0
@@ -213,24 +251,25 @@ class KernelModel(model_file.Portable):
             done += 1
         while done < len(y):
             last = len(y) if self._scales is None else min(len(y), done + schedule.until_due(self._scales.n))
+            last = last if self._upkeep is None else min(last, done + self._upkeep.until_due())
             self._learn_rows(rows.part(done, last), y[done:last])
             done = last
 
     def _learn_rows(self, rows: Rows, y: F64) -> None:
         """Learn rows with the scales in use, and then count them in the scales."""
-        if self._scales is None:
-            self._learner.learn(rows, y)
-            return
-        learnt = len(y)
+        learnt, read = len(y), self._scaled(rows)
         try:
-            self._learner.learn(self._scales(rows), y)
+            self._learner.learn(read, y)
         except InputError:
             learnt = self._learner.refused
             raise
         finally:
-            self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
-            if learnt and schedule.is_due(self._scales.n):
-                self._scales.take()
+            if self._scales is not None:
+                self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
+                if learnt and self._learner.looks and schedule.is_due(self._scales.n):
+                    self._scales.take()
+            if self._upkeep is not None and learnt:
+                self._learner = self._upkeep.saw(self._learner, read.part(0, learnt), y[:learnt])
 
     def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
         """Learn one of the first examples, which decide the bandwidth and are learnt again each time it changes."""
@@ -286,6 +325,8 @@ class KernelModel(model_file.Portable):
                 self._learn_first(self._learner.row(x), y, self._first)
             elif self._scales is None:
                 self._learner.learn_event(x, y)
+                if self._upkeep is not None:
+                    self._learner = self._upkeep.saw(self._learner, self._learner.row(x), np.array([y], np.float64))
             else:
                 self._learn_rows(self._learner.row(x), np.array([y]))
         except InputError:
@@ -299,13 +340,77 @@ class KernelModel(model_file.Portable):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
 
+    def merge(self, *others: Self, base: Self | None = None) -> Self:
+        """Become what this model and others are together, as if one had learnt from the events of all.
+
+        First-order functions become their mean, weighted by events; of second-order ones the Gram matrices add up
+        (:mod:`streamkernel.merging`). Labels, moments of the inputs and counters are those of all.
+
+        Parameters
+        ----------
+        *others
+            Models of the same parameters, kernel and scales; they stay as they are, but take the step first that
+            their last examples wait for.
+        base
+            The model that all of them were, if they went on from one; what they have in common then counts once.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If a parameter, the kernel in use, the scales of inputs or features differ, or a model has not yet seen the
+            examples that decide its bandwidths. This model stays as it was.
+
+        Examples
+        --------
+        >>> import random
+        >>> from streamkernel import KernelRegressor, kernels
+        >>> random.seed(1)
+        >>> north, south = (KernelRegressor(kernels.Gaussian(1.0), second_order="full") for _ in range(2))
+        >>> for _ in range(1000):
+        ...     (x, z) = (random.random(), random.random())
+        ...     north.learn_one({"x": x}, x)
+        ...     south.learn_one({"x": -z}, z)
+        >>> round(south.predict_one({"x": 0.5}), 1)
+        -0.3
+        >>> model = north.merge(south)
+        >>> round(model.predict_one({"x": 0.5}), 1), round(model.predict_one({"x": -0.5}), 1), model.n_steps
+        (0.4, 0.4, 2000)
+        """
+        merging.check([self, *others], base)
+        root = None if base is None else merging.summary(base)
+        merging.merged(self, [merging.summary(model, root) for model in (self, *others)], root)
+        return self
+
+    def _divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas that learn apart, are merged, and look at themselves only then.
+
+        What waits for a batch stays with the first of them.
+        """
+        self._learner.looks = False
+        if isinstance(self._learner, Expansion):
+            self._learner.divide(number, replicas)
+            if number:
+                self._learner.pending = []
+
+    def _look(self) -> None:
+        """Look whether the scales are off, or there is more to be learnt, as is done from time to time."""
+        if self._scales is not None:
+            self._scales.take()
+        if isinstance(self._learner, Mixture):
+            self._learner.look()
+
     def _description(self) -> dict[str, Any]:
         return {"kernel": self.kernel_, "columns": self._learner.columns}
 
     def _tensors(self) -> dict[str, Any]:
         first = {} if self._first is None else model_file.pack_examples("first", self._first)
         scales = {} if self._scales is None else self._scales.tensors()
-        return self._learner.tensors() | first | scales
+        upkeep = {} if self._upkeep is None else self._upkeep.tensors()
+        return self._learner.tensors() | first | scales | upkeep
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
         self._learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns())
@@ -318,6 +423,8 @@ class KernelModel(model_file.Portable):
         self._learner.check_targets([y for _, y in self._first or []])
         if len(self._first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+        if self._upkeep is not None and "upkeep.numbers" in tensors:  # a copy that is only asked has none
+            self._upkeep.restore(self._learner, tensors)
 
     def _columns(self) -> int:
         """Return how many columns f has for the labels seen."""

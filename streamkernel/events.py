@@ -26,6 +26,7 @@ def _opened(model):  # type: ignore[no-untyped-def]
         ints_at(table[places.PROGRAM], (parts, forms.TERMS + ints[state.TERMS])),
         f64_at(table[places.CONSTANTS], (parts + 1, forms.N_CONSTANTS)),
         f32_at(where, (cached_panels, cached_names, parts, width)),
+        ints_at(table[places.KEPT], (table[places.KEPT_ROWS], 3)),
     )
     return (
         table,

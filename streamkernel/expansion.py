@@ -9,12 +9,16 @@ import numpy as np
 
 from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
 from streamkernel.errors import InputError
+from streamkernel.forms import FORM, SKETCH
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learner import Learner
 from streamkernel.places import LAST, Model, aligned
-from streamkernel.rows import F32, F64, Rows
+from streamkernel.rows import F32, F64, I64, Rows
+
+UNLIMITED = 1 << 32
+"""Seeds for each replica where the number of features has no cap."""
 
 _CHUNK = 1024
 """Examples handed to one compiled call; between calls, room for new blocks is made."""
@@ -86,8 +90,8 @@ class Expansion(Learner):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        most_blocks = (1 << 62) if max_features is None else max_features // per_block
-        super().__init__(kernel, loss, step, per_block, most_blocks, batch, l2, columns, intercept, cache_bytes, seed)
+        self.cap = (1 << 62) - 1 if max_features is None else max_features // per_block  # on blocks at first
+        super().__init__(kernel, loss, step, per_block, self.cap, batch, l2, columns, intercept, cache_bytes, seed)
         self._constant = isinstance(step, steps.Constant)
         self._averages, self._epsilon = average, epsilon
         code, grow, reuse, self._longest = rule.parameters
@@ -236,15 +240,79 @@ class Expansion(Learner):
         self.reals[state.NORM2] = np.square(self.coef[:, : self.columns]).sum()
         self._tell()
 
+    @property
+    def n_functions(self) -> int:
+        """Columns of f, and as many of its average if there is one."""
+        return self.columns * (1 + self._averages)
+
+    def functions(self) -> F64:
+        """Return the coefficients of f and of its average, shape (outputs, functions), outputs as :meth:`embedded`."""
+        shape = len(self.coef), self.n_functions, self.coef.shape[2], -1, self.per_block
+        flat = self.coef.reshape(shape).transpose(0, 3, 2, 4, 1).reshape(-1, self.n_functions)
+        flat = flat[: self.n_blocks * self.per_block * self.coef.shape[2]]
+        now, sums = flat[:, : self.columns], flat[:, self.columns :]
+        if not self._averages:
+            return float(self.reals[state.SCALE]) * now
+        average = (self.reals[state.SCALE_SUM] * now - sums) / max(1, self.ints[state.STEPS])
+        return np.concatenate([self.reals[state.SCALE] * now, average], axis=1)
+
+    def with_functions(self, functions: F64, kept: I64 | None = None) -> dict[str, Any]:
+        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are told."""
+        width, outputs = self.directions.width, self.coef.shape[2]
+        blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.per_block
+        per_panel = width // self.per_block
+        flat = functions.copy()
+        flat[:, self.columns :] *= -self.ints[state.STEPS]
+        coef = np.zeros((-(-blocks // per_panel) * per_panel, outputs, self.per_block, self.n_functions))
+        coef[:blocks] = flat.reshape(blocks, outputs, self.per_block, self.n_functions)
+        coef = coef.reshape(-1, per_panel, *coef.shape[1:]).transpose(0, 4, 2, 1, 3)
+        numbers = self._numbers()
+        numbers["ints"][state.BLOCKS] = blocks
+        numbers["reals"][[state.SCALE, state.SCALE_SUM]] = 1.0, 0.0
+        numbers["reals"][state.NORM2] = np.square(functions[:, : self.columns]).sum()
+        beta = self.reals[state.SCALE] * self.beta[: self.n_blocks]
+        learnt = {
+            "coef": np.ascontiguousarray(coef.reshape(len(coef), self.n_functions, outputs, width)),
+            "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
+        } | (self._kept() if kept is None else {"kept": kept})
+        return learnt | numbers | model_file.pack_examples("pending", self.pending)
+
+    def divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas: what is left to grow is divided, each block of another seed.
+
+        Examples that wait for a batch are those of the first replica.
+
+        Parameters
+        ----------
+        number
+            Which of the replicas this is, from 0 on.
+        replicas
+            How many there are.
+        """
+        if number:
+            self.pending = []
+        blocks, room = self.n_blocks, self.most_blocks - self.n_blocks
+        if not blocks or (self.directions.plan.program[:, FORM] == SKETCH).any():
+            return  # its features cannot be told one by one: replicas grow by the same blocks
+        most = room // replicas + (number < room % replicas)
+        following = self.next_number + number * min(-(-room // replicas), UNLIMITED)
+        drawn = self.drawn(np.arange(blocks * self.per_block))
+        learnt = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
+        self.restore(learnt)
+
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
         features = self.n_blocks * self.per_block
         used = -(-features // self.directions.width)
         learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        return learnt | self._numbers() | model_file.pack_examples("pending", self.pending)
+        return learnt | self._kept() | self._numbers() | model_file.pack_examples("pending", self.pending)
 
-    def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned.
+    def asked(self) -> dict[str, Any]:
+        """Return of :meth:`tensors` what is needed to predict: all, which is small."""
+        return self.tensors()
+
+    def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
+        """Take over what :meth:`tensors` of a function with the same parameters returned; it always can learn.
 
         Raises
         ------
@@ -253,6 +321,18 @@ class Expansion(Learner):
         """
         ints, reals = self._numbers_in(tensors)
         blocks = int(ints[state.BLOCKS])
+        kept = self._kept_in(tensors)
+        if kept is not None:
+            most, features = int(kept[-1, 1]), len(kept) - 1
+            if (
+                features % self.per_block
+                or features > blocks * self.per_block
+                or not blocks <= most <= self.most_blocks
+            ):
+                raise ValueError(f"expected whole blocks as kept, {blocks} or less, got {features} features")
+            self._pack(kept)
+            self.most_blocks = self.ints[state.MOST_BLOCKS] = most
+            self._start()
         width = self.directions.width
         panels = -(-blocks * self.per_block // width)
         coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
@@ -272,8 +352,8 @@ class Expansion(Learner):
         scores = np.empty((2, self.columns))
         self._predicted: F64 = scores[1]
         self._model = Model(
-            self.per_block, self.ints, self.reals, *self.directions.kernel[:2], self.directions.place, self.coef,
-            self.beta, self._phi, scores, self._gamma,
+            self.per_block, self.ints, self.reals, *self.directions.kernel[:2], self.directions.place,
+            self.directions.kept, self.coef, self.beta, self._phi, scores, self._gamma,
         )  # fmt: skip
         self._address = self._model.address
 

@@ -95,10 +95,6 @@ class FeatureMap:
         self.directions.plan.check(x)
         return row
 
-    def own(self, rows: Rows) -> Rows:
-        """Return rows that another map made, as this one reads them."""
-        return self.directions.restored(rows.start, *rows[2:])
-
     def table(self, X: Any) -> Rows:
         """Return the rows of a data frame.
 

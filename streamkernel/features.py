@@ -17,9 +17,8 @@ import numpy as np
 from numba import njit
 
 from streamkernel.errors import InputError
-from streamkernel.forms import KEY, MEASURE, SHAPE
+from streamkernel.forms import draw_block
 from streamkernel.generator import hash64
-from streamkernel.measures import draw
 from streamkernel.places import Names, address_of, aligned
 from streamkernel.rows import F32, F64, I64, Rows
 
@@ -31,16 +30,15 @@ LANES = 1024
 
 
 @njit(cache=True)
-def _fill(program, constants, hashes, per_block, cache, first_panel, first_name):  # type: ignore[no-untyped-def]
+def _fill(program, constants, kept, hashes, per_block, cache, first_panel, first_name):  # type: ignore[no-untyped-def]
     """Fill `cache`, shape (panels, names, parts, features), from the given panel and name on."""
     blocks = cache.shape[3] // per_block
     for p in range(first_panel, cache.shape[0]):
         for s in range(first_name, len(hashes)):
             for part in range(len(program)):
-                measure, key, shape = program[part, MEASURE], np.uint64(program[part, KEY]), constants[part, SHAPE]
                 for b in range(blocks):
                     row = cache[p, s, part, b * per_block : (b + 1) * per_block]
-                    draw(measure, shape, key, p * blocks + b, hashes[s], row)
+                    draw_block(program, constants, kept, part, per_block, p * blocks + b, hashes[s], row)
 
 
 class Directions:
@@ -54,6 +52,8 @@ class Directions:
         Features in one block.
     cache_bytes
         Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
+    kept
+        Where the first features were drawn, as :mod:`streamkernel.forms` says; ``None`` if all are where they were.
 
     Examples
     --------
@@ -65,12 +65,13 @@ class Directions:
     (np.True_, np.True_)
     """
 
-    def __init__(self, plan: Plan, per_block: int, cache_bytes: int) -> None:
+    def __init__(self, plan: Plan, per_block: int, cache_bytes: int, kept: I64 | None = None) -> None:
         self.plan = plan
+        self.kept: I64 = np.zeros((1, 3), np.int64) if kept is None else np.ascontiguousarray(kept, np.int64)
         self._plain = not plan.transforms
         self.per_block = per_block
         self.width = per_block * max(1, LANES // per_block)
-        self._cache_bytes = cache_bytes
+        self.cache_bytes = cache_bytes
         self._budget = cache_bytes // (4 * self.width * len(plan.program))  # in (panel, name) pairs
         self._slot_of: dict[int, int] = {}
         self._hashes = np.zeros(0, np.uint64)
@@ -87,13 +88,13 @@ class Directions:
         return int(self.cache.nbytes)
 
     @property
-    def kernel(self) -> tuple[I64, F64, F32]:
-        """What compiled code is told: the program of the kernel's parts, their constants, and the cache."""
-        return self.plan.program, self.plan.constants, self.cache
+    def kernel(self) -> tuple[I64, F64, F32, I64]:
+        """What compiled code is told: the program of the kernel's parts, their constants, the cache, what was kept."""
+        return self.plan.program, self.plan.constants, self.cache, self.kept
 
     def anew(self) -> Directions:
         """Return the same directions, with names and a cache of their own, for use in another thread."""
-        twin = Directions(self.plan, self.per_block, self._cache_bytes)
+        twin = Directions(self.plan, self.per_block, self.cache_bytes, self.kept)
         twin._wanted = self._wanted
         return twin
 
@@ -153,6 +154,10 @@ class Directions:
         slots = np.array([self._slot(int(h)) for h in hashes], np.int64)
         return Rows(start, slots, hashes, readers, values)
 
+    def own(self, rows: Rows) -> Rows:
+        """Return rows that other directions made, as these read them."""
+        return self.restored(rows.start, *rows[2:])
+
     def reserve(self, blocks: int) -> None:
         """Cache the panels of the first `blocks` blocks as far as the budget goes."""
         panels, names = self.cache.shape[:2]
@@ -201,4 +206,4 @@ class Directions:
 
     def _fill(self, names: int, first_panel: int, first_name: int) -> None:
         told = self._hashes[:names], self.per_block, self.cache, first_panel, first_name
-        _fill(self.plan.program, self.plan.constants, *told)
+        _fill(self.plan.program, self.plan.constants, self.kept, *told)

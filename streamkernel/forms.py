@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from streamkernel.generator import cos_sin_turns, counter_bits, exp_negative, stream_of
-from streamkernel.measures import draw, shared_stream
+from streamkernel.measures import draw, draw_some, shared_stream
 
 PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, LADDER = range(8)
 """Forms, with s = Σ ω_i v_i over the transformed inputs: exp(2πis); s; Σ √v_i sign(ω_i) exp(2πi|ω_i| log v_i);
@@ -35,6 +35,11 @@ MOST_DEGREE = 31
 N_CONSTANTS = TABLE + 2 * (MOST_DEGREE + 1)
 """The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of a ladder: factors, as
 many as its order; its shift says whether they take turns by blocks or by features."""
+
+BLOCK, PLACE, RUNG = range(3)
+"""What `kept` says of each of the first features of a model that was made smaller: where it was drawn, and its factor
+of a ladder, of as many as there are in turns. One row more says by how much the numbers of all later blocks are ahead
+of their positions, and how many blocks there may be in all from then on."""
 
 LARGEST_VALUE = 1e30
 """Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
@@ -55,7 +60,7 @@ def prepare(kernel, readers, slots, hashes, values, row):  # type: ignore[no-unt
 
     Return whether all are finite, of usable size and in the kernel's domain.
     """
-    program, constants, _ = kernel
+    program, constants, _, _ = kernel
     for part in range(len(program)):
         least, unit = constants[part, LEAST], constants[part, UNIT]
         scale, transform = constants[part, SCALE], program[part, TRANSFORM]
@@ -79,20 +84,30 @@ def prepare(kernel, readers, slots, hashes, values, row):  # type: ignore[no-unt
 
 
 @njit
+def draw_block(program, constants, kept, part, per_block, block, name_hash, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with the entries along one name of the features of the block at a position."""
+    measure, key, shape = program[part, MEASURE], np.uint64(program[part, KEY]), constants[part, SHAPE]
+    first = block * per_block
+    if first < len(kept) - 1:
+        draw_some(measure, shape, key, kept[first : first + per_block], name_hash, out)
+    else:
+        draw(measure, shape, key, block + kept[-1, BLOCK], name_hash, out)
+
+
+@njit
 def _entries(kernel, per_block, part, row, j, panel, first, last, scratch):  # type: ignore[no-untyped-def]
     """Return the entries of the features ``first <= i < last`` of a panel along the name of entry j of the row.
 
     What is not cached is regenerated into `scratch`.
     """
-    program, constants, cache = kernel
+    program, constants, cache, kept = kernel
     slot = row[0][part, j]
     if panel < cache.shape[0] and slot >= 0:
         return cache[panel, slot, part, first:last]
     blocks = cache.shape[3] // per_block
-    key, name = np.uint64(program[part, KEY]), row[1][part, j]
     for b in range(first // per_block, last // per_block):
         piece = scratch[b * per_block - first : (b + 1) * per_block - first]
-        draw(program[part, MEASURE], constants[part, SHAPE], key, panel * blocks + b, name, piece)
+        draw_block(program, constants, kept, part, per_block, panel * blocks + b, row[1][part, j], piece)
     return scratch[: last - first]
 
 
@@ -139,9 +154,12 @@ def _phases(s, re, im):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _climb(constants, order, s, first, run):  # type: ignore[no-untyped-def]
-    """Multiply the sums of the features from `first` on by the factors, each `run` times in turn."""
-    for i in range(0, len(s), run):
+def _climb(constants, order, kept, s, first, run):  # type: ignore[no-untyped-def]
+    """Multiply the sums of the features from `first` on by the factors, each `run` times in turn after the kept."""
+    packed = min(max(len(kept) - 1 - first, 0), len(s))
+    for i in range(packed):
+        s[i] *= np.float32(constants[TABLE + kept[first + i, RUNG] % order])
+    for i in range(packed, len(s), run):
         factor = np.float32(constants[TABLE + (first + i) // run % order])
         for f in range(i, min(i + run, len(s))):
             s[f] *= factor
@@ -167,14 +185,17 @@ def _additive(kernel, per_block, part, row, panel, first, last, re, im, room):  
 @njit
 def _sign_products(kernel, per_block, part, row, panel, first, last, re, room):  # type: ignore[no-untyped-def]
     """Set z to √(a_N/P[N]) ∏_{i≤N} ω_iᵀv with Rademacher ω_i and N drawn for each feature (Kar and Karnick 2012)."""
-    program, constants, cache = kernel
+    program, constants, cache, kept = kernel
     table, n = constants[part, TABLE:], row[3][part]
-    width, blocks, most = last - first, cache.shape[3] // per_block, 0
+    width, most = last - first, 0
     degrees, total = room[1], room[2]
     for f in range(width):
-        place = first + f
-        shared = shared_stream(np.uint64(program[part, KEY]), panel * blocks + place // per_block)
-        chance = (counter_bits(shared, place % per_block) >> np.uint64(11)) * 2.0**-53
+        position = panel * cache.shape[3] + first + f
+        block, place = position // per_block + kept[-1, BLOCK], position % per_block
+        if position < len(kept) - 1:
+            block, place = kept[position, BLOCK], kept[position, PLACE]
+        shared = shared_stream(np.uint64(program[part, KEY]), block)
+        chance = (counter_bits(shared, place) >> np.uint64(11)) * 2.0**-53
         degree = 0
         while chance >= table[degree] and degree < program[part, ORDER]:
             degree += 1
@@ -198,7 +219,7 @@ def _sketch(kernel, per_block, part, row, panel, first, last, re, room):  # type
 
     A sketch has as few entries as the row, so shifting and adding convolves as fast as a projection, without FFT.
     """
-    program, constants, cache = kernel
+    program, constants, cache, kept = kernel
     key, blocks = np.uint64(program[part, KEY]), cache.shape[3] // per_block
     n = row[3][part]
     constant = np.float32(constants[part, SHAPE])
@@ -206,7 +227,7 @@ def _sketch(kernel, per_block, part, row, panel, first, last, re, room):  # type
         out, other = re[b * per_block - first : (b + 1) * per_block - first], room[0][:per_block]
         out[:] = np.float32(0.0)
         out[0] = np.float32(math.sqrt(per_block))
-        block = panel * blocks + b
+        block = panel * blocks + b + kept[-1, BLOCK]
         for factor in range(program[part, ORDER]):
             other[:] = out
             out[:] = np.float32(0.0)
@@ -242,7 +263,7 @@ def _part(kernel, per_block, part, row, panel, first, last, re, im, room):  # ty
     project(kernel, per_block, part, row, panel, first, last, s, room[0])
     if form == LADDER:
         run = per_block if kernel[1][part, SHIFT] else 1
-        _climb(kernel[1][part], order, s, panel * kernel[2].shape[3] + first, run)
+        _climb(kernel[1][part], order, kernel[3], s, panel * kernel[2].shape[3] + first, run)
     if form in (PHASE, LADDER):
         _phases(s, re, im)
         return True
@@ -273,7 +294,7 @@ def features(kernel, per_block, row, panel, first, last, phi, room):  # type: ig
         project(kernel, per_block, np.int64(0), row, panel, first, last, s, room[0])
         _phases(s, phi[0, first:last], phi[1, first:last])
         return
-    program, constants, _ = kernel
+    program, constants, _, _ = kernel
     parts = len(program)
     width = last - first
     if parts == 1:

@@ -37,9 +37,12 @@ def frozen(model: Any) -> Any:
     """
     if isinstance(model, compose.Pipeline):
         return compose.Pipeline(*((name, frozen(step)) for name, step in model.steps.items()))
-    if not isinstance(model, KernelModel) or not isinstance(model._learner, Mixture):
+    if not isinstance(model, KernelModel):
         return copy.deepcopy(model)
     twin = _shallow(model)
+    twin._upkeep = None
+    if not isinstance(model._learner, Mixture):
+        return copy.deepcopy(twin)
     twin._learner, twin._scales = _of_mixture(model._learner), copy.deepcopy(model._scales)
     if hasattr(twin, "labels"):
         twin.labels = dict(twin.labels)

@@ -77,11 +77,14 @@ class Groups:
         """Return all of it, with the upper triangles of the factors, and of the rows those that wait."""
         factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
-        functions = {name: getattr(self.flat, name).copy() for name in FUNCTIONS}
-        return functions | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
+        return self.functions() | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
 
-    def restore(self, tensors: Mapping[str, Any], waiting: int) -> None:
-        """Take over what :meth:`tensors` of groups of the same sizes returned.
+    def functions(self) -> dict[str, Any]:
+        """Return the functions."""
+        return {name: getattr(self.flat, name).copy() for name in FUNCTIONS}
+
+    def restore(self, tensors: Mapping[str, Any], waiting: int, to_learn: bool = True) -> None:
+        """Take over what :meth:`tensors` of groups of the same sizes returned, or :meth:`functions` if not `to_learn`.
 
         Raises
         ------
@@ -89,10 +92,12 @@ class Groups:
             If a tensor is missing or does not fit.
         """
         n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
-        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
-        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
         for name in FUNCTIONS:
             getattr(self.flat, name)[:] = model_file.taken(tensors, name, np.float64, (self._columns * n,))
+        if not to_learn:
+            return
+        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
+        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, model_file, state, steps, threads
+from streamkernel import losses, mixing, model_file, state, steps, threads
 from streamkernel.errors import DivergedError, InputError
 from streamkernel.features import Directions
+from streamkernel.forms import BLOCK
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.rows import F32, F64, I64, Rows
@@ -63,6 +64,7 @@ class Learner:
         self.ints[state.INTERCEPT] = intercept
         self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
         self.reals: F64 = np.zeros(state.N_REALS)
+        self.looks = True  # a replica does not look at itself, so that all of them stay alike
 
     def _reset(self) -> None:
         """Set the numbers to what they are before the first example."""
@@ -109,10 +111,68 @@ class Learner:
         """The weight in f of what takes Newton steps, constant steps, and of the level; empty without a mixture."""
         return {}
 
+    def embedded(self, rows: Rows) -> F32:
+        """Return the features of all blocks for each of `rows`, shape (rows, outputs), by block, output and place."""
+        outputs = self.n_positions * self.per_block * self.directions.plan.outputs
+        features = np.empty((len(rows.start) - 1, outputs), np.float32)
+        panels = -(-self.n_positions * self.per_block // self.directions.width)
+        phi = np.empty((panels, self.directions.plan.outputs, self.directions.width), np.float32)
+        mixing.embed_many((self.ints, self.reals), self.directions.kernel, tuple(rows), phi, features)
+        return features
+
+    @property
+    def n_positions(self) -> int:
+        """Blocks that have a place, of which some may be empty."""
+        return int(self.ints[state.BLOCKS])
+
+    def settle(self) -> None:
+        """Take the step that examples wait for, though there are not yet as many as it takes."""
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays but the cache of directions."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the first blocks are of features that were kept when the function was made smaller."""
+        return len(self.directions.kept) > 1
+
+    def drawn(self, positions: I64) -> I64:
+        """Return what `streamkernel.forms` says of the features at these positions: block, place and rung of each."""
+        kept, block = self.directions.kept, positions // self.per_block
+        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.per_block, block], axis=1)
+        packed = positions < len(kept) - 1
+        features[packed] = kept[positions[packed]]
+        return features
+
+    @property
+    def next_number(self) -> int:
+        """A number that no block of this function has been drawn with."""
+        return int(self.n_positions + self.directions.kept[-1, BLOCK])
+
+    def _pack(self, kept: I64) -> None:
+        """Have the features that are kept as the first ones."""
+        self.directions = Directions(self.directions.plan, self.per_block, self.directions.cache_bytes, kept)
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what is kept, as a tensor, if anything is."""
+        return {"kept": self.directions.kept.copy()} if self.is_packed else {}
+
+    def _kept_in(self, tensors: Mapping[str, Any]) -> I64 | None:
+        """Return what is kept by `tensors`, ``None`` if nothing is.
+
+        Raises
+        ------
+        ValueError
+            If these are not features that a function can keep.
+        """
+        if "kept" not in tensors:
+            return None
+        kept: I64 = model_file.taken(tensors, "kept", np.int64, (None, 3))
+        if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
+            raise ValueError("expected features of whole blocks as kept")
+        return kept
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""

@@ -156,7 +156,7 @@ def evaluate(numbers, kernel, rows, model, phi, out):  # type: ignore[no-untyped
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
     (ints, reals), start = numbers, rows[0]
@@ -165,6 +165,29 @@ def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
     for i in range(len(start) - 1):
         if not embed(ints, reals, kernel, rows, i, blocks, phi, out[i], work):
             out[i] = 0.0
+
+
+@njit
+def _step(ints, reals, layout, factor, newton, gathered, sums, priors, own):  # type: ignore[no-untyped-def]
+    """Take a Newton step of each group on what waits for one."""
+    columns, per_block = ints[COLUMNS], ints[OUTPUTS] * ints[PER_BLOCK]
+    room = len(gathered) // max(1, len(sums) // columns)
+    for j in range(len(layout)):
+        if layout[j, COUNT] > 0:
+            newton_steps.step(
+                ints, reals, _factor(factor, layout, j), _part(newton, layout, j, columns),
+                _part(gathered, layout, j, room), _part(sums, layout, j, columns),
+                priors[j] * own * (layout[j, COUNT] // per_block),
+            )  # fmt: skip
+    ints[WAITING] = 0
+
+
+@njit(cache=True, nogil=True)
+def settle(ints, reals, layout, factor, newton, gathered, sums, priors):  # type: ignore[no-untyped-def]
+    """Take a step on what waits for one, however few examples there are."""
+    if ints[WAITING] > 0:
+        own = reals[SELF] or reals[SQUARE] or 1.0
+        _step(ints, reals, layout, factor, newton, gathered, sums, priors, own)
 
 
 @njit(cache=True, nogil=True)
@@ -246,14 +269,7 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         ints[STEPS] += 1
         ints[WAITING] += 1
         if ints[WAITING] >= newton_steps.due(seen, ints[BATCH], reals[FORGETTING]):
-            for j in range(groups):
-                if layout[j, COUNT] > 0:
-                    newton_steps.step(
-                        ints, reals, _factor(factor, layout, j), _part(newton, layout, j, columns),
-                        _part(gathered, layout, j, room), _part(sums, layout, j, columns),
-                        priors[j] * own * (layout[j, COUNT] // per_block),
-                    )  # fmt: skip
-            ints[WAITING] = 0
+            _step(ints, reals, layout, factor, newton, gathered, sums, priors, own)
         reals[LOSS] += (loss - reals[LOSS]) / min(float(seen), HORIZON)
         reals[OFFSET] = reals[PREDICTED_OFFSET] = added
     return DONE, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -152,7 +152,7 @@ class Mixture(Learner):
         panels = -(-used * self.per_block // self.directions.width)
         self._phi: F32 = np.empty((panels, self.directions.plan.outputs, self.directions.width), np.float32)
 
-    def _grow(self) -> None:
+    def look(self) -> None:
         """Begin a larger group if it is time to."""
         seen, alone = int(self.ints[state.EXAMPLES]), len(self._alone)
         standing = self.standing[:-1].reshape(2, -1)
@@ -161,7 +161,6 @@ class Mixture(Learner):
         stage = growth.due(seen, self.groups.counts, self.table, standing, self._stages, rung)
         if not stage:
             return
-        own = self.reals[state.SELF] or self.reals[state.SQUARE] or 1.0
         size = self.reals[state.SPREAD] if self.ints[state.INTERCEPT] == state.MEAN else 1.0
         g = alone + growth.slot(stage, self._stages)
         least = standing[0, self.table[:, 0] > 0].min()
@@ -172,7 +171,7 @@ class Mixture(Learner):
         self.table[ended] = 0
         self.table[g] = 1 << stage, rung, seen
         self._arrange(kept)
-        np.fill_diagonal(self.groups[g].factor, np.sqrt(self.priors[g] * own * (1 << stage)))
+        np.fill_diagonal(self.groups[g].factor, np.sqrt(self.prior(g)))
         functions = np.array([*ended, *(len(self.groups) + k for k in ended)])
         self.bounds[functions] = self.standing[functions] = 0.0
         if self.mixer.any():  # the targets have differed
@@ -249,8 +248,8 @@ class Mixture(Learner):
             last = min(n, done + schedule.until_due(int(self.ints[state.EXAMPLES])))
             self._learn(rows.part(done, last), y[done:last], done)
             done = last
-            if schedule.is_due(int(self.ints[state.EXAMPLES])):
-                self._grow()
+            if self.looks and schedule.is_due(int(self.ints[state.EXAMPLES])):
+                self.look()
 
     def _learn(self, rows: Rows, y: F64, done: int) -> None:
         """Learn `rows`, after so many of the same call."""
@@ -273,6 +272,11 @@ class Mixture(Learner):
         if status == state.DIVERGED:
             raise self._diverged(y[row])
 
+    def settle(self) -> None:
+        """Take the step that examples wait for."""
+        factor, newton, _, sums, gathered = self.groups.flat
+        mixing.settle(self.ints, self.reals, self.groups.layout, factor, newton, gathered, sums, self.priors)
+
     def add_column(self) -> None:
         """Make room for one more class; a function of two classes in one column becomes one of three."""
         split, is_binary = self._split()[:, None], self._is_binary
@@ -291,8 +295,38 @@ class Mixture(Learner):
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learnt, as arrays that share nothing with this function."""
+        return self.asked() | self.groups.tensors(int(self.ints[state.WAITING]))
+
+    def asked(self) -> dict[str, Any]:
+        """Return of :meth:`tensors` what is needed to predict, which is small."""
         kept = {name: getattr(self, name).copy() for name in (*self._mixing(), "table")}
-        return self._numbers() | kept | self.groups.tensors(int(self.ints[state.WAITING]))
+        return self._numbers() | kept | self._kept() | self.groups.functions()
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all blocks are one group from the beginning."""
+        return not self._stages and len(self._alone) == 1
+
+    @property
+    def next_number(self) -> int:
+        """A number that no block of this function has been drawn with."""
+        return self.most_blocks
+
+    def memory(self, g: int) -> float:
+        """Return how many examples the factor of a group tells of."""
+        seen = int(self.ints[state.EXAMPLES] - self.table[g, 2])
+        return max(1.0, min(float(seen), 1.0 / max(1.0 - self._forgetting, 1e-18)))
+
+    def prior(self, g: int) -> float:
+        """Return λ of a group, in the units of its factor."""
+        own = self.reals[state.SELF] or self.reals[state.SQUARE] or 1.0
+        return float(self.priors[g] * own * self.table[g, 0])
+
+    def with_groups(self, kept: I64, groups: Sequence[Group]) -> dict[str, Any]:
+        """Return what :meth:`restore` takes for groups of the features that are kept instead of its own."""
+        asked = self.asked()
+        asked["ints"][state.WAITING] = 0
+        return asked | {"kept": kept} | Groups(groups, [0] * len(groups)).tensors(0)
 
     def _mixing(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the arrays that are saved as they are."""
@@ -306,8 +340,10 @@ class Mixture(Learner):
             "priors": (len(self.table),),
         }
 
-    def restore(self, tensors: Mapping[str, Any]) -> None:
+    def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
         """Take over what :meth:`tensors` of a function with the same parameters returned.
+
+        Where it is not `to_learn`, what :meth:`asked` returned is enough.
 
         Raises
         ------
@@ -315,6 +351,14 @@ class Mixture(Learner):
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         ints, reals = self._numbers_in(tensors)
+        features = self._kept_in(tensors)
+        if features is not None:
+            self.per_block, rest = divmod(len(features) - 1, self.most_blocks)
+            if rest or not self.per_block:
+                raise ValueError(f"expected features of {self.most_blocks} blocks as kept, got {len(features) - 1}")
+            self.ints[state.PER_BLOCK], self.outputs = self.per_block, self.per_block * self.directions.plan.outputs
+            self._pack(features)
+            self._start()
         kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in self._mixing().items()}
         waiting, examples = int(ints[state.WAITING]), int(ints[state.EXAMPLES])
         if (
@@ -336,9 +380,9 @@ class Mixture(Learner):
         used = max(int(self.ints[state.BLOCKS]), min(examples, sum(self._alone)))
         if ints[state.BLOCKS] != used:
             raise ValueError(f"expected {used} blocks, got {ints[state.BLOCKS]}")
-        self.groups.restore(tensors, waiting)
+        self.groups.restore(tensors, waiting, to_learn)
         for group in self.groups:
-            if not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
+            if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
                 raise ValueError("expected factors with positive diagonals")
         self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
         for name, value in kept.items():

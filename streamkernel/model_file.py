@@ -14,11 +14,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from streamkernel import kernels, losses, rules, steps
+from streamkernel import kernels, losses, rules, steps, upkeep
 from streamkernel.errors import ModelFileError
 from streamkernel.features import Directions
 from streamkernel.kernels.stationary import Stationary
-from streamkernel.rows import Rows
+from streamkernel.rows import F64, Rows
 
 FORMAT = "streamkernel"
 VERSION = 3
@@ -26,10 +26,15 @@ VERSION = 3
 Tensors = dict[str, Any]
 
 _PARTS: dict[str, dict[str, Any]] = {
-    parameter: {
-        name: getattr(module, name) for name in module.__all__ if dataclasses.is_dataclass(getattr(module, name))
-    }
-    for parameter, module in (("kernel", kernels), ("loss", losses), ("rule", rules), ("step", steps))
+    parameter: {name: found for name in module.__all__ if dataclasses.is_dataclass(found := vars(module).get(name))}
+    for parameter, module in (
+        ("kernel", kernels),
+        ("loss", losses),
+        ("rule", rules),
+        ("step", steps),
+        ("compaction", upkeep),
+        ("polish", upkeep),
+    )
 }
 """The classes that may stand for a parameter in a description."""
 
@@ -236,13 +241,13 @@ def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels
     return found  # type: ignore[no-any-return]
 
 
-def pack_examples(name: str, examples: Sequence[tuple[Rows, float]]) -> Tensors:
-    """Return examples with their targets as tensors; their names are kept as hashes."""
+def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Tensors:
+    """Return examples with their targets, single ones or many, as tensors; their names are kept as hashes."""
     if not examples:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
     return {
-        f"{name}.targets": np.array([target for _, target in examples], np.float64),
+        f"{name}.targets": np.hstack([target for _, target in examples]).astype(np.float64),
         f"{name}.start": rows.start,
         f"{name}.hashes": rows.hashes.view(np.int64),
         f"{name}.readers": rows.readers,

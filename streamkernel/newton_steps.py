@@ -93,6 +93,18 @@ def without(mixer, weights, gone, pull):  # type: ignore[no-untyped-def]
     return factor
 
 
+@njit(inline="always")
+def turn(n, batch, kept):  # type: ignore[no-untyped-def]
+    """Return T for a group of n outputs."""
+    return max(batch, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
+
+
+@njit(inline="always")
+def fades(seen, batch, every):  # type: ignore[no-untyped-def]
+    """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
+    return seen == batch or seen // every > (seen - batch) // every
+
+
 @njit
 def step(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-untyped-def]
     """Take the Newton step of one group on the B examples gathered, which forgets by ρ an example:
@@ -106,10 +118,10 @@ def step(ints, reals, factor, newton, rows, sums, prior):  # type: ignore[no-unt
     batch, l2, seen = ints[WAITING], reals[L2], ints[EXAMPLES]
     pull = batch * l2
     if reals[FORGETTING] < 1.0 or l2 > 0.0:
-        turn = max(batch, min(len(factor), int(0.5 / max(1.0 - reals[FORGETTING], 1e-9))))
-        if seen == batch or seen // turn > (seen - batch) // turn:
-            kept = reals[FORGETTING] ** turn
-            square_root.fade(factor, kept, (1.0 - kept) * prior + turn * l2, np.zeros_like(rows))
+        every = turn(len(factor), batch, reals[FORGETTING])
+        if fades(seen, batch, every):
+            kept = reals[FORGETTING] ** every
+            square_root.fade(factor, kept, (1.0 - kept) * prior + every * l2, np.zeros_like(rows))
             pull += (1.0 - kept) * prior
     square_root.rotate(factor, rows[: (batch + EIGHT - 1) // EIGHT * EIGHT])
     rows[:] = np.float32(0.0)

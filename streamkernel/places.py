@@ -44,9 +44,9 @@ _LINE = 64
 _serials = itertools.count(1)
 
 # Places in a model's table: the serial of the names evaluated last (0 for none), sizes, and addresses.
-LAST, PANELS, SUMMED, WIDTH, BETAS = range(5)
-INTS, REALS, PROGRAM, CONSTANTS, CACHE, COEF, BETA, PHI, SCORES, STEP, ROOM, SUMS, GRADIENTS, MOVE = range(5, 19)
-N_PLACES = 19
+LAST, PANELS, SUMMED, WIDTH, BETAS, KEPT_ROWS = range(6)
+INTS, REALS, PROGRAM, CONSTANTS, CACHE, KEPT, COEF, BETA, PHI, SCORES, STEP, ROOM, SUMS, GRADIENTS, MOVE = range(6, 21)
+N_PLACES = 21
 
 
 class _InThisProcess:
@@ -119,7 +119,8 @@ class Model(_InThisProcess):
         sums, gradients = aligned((summed, width), np.float64), np.empty((2, columns))
         work = room, sums, gradients, aligned((columns, outputs, per_block), np.float64)
         self._arrays = [*arrays, *work]
-        self.table = np.array([0, panels, summed, width, betas, *map(address_of, self._arrays)])
+        kept = len(arrays[KEPT - INTS])
+        self.table = np.array([0, panels, summed, width, betas, kept, *map(address_of, self._arrays)])
         self.address = address_of(self.table)
 
 

@@ -154,7 +154,7 @@ class Stochastic:
             row = rows.part(i, i + 1)
             if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
                 for phi in self._phis:
-                    phi(phi.own(row))
+                    phi(phi.directions.own(row))
             self.pending.append((row, target))
             if len(self.pending) == self._batch:
                 batch, self.pending = self.pending, []
@@ -214,7 +214,7 @@ class Stochastic:
 
     def _features2(self, rows: Rows) -> F64:
         """Return φ'(x)."""
-        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].own(rows))
+        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.own(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt."""

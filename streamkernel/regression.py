@@ -13,6 +13,7 @@ from streamkernel.errors import LabelError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.rows import number
+from streamkernel.upkeep import Compaction, Polish
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -48,6 +49,10 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     ----------
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
+    n_compactions : int
+        Times that the model has been made smaller.
+    gap : float
+        The certified primal-dual gap of the coefficients when they were polished last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -105,6 +110,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         seed: int = 0,
         second_order: str | None = "auto",
         forgetting: float = 1.0,
+        compaction: Compaction | None = None,
+        polish: Polish | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -121,6 +128,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             seed,
             second_order,
             forgetting,
+            compaction,
+            polish,
         )
         self.loss, self.tau = loss, tau
 
@@ -144,6 +153,9 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
         self._learn_example(x, _checked(y))
+
+    def _target(self, y: Any) -> float:
+        return _checked(y)
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
         """Return the prediction for one example.

@@ -103,10 +103,10 @@ def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def evaluate(ints, reals, program, constants, cache, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
+def evaluate(ints, reals, program, constants, cache, kept, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
     work = workspace(ints, start, coef.shape[1], coef.shape[3])
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+    kernel, rows = (program, constants, cache, kept), (start, slots, hashes, readers, values)
     for i in range(len(start) - 1):
         if not score(ints, reals, kernel, rows, i, coef, phi, work, out[i]):
             return i
@@ -114,12 +114,12 @@ def evaluate(ints, reals, program, constants, cache, start, slots, hashes, reade
 
 
 @njit(cache=True)
-def transform(ints, program, constants, cache, start, slots, hashes, readers, values, out):  # type: ignore[no-untyped-def]
+def transform(ints, program, constants, cache, kept, start, slots, hashes, readers, values, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to φ of the first block for row i: the outputs of its first feature, of its second, ...
 
     Return the first unusable row, or -1.
     """
-    kernel, per_block, outputs = (program, constants, cache), ints[PER_BLOCK], ints[OUTPUTS]
+    kernel, per_block, outputs = (program, constants, cache, kept), ints[PER_BLOCK], ints[OUTPUTS]
     width = cache.shape[3]
     phi = np.empty((outputs, width), np.float32)
     row, room, _, _, _ = workspace(ints, start, 0, width)

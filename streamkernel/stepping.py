@@ -232,7 +232,9 @@ def step(ints, reals, kernel, rows, first, y, known, scores, gamma, coef, beta, 
 
 
 @njit(cache=True, nogil=True)
-def learn(ints, reals, program, constants, cache, start, slots, hashes, readers, values, y, gammas, coef, beta, phi):  # type: ignore[no-untyped-def]
+def learn(  # type: ignore[no-untyped-def]
+    ints, reals, program, constants, cache, kept, start, slots, hashes, readers, values, y, gammas, coef, beta, phi
+):
     """Take one step for each of `gammas`, on the next B rows each; return (status, row).
 
     One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
@@ -244,7 +246,7 @@ def learn(ints, reals, program, constants, cache, start, slots, hashes, readers,
 
     With a preconditioner the g_i of the last line are solved against the block's covariance.
     """
-    kernel, rows = (program, constants, cache), (start, slots, hashes, readers, values)
+    kernel, rows = (program, constants, cache, kept), (start, slots, hashes, readers, values)
     work = workspace(ints, start, coef.shape[1], coef.shape[3])
     scores = np.empty((2, ints[COLUMNS]))
     for i in range(len(gammas)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import re
 import signal
@@ -17,7 +18,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streamkernel import load, model_file
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    kernels,
+    load,
+    model_file,
+)
 from streamkernel.engine.checkpoint import checkpoints
 
 CONFIG = """
@@ -189,6 +198,78 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
     ]:
         answer = call("replay", config, *words)
         assert (answer.returncode, text in answer.stderr) == (2, True), answer.stderr
+
+
+def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text(events(500) + "{broken\n")
+    model, hinge = KernelClassifier(second_order=None, max_features=128), KernelClassifier(loss="hinge")
+    for line in events(500).splitlines():
+        x = json.loads(line)
+        y = x.pop("y")
+        model.learn_one(x, y)
+        hinge.learn_one(x, y)
+    model.save(tmp_path / "model")
+    hinge.save(tmp_path / "hinge")
+    told = ["events.jsonl", "--label", "y", "-o", "other"]
+    for command, text in [("compact", "other: 32 features of 128"), ("polish", "primal-dual gap")]:
+        answer = call(command, "model", *told, cwd=tmp_path)
+        assert (answer.returncode, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
+        assert "predict_proba_one" in dir(load(tmp_path / "other"))
+    KernelClassifier().save(tmp_path / "second")
+    for words, text in [
+        (["polish", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with polish, got Hinge()"),
+        (["polish", "second", *told], "Expected two events or more"),
+        (
+            ["polish", "model", "events.jsonl", "--label", "z", "-o", "other"],
+            'with the label "z", got 0 - in events.jsonl',
+        ),
+        (["compact", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
+        (["compact", "nowhere", *told], "Expected a model file, found none - at nowhere"),
+        (["compact", "events.jsonl", *told], "Expected a whole safetensors file"),
+        (["compact", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
+    ]:
+        answer = call(*words, cwd=tmp_path)
+        assert (answer.returncode, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
+        assert "Traceback" not in answer.stderr
+
+
+def test_saved_models_are_merged(tmp_path: Path) -> None:
+    base = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128)
+    base.learn_one({"a": 1.0}, "no")
+    parts = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
+    for model, n, label in zip(parts, (40, 1200), ("yes", "perhaps"), strict=True):
+        for line in events(n, seed=n).splitlines():
+            x = json.loads(line)
+            model.learn_one(x, label if x.pop("y") else "no")
+    for name, model in {"base": base, "a": parts[0], "b": parts[1]}.items():
+        model.save(tmp_path / name)
+    answer = call("merge", "a", "b", "-o", "both", "--base", "base", cwd=tmp_path)
+    assert answer.stdout == (
+        "both: 1,241 events (41 - in a, 1,201 - in b), 128 features, labels 'no', 'yes', 'perhaps'\n"
+    )
+    both, expected = load(tmp_path / "both"), parts[0].merge(parts[1], base=base)
+    assert both.predict_proba_one({"a": 0.5, "b": 0.5}) == expected.predict_proba_one({"a": 0.5, "b": 0.5})
+    assert call("merge", "b", "both", "b", "-o", "b", cwd=tmp_path).returncode == 0
+    GaussianProcessRegressor().save(tmp_path / "process")
+    novelty = KernelNoveltyDetector()
+    novelty.save(tmp_path / "novelty")
+    KernelRegressor(kernels.Gaussian(1.0), second_order=None, max_features=128).save(tmp_path / "regressor")
+    KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128, seed=7).save(tmp_path / "seed")
+    before = (tmp_path / "a").read_bytes()
+    for words, text in [
+        (["a"], "Expected two models or more to merge, got 1"),
+        (["a", "nowhere"], "Expected a model file, found none - at nowhere"),
+        (["a", "b", "--base", "nowhere"], "Expected a model file, found none - at nowhere"),
+        (["a", "process"], "Expected a classifier or a regressor, got a GaussianProcessRegressor - in process"),
+        (["novelty", "novelty"], "Expected classifiers or regressors to merge, got a KernelNoveltyDetector"),
+        (["a", "regressor"], "Expected models of the same class, got 'KernelClassifier' and 'KernelRegressor'"),
+        (["a", "seed"], "Expected models of the same seed, got 0 and 7"),
+        (["a", "b", "--base", "both"], "Expected models that went on from one of 1241 examples, got one of 41"),
+    ]:
+        answer = call("merge", *words, "-o", "a", cwd=tmp_path)
+        assert (answer.returncode, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
+        assert "Traceback" not in answer.stderr
+    assert (tmp_path / "a").read_bytes() == before
 
 
 @pytest.mark.parametrize(

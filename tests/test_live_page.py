@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from axe_core_python.selenium import Axe
+from made_up_cluster import cluster_numbers
 from river import linear_model, metrics
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -24,6 +26,8 @@ from streamkernel.cli import app
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.http import serve
+from streamkernel.engine.status import status_of
+from streamkernel.engine.view import View
 
 TITLES = [
     "Quality of late", "Objective", "Features", "Step size", "Weights of functions", "Events a second", "Lag",
@@ -93,7 +97,7 @@ def driver() -> Iterator[webdriver.Chrome]:
 def page(request: pytest.FixtureRequest, driver: webdriver.Chrome, address: str) -> webdriver.Chrome:
     driver.set_window_size(*SIZES[request.param])
     driver.get(address)
-    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#charts svg path")) >= 5)
+    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#events svg path")) >= 5)
     return driver
 
 
@@ -184,6 +188,60 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
     assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
     assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.fixture(params=[3, 8])
+def cluster(request: pytest.FixtureRequest) -> Engine:
+    engine = Engine(KernelClassifier(max_features=64), Slow(), label="y", metric=metrics.Accuracy())
+    engine.cluster = cluster_numbers(90, workers=request.param)
+    return engine
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: str, cluster: Engine) -> None:
+    driver.set_window_size(*SIZES[size])
+    driver.get(f"http://127.0.0.1:{serve(cluster, '127.0.0.1', 0)}/")
+    wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#rounds figure")) == 3)
+    titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
+    assert titles == ["Events a second, by worker", "Seconds a round", "Spread of replicas"]
+    assert cluster.cluster is not None
+    workers = len(cluster.cluster.last.events)
+    assert number(driver, "workers") == workers
+    assert number(driver, "round, s") == pytest.approx(cluster.cluster.last.round_seconds)
+    assert number(driver, "merging, s") == pytest.approx(cluster.cluster.last.merge_seconds)
+    assert number(driver, "spread of replicas") == cluster.cluster.last.spread
+    legend = driver.find_element(By.CSS_SELECTOR, "#rounds .legend").text.split("\n")
+    assert legend == (["worker 0", "worker 1", "worker 2"] if workers == 3 else ["fastest", "median", "slowest"])
+    lines = driver.find_elements(By.CSS_SELECTOR, "#rounds figure:first-child > svg path")
+    assert [line.get_attribute("class") for line in lines] == ["s0", "s1", "s2"]
+    chart = driver.find_element(By.CSS_SELECTOR, "#rounds svg")
+    assert chart.get_attribute("aria-label").startswith("Events a second, by worker in rounds 27 to 90; last: ")
+    driver.execute_script("arguments[0].focus()", chart)
+    chart.send_keys(Keys.HOME)
+    assert driver.find_element(By.CSS_SELECTOR, "#rounds .read").text.startswith("round 27: ")
+    assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
+    assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    cluster.cluster = None
+    wait_for(lambda: not driver.find_element(By.ID, "cluster").is_displayed())
+
+
+def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) -> None:
+    two, three = cluster_numbers(2).recent, cluster_numbers(4, workers=3, spread=math.nan).recent[2:]
+    idle = three[1]._replace(events=(0, 1000, 1000), seconds=(0.001, 1.0, 2.0))
+    cluster.cluster = cluster_numbers(9)._replace(recent=(*two, three[0], idle), last=idle)
+    found = status_of(cluster)
+    assert found["cluster"]["round"] == [6, 7, 8, 9]
+    rates = {"worker 0": [2000, 2002, 2004, None], "worker 1": [1000, 1001, 1002, 1000]}
+    assert found["cluster"]["rates"] == rates | {"worker 2": [None, None, 1002 / 1.5, 500]}
+    assert found["cluster"]["spread"] == [0.25, 0.25, None, None]
+    assert found["now"]["spread of replicas"] is None
+    rows = dict(View(cluster, "").rows())
+    shown = [rows[name] for name in ("workers", "round, s", "merging, s", "spread of replicas")]
+    assert shown == ["3", "1.57", "0.05", "–"]
+    cluster.cluster = None
+    assert status_of(cluster)["cluster"] is None
+    assert not {"workers", "spread of replicas"} & {*status_of(cluster)["now"], *dict(View(cluster, "").rows())}
 
 
 def test_nothing_comes_from_elsewhere(page: webdriver.Chrome, address: str) -> None:

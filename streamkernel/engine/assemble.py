@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.config import Config
@@ -21,8 +23,24 @@ def engine_of(config: Config) -> Engine:
         If another process uses the state directory.
     """
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
-    source, sink = config.build_source(state.identity if state else None), config.sink
-    writes = outlet(config, source, state.identity if state else "")
+    source = config.build_source(state.identity if state else None)
+    labels = None if config.labels is None else DelayedLabels(**config.labels.model_dump())
+    return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
+
+
+def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
+    """Return what an engine is made of besides the model, the source, and what joins labels.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    source
+        Whose offsets are committed, where that is done together with what is written.
+    state
+        The state directory.
+    """
+    sink, writes = config.sink, outlet(config, source, state.identity if state else "")
     predictions: Sink | None = None
     dead_letters: DeadLetters | KafkaDeadLetters
     if sink.predictions is not None:
@@ -33,18 +51,15 @@ def engine_of(config: Config) -> Engine:
         dead_letters = KafkaDeadLetters(writes.writer, sink.dead_letters_topic)
     else:
         dead_letters = DeadLetters(FileSink(config.dead_letters_path))
-    return Engine(
-        config.build_pipeline(),
-        source,
-        label=config.label,
-        ignore=config.ignore,
-        metric=config.build_metric(),
-        baseline=config.build_baseline(),
-        sink=predictions,
-        dead_letters=dead_letters,
-        labels=None if config.labels is None else DelayedLabels(**config.labels.model_dump()),
-        state=state,
-        transactions=writes.transactions if writes else None,
-        checkpoint_seconds=config.state.checkpoint_seconds,
-        setup=config.setup(),
-    )
+    return {
+        "label": config.label,
+        "ignore": config.ignore,
+        "metric": config.build_metric(),
+        "baseline": config.build_baseline(),
+        "sink": predictions,
+        "dead_letters": dead_letters,
+        "state": state,
+        "transactions": writes.transactions if writes else None,
+        "checkpoint_seconds": config.state.checkpoint_seconds,
+        "setup": config.setup(),
+    }

@@ -21,7 +21,10 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
     "step": ("a step size", "steps"),
+    "compaction": ("a compaction", "upkeep"),
+    "polish": ("a polish", "upkeep"),
 }
+_ONLY = {"compaction": "Compaction", "polish": "Polish"}
 _BASES = ("Kernel", "Loss", "Rule", "Step")
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
@@ -158,7 +161,8 @@ def objects_for(name: str) -> Catalogue:
 
     kind, module_name = OBJECTS[name]
     module = getattr(streamkernel, module_name)
-    public = {item: getattr(module, item) for item in module.__all__ if item not in _BASES}
+    names = [_ONLY[name]] if name in _ONLY else [item for item in module.__all__ if item not in _BASES]
+    public = {item: getattr(module, item) for item in names}
     return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})
 
 

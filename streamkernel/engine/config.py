@@ -17,6 +17,7 @@ from streamkernel.engine.kafka import kafka_problems, kafka_source
 from streamkernel.engine.problems import ConfigError, of_error, shown
 from streamkernel.engine.tables import (
     STREAM,
+    ClusterTable,
     ConfigTable,
     HttpTable,
     KafkaTable,
@@ -67,6 +68,7 @@ class Config(ConfigTable):
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
+    cluster: ClusterTable = ClusterTable()
 
     _folder: Path = PrivateAttr(Path())
 

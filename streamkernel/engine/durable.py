@@ -26,7 +26,9 @@ from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE, asked, paus
 
 log = structlog.get_logger("streamkernel")
 
-INCIDENTS = ("rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled")
+INCIDENTS = (
+    "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
+)  # fmt: skip
 """What may happen to a run that goes on, by what it is counted as."""
 
 

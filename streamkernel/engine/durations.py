@@ -52,6 +52,11 @@ class Durations:
         self._counts += np.bincount(np.searchsorted(self._bounds, new), minlength=len(self._counts))
         self._total += float(new.sum())
 
+    def add(self, other: Durations) -> None:
+        """Count what another one of the same bounds has counted too."""
+        self._counts += other._counts
+        self._total += other._total
+
     def histogram(self) -> Histogram:
         """Return all that was counted."""
         self.fold()

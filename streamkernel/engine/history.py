@@ -41,10 +41,10 @@ class History:
     def __len__(self) -> int:
         return len(self._points)
 
-    def is_due(self) -> bool:
-        """Count an event, and return whether it is to have a point."""
-        self.events += 1
-        return self.events % self.every == 0
+    def is_due(self, events: int = 1) -> bool:
+        """Count an event, or many, and return whether there is to be a point."""
+        before, self.events = self.events, self.events + events
+        return self.events // self.every > before // self.every
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add a point for the last event."""

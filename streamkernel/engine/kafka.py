@@ -58,8 +58,7 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
     """
     from connectors import KafkaSource
 
-    source, options = config.source, kafka_options(config)
-    decoder = None if source.decoder is None else _function(source.decoder)
+    source, options, decoder = config.source, kafka_options(config), decoder_of(config)
     try:
         return KafkaSource(
             options,
@@ -75,6 +74,17 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
         )
     except ValueError as error:
         raise ConfigError(of_error("source", error)) from error
+
+
+def decoder_of(config: Config) -> Any:
+    """Return the function from bytes to fields, ``None`` for JSON.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such function.
+    """
+    return None if config.source.decoder is None else _function(config.source.decoder)
 
 
 def kafka_options(config: Config) -> Options:

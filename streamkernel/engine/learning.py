@@ -189,6 +189,24 @@ class Learner:
         self._quality.drop_baseline()
 
 
+def reason_of(event: Event, error: Exception) -> tuple[str, str]:
+    """Return as what kind of dead letter a record is counted that raised an error, and what is said of it."""
+    kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    return "unreadable" if event.record is None else kind, text
+
+
+def line_of(event: Event, y: Any, answer: Answer, key: str | None = None) -> dict[str, Any]:
+    """Return what is written of a prediction; `key` is the field that labels in records of their own come by."""
+    prediction, probabilities = answer
+    line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
+    if key is not None and event.record is not None:
+        line["key"] = event.record.get(key)
+    if probabilities is not None:
+        line["probabilities"] = probabilities
+    return line
+
+
 def most_likely(model: Any, x: dict[str, Any]) -> Answer:
     """Return the class that a classifier finds most likely, ``None`` before any, and the probabilities of all."""
     probabilities = model.predict_proba_one(x)

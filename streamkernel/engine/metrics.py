@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, lag_of, place
 
 if TYPE_CHECKING:
+    from streamkernel.cluster.numbers import ClusterNumbers
     from streamkernel.engine.durations import Histogram
     from streamkernel.engine.quality import Scores
     from streamkernel.engine.runner import Engine
@@ -54,6 +55,8 @@ class EngineCollector(Collector):
         incidents = dict(engine.incidents)
         yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
         yield from _checkpoints(engine, numbers.checkpoints)
+        if engine.cluster is not None:
+            yield from _cluster(engine.cluster)
 
 
 def _build() -> Metric:
@@ -82,6 +85,10 @@ def _model(model: ModelNumbers) -> Iterator[Metric]:
         yield _gauge("checked_step_size", text, model.last_step)
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
+    yield _counter("compactions", "Times that the model has been made smaller.", model.n_compactions)
+    if not math.isnan(model.gap):
+        text = "Certified primal-dual gap of the coefficients when they were polished last."
+        yield _gauge("polish_gap", text, model.gap)
     if model.shares:
         text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
         weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])
@@ -152,6 +159,19 @@ def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
         yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
 
 
+def _cluster(cluster: ClusterNumbers) -> Iterator[Metric]:
+    yield _gauge("workers", "Workers of the last round.", len(cluster.last.events))
+    events = {str(worker): events for worker, (events, _) in cluster.by_worker.items()}
+    yield _counters("worker_events", "Events that each worker read.", "worker", events)
+    seconds = {str(worker): seconds for worker, (_, seconds) in cluster.by_worker.items()}
+    yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
+    yield _histogram("round_seconds", "Time of a round, from its plan until it is merged and judged.", cluster.rounds)
+    yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
+    if not math.isnan(cluster.last.spread):
+        text = "How far replicas were from their mean when they were merged last, in units of its size."
+        yield _gauge("replica_spread", text, cluster.last.spread)
+
+
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"streamkernel_{name}", text, value)
 
@@ -160,7 +180,7 @@ def _counter(name: str, text: str, value: float) -> Metric:
     return CounterMetricFamily(f"streamkernel_{name}", text, value)
 
 
-def _counters(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+def _counters(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
     family = CounterMetricFamily(f"streamkernel_{name}", text, labels=[label])
     for key, count in counts.items():
         family.add_metric([key], count)

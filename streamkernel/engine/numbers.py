@@ -27,7 +27,7 @@ class ModelNumbers(NamedTuple):
 
     `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
     the weights of functions by how they learn, `groups` how many groups of features there are, and `youngest` is how
-    many examples came before the youngest of them.
+    many examples came before the youngest of them. `gap` is NaN where nothing was polished.
     """
 
     objective: float
@@ -42,6 +42,8 @@ class ModelNumbers(NamedTuple):
     shares: Mapping[str, float]
     groups: int
     youngest: int
+    n_compactions: int
+    gap: float
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def of_model(model: KernelModel) -> ModelNumbers:
         shares=learner.shares,
         groups=0 if table is None else int((table[:, 0] > 0).sum()),
         youngest=0 if table is None else int(table[:, 2].max()),
+        n_compactions=model.n_compactions,
+        gap=model.gap,
     )
 
 

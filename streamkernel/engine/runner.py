@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from river import base, metrics
@@ -15,12 +15,14 @@ from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
-from streamkernel.engine.learning import REASONS
+from streamkernel.engine.learning import line_of, reason_of
 from streamkernel.engine.numbers import Numbers, of_model
 from streamkernel.engine.published import Publisher
 from streamkernel.engine.settling import asked
 from streamkernel.engine.status import point_of
-from streamkernel.errors import InputError
+
+if TYPE_CHECKING:
+    from streamkernel.cluster.numbers import ClusterNumbers
 
 log = structlog.get_logger("streamkernel")
 
@@ -92,6 +94,8 @@ class Engine(DurableLearner):
         Copies of the model that others may ask, if they are wanted.
     history : History
         How the numbers of the run went.
+    cluster : ClusterNumbers or None
+        What the workers are doing, where there are some.
 
     Examples
     --------
@@ -139,6 +143,7 @@ class Engine(DurableLearner):
         )
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
         self.publisher = Publisher()
+        self.cluster: ClusterNumbers | None = None
         self._seconds = Durations(EVENT_BOUNDS)
         self._moved = time.monotonic()
         self._events = self._told = 0
@@ -271,7 +276,7 @@ class Engine(DurableLearner):
         try:
             step = self._step(event)
         except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
-            self._refuse(event, error)
+            self._refuse(event, *reason_of(event, error))
         else:
             if step is not None:
                 x, y, answers, is_new = step
@@ -284,23 +289,15 @@ class Engine(DurableLearner):
             self.history.add(point_of(self) | {"time": time.time(), "lag": float(sum(self.source.lag().values()))})
 
     def _write(self, event: Event, y: Any, answer: Answer) -> None:
-        if self._sink is None:
-            return
-        prediction, probabilities = answer
-        line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
-        if self._labels is not None and event.record is not None:
-            line["key"] = event.record.get(self._labels.key)
-        if probabilities is not None:
-            line["probabilities"] = probabilities
-        self._sink.write(line, event.key)
+        if self._sink is not None:
+            key = None if self._labels is None else self._labels.key
+            self._sink.write(line_of(event, y, answer, key), event.key)
 
-    def _refuse(self, event: Event, error: Exception) -> None:
-        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    def _refuse(self, event: Event, kind: str, reason: str) -> None:
         self.outcomes["dead_letter"] += 1
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
-        kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
-        self.refused["unreadable" if event.record is None else kind] += 1
+        self.refused[kind] += 1
         if self._dead_letters is not None:
             self._dead_letters.write(event, reason)
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from river.metrics import Accuracy
@@ -13,7 +15,13 @@ from streamkernel.engine.description import model_rows
 from streamkernel.engine.numbers import lag_of, of_model
 
 if TYPE_CHECKING:
+    from streamkernel.cluster.numbers import ClusterNumbers
     from streamkernel.engine.runner import Engine
+
+LINES = 6
+"""Workers that a chart shows one by one; of more it shows the fastest, the slowest, and the one between."""
+
+KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
 def point_of(engine: Engine) -> dict[str, float]:
@@ -45,6 +53,11 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
     if engine.checkpoint_age is not None:
         now |= {"checkpoint, s ago": round(engine.checkpoint_age)}
+    cluster = engine.cluster
+    if cluster is not None:
+        last = cluster.last
+        now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
+        now |= {"spread of replicas": last.spread}
     now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
     return {
         "clock": time.time(),
@@ -52,10 +65,30 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "events": engine.history.events,
         "now": {name: value if math.isfinite(value) else None for name, value in now.items()},
         "history": engine.history.columns(),
+        "cluster": None if cluster is None else rounds_of(cluster),
         "is_mean": is_mean(scores.metric),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),
         "version": 0 if newest is None else newest.version,
+    }
+
+
+def rounds_of(cluster: ClusterNumbers) -> dict[str, Any]:
+    """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
+    recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
+    rates = [
+        {f"worker {i}": n / s for i, (n, s) in enumerate(zip(one.events, one.seconds, strict=True)) if n}
+        for one in recent
+    ]
+    if max(map(len, rates)) > LINES:
+        rates = [{name: kind(of.values()) for name, kind in KINDS.items() if of} for of in rates]
+    names = sorted({name for of in rates for name in of})
+    return {
+        "round": list(range(last - len(recent) + 1, last + 1)),
+        "rates": {name: [of.get(name) for of in rates] for name in names},
+        "seconds": [one.round_seconds for one in recent],
+        "merging": [one.merge_seconds for one in recent],
+        "spread": [one.spread if math.isfinite(one.spread) else None for one in recent],
     }
 
 

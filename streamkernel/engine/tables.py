@@ -154,3 +154,10 @@ class HttpTable(ConfigTable):
         min_length=8,
         description="text of at least 8 characters",
     )
+
+
+class ClusterTable(ConfigTable):
+    """How a run is divided that has workers."""
+
+    workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
+    round_events: int = Field(default=4096, ge=1, description="an integer of at least 1")

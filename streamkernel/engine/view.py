@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -69,6 +70,14 @@ class View:
                 ("features", f"{model.n_features:,}"),
                 ("seeds", f"{model.n_seeds:,}"),
                 ("reused steps", f"{model.n_reused:,}"),
+            ]
+        if engine.cluster is not None:
+            last = engine.cluster.last
+            rows += [
+                ("workers", f"{len(last.events):,}"),
+                ("round, s", f"{last.round_seconds:.2f}"),
+                ("merging, s", f"{last.merge_seconds:.2f}"),
+                ("spread of replicas", "–" if math.isnan(last.spread) else f"{last.spread:.4f}"),
             ]
         if engine.last_dead_letters:
             rows.append(("last dead letter", escape(engine.last_dead_letters[-1]["reason"])))

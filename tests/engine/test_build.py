@@ -32,6 +32,7 @@ from streamkernel.engine.build import (
     transformers,
 )
 from streamkernel.engine.fields import OnFields
+from streamkernel.upkeep import Compaction, Polish
 
 
 class Sieve:
@@ -163,6 +164,16 @@ def test_a_model_with_objects() -> None:
         steps.PowerDecay(1.0),
         3,
     )
+
+
+def test_upkeep_in_a_table() -> None:
+    table = {"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 0.5}, "polish": "Polish"}
+    model = build(table, models(), "model")
+    assert (model.compaction, model.polish) == (Compaction(keep=0.5), Polish())
+    with pytest.raises(ConfigError, match=r'model.compaction: expected a compaction \(Compaction\), got "Polish"'):
+        build({"type": "KernelRegressor", "compaction": "Polish"}, models(), "model")
+    with pytest.raises(ConfigError, match=r"expected 0 < keep <= 0\.5, got 2"):
+        build({"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 2}}, models(), "model")
 
 
 def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import shutil
@@ -14,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up_cluster import cluster_numbers
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
 
 from connectors import Event, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, steps
+from streamkernel import KernelClassifier, KernelRegressor, kernels, steps
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.durable import INCIDENTS
 from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.numbers import MOST
+from streamkernel.upkeep import Polish
 
 FIRST: dict[str, Any] = {"second_order": None, "max_features": 64, "features_per_seed": 16}
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
@@ -72,12 +76,17 @@ def engines(folder: Path) -> Iterator[Engine]:
     with_labels: list[Any] = [{"id": i, "a": 1.0 + i % 3} for i in range(40)]
     with_labels += [{"id": i, "y": i % 2} for i in range(20)]
     for i, (model, made, labels) in enumerate(
-        [(KernelClassifier(**FIRST), records(50), None), (KernelClassifier(), with_labels, DelayedLabels("id"))]
+        [
+            (KernelClassifier(**FIRST), records(50), None),
+            (KernelClassifier(), with_labels, DelayedLabels("id")),
+            (KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(20, 20)), records(50), None),
+        ]
     ):
         state = StateDirectory(folder / str(i))
         source = Records(made, {("t", "0"): 3})
         engine = Engine(model, source, label="y", metric=metrics.Accuracy(), labels=labels, state=state)
         engine.run()
+        engine.cluster = cluster_numbers(5)
         yield engine
 
 
@@ -90,6 +99,11 @@ def test_the_handbook_names_every_metric(tmp_path: Path) -> None:
     rows = re.findall(r"^\| `(streamkernel_\w+)(?:\{[^}]*\})?` \| (\w+) \|", MONITORING.read_text(), re.MULTILINE)
     assert dict(rows) == found | {"streamkernel_build_info": "gauge"}
     assert len(rows) == len(dict(rows))
+
+
+def test_the_handbook_names_every_incident() -> None:
+    (row,) = re.findall(r"^\| `streamkernel_incidents_total\{kind\}` .*$", MONITORING.read_text(), re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == list(INCIDENTS)
 
 
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
@@ -105,7 +119,9 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
-    first, second = (values(engine) for engine in engines(tmp_path))
+    first, second, third = (values(engine) for engine in engines(tmp_path))
+    assert third["streamkernel_polish_gap"] <= Polish().tol
+    assert "streamkernel_polish_gap" not in first
     assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50
     assert first["streamkernel_grown_total"] == first["streamkernel_seeds"] == 4
     assert first["streamkernel_reused_total"] == 46
@@ -122,6 +138,27 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert second["streamkernel_groups"] == 4
     shares = [second[f"streamkernel_function_weight/{steps}"] for steps in ("newton", "constant", "level")]
     assert sum(shares) != 0.0
+
+
+def test_a_cluster_is_told_where_there_is_one() -> None:
+    engine = Engine(KernelClassifier(**FIRST), Records(records(3)), label="y", metric=metrics.Accuracy())
+    alone = values(engine)
+    engine.cluster = numbers = cluster_numbers(3, workers=3)
+    found = {name: value for name, value in values(engine).items() if name not in alone}
+    assert found["streamkernel_workers"] == 3
+    for worker in range(3):
+        assert found[f"streamkernel_worker_events_total/{worker}"] == sum(one.events[worker] for one in numbers.recent)
+        assert found[f"streamkernel_worker_seconds_total/{worker}"] == pytest.approx(
+            sum(one.seconds[worker] for one in numbers.recent)
+        )
+    assert found["streamkernel_round_seconds_count"] == found["streamkernel_merge_seconds_count"] == 3
+    assert found["streamkernel_round_seconds_sum"] == pytest.approx(sum(one.round_seconds for one in numbers.recent))
+    assert found["streamkernel_merge_seconds_sum"] == pytest.approx(sum(one.merge_seconds for one in numbers.recent))
+    assert found["streamkernel_replica_spread"] == numbers.last.spread
+    engine.cluster = cluster_numbers(3, spread=math.nan)
+    assert found.keys() - values(engine).keys() == {
+        "streamkernel_replica_spread", "streamkernel_worker_events_total/2", "streamkernel_worker_seconds_total/2",
+    }  # fmt: skip
 
 
 def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kern
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
 from streamkernel.errors import ModelFileError
+from streamkernel.upkeep import Compaction, Polish
 
 
 def write_events(path: Path, n: int = 700, seed: int = 3) -> None:
@@ -62,6 +63,12 @@ MODELS = {
     "median": lambda: pipeline(KernelClassifier()),
     "batches, averaged": lambda: pipeline(
         KernelClassifier(kernels.Gaussian(1.0), loss="hinge", batch_size=8, average=True, l2=1e-4)
+    ),
+    "made smaller": lambda: pipeline(
+        KernelClassifier(second_order=None, max_features=64, compaction=Compaction(every=100, window=90))
+    ),
+    "polished": lambda: pipeline(
+        KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(every=100, window=90))
     ),
     "linear on features": lambda: pipeline(
         compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), 64), linear_model.LogisticRegression())

@@ -1,7 +1,7 @@
 "use strict";
 // The numbers of a run: asked for every second, or those that a report has in itself.
 
-const WIDTH = 480, HEIGHT = 200, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
+const WIDTH = 480, HEIGHT = 200, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22, STYLES = 6;
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 const charts = new Map();
@@ -22,8 +22,8 @@ function shown(value) {
   return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 4 });
 }
 
-function ticks(low, high) {
-  const rough = (high - low) / 4, unit = 10 ** Math.floor(Math.log10(rough));
+function ticks(low, high, least = 0) {
+  const rough = Math.max((high - low) / 4, least), unit = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * unit).find((n) => n >= rough * 0.999);
   const found = [];
   for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) found.push(value);
@@ -31,8 +31,9 @@ function ticks(low, high) {
 }
 
 class Chart {
-  constructor(title) {
+  constructor(title, unit) {
     this.title = title;
+    this.unit = unit;
     this.at = null;
     this.figure = make("figure");
     this.svg = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0" });
@@ -42,7 +43,7 @@ class Chart {
     this.svg.addEventListener("keydown", (event) => this.key(event));
     this.svg.addEventListener("pointermove", (event) => this.point(event));
     this.svg.addEventListener("pointerleave", () => this.move(null));
-    $("charts").append(this.figure);
+    $(`${unit}s`).append(this.figure);
   }
 
   draw(x, series, fromZero) {
@@ -52,7 +53,7 @@ class Chart {
     let low = Math.min(...values), high = Math.max(...values);
     if (fromZero) low = Math.min(0, low);
     if (high - low < 1e-9 * Math.max(1, Math.abs(high))) { low -= fromZero ? 0 : 0.5; high += 0.5; }
-    const last = x[x.length - 1], first = Math.min(0, x[0]);
+    const last = x[x.length - 1], first = this.unit === "event" ? 0 : x[0];
     this.px = (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - first) / (last - first || 1);
     this.py = (value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low);
     const parts = [];
@@ -60,7 +61,7 @@ class Chart {
       parts.push(make("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: this.py(tick), y2: this.py(tick) }));
       parts.push(make("text", { x: LEFT - 6, y: this.py(tick) + 4, "text-anchor": "end" }, shown(tick)));
     }
-    for (const tick of ticks(first, last).slice(1)) {
+    for (const tick of ticks(first, last, 1).filter((tick) => tick > first)) {
       const anchor = this.px(tick) > WIDTH - 30 ? "end" : "middle";
       parts.push(make("text", { x: this.px(tick), y: HEIGHT - 6, "text-anchor": anchor }, shown(tick)));
     }
@@ -71,15 +72,16 @@ class Chart {
         path += `${pen}${this.px(x[j]).toFixed(1)} ${this.py(value).toFixed(1)}`;
         pen = "L";
       });
-      parts.push(make("path", { class: `s${i % 3}`, d: path }));
+      parts.push(make("path", { class: `s${i % STYLES}`, d: path }));
     });
     this.cursor = make("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     this.svg.replaceChildren(...parts, this.cursor);
     const ends = series.map((one) => `${one.name} ${shown(one.values[one.values.length - 1])}`).join(", ");
-    this.svg.setAttribute("aria-label", `${this.title} over ${shown(last)} events; last: ${ends}`);
+    const over = this.unit === "event" ? `over ${shown(last)} events` : `in rounds ${shown(first)} to ${shown(last)}`;
+    this.svg.setAttribute("aria-label", `${this.title} ${over}; last: ${ends}`);
     this.legend.replaceChildren(...(series.length < 2 ? [] : series.map((one, i) => {
       const item = make("li"), sample = make("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" });
-      sample.append(make("path", { class: `s${i % 3}`, d: "M0 5L28 5" }));
+      sample.append(make("path", { class: `s${i % STYLES}`, d: "M0 5L28 5" }));
       item.append(sample, one.name);
       return item;
     })));
@@ -110,14 +112,14 @@ class Chart {
     this.cursor.setAttribute("x1", place);
     this.cursor.setAttribute("x2", place);
     const values = this.series.map((one) => `${one.name} ${shown(one.values[at])}`).join(", ");
-    this.read.textContent = `event ${shown(this.x[at])}: ${values}`;
+    this.read.textContent = `${this.unit} ${shown(this.x[at])}: ${values}`;
   }
 }
 
-function chart(title, x, named, fromZero = false) {
+function chart(title, x, named, fromZero = false, unit = "event") {
   const series = Object.entries(named).map(([name, values]) => ({ name, values })).filter((one) => one.values?.some((value) => value !== null));
   if (x.length < 2 || !series.length) return;
-  if (!charts.has(title)) charts.set(title, new Chart(title));
+  if (!charts.has(title)) charts.set(title, new Chart(title, unit));
   charts.get(title).draw(x, series, fromZero);
 }
 
@@ -154,6 +156,12 @@ function drawAll(history, isMean) {
   chart("Dead letters", x, { "dead letters": history.dead_letters }, true);
 }
 
+function drawRounds({ round, rates, seconds, merging, spread }) {
+  chart("Events a second, by worker", round, rates, true, "round");
+  chart("Seconds a round", round, { "the whole round": seconds, "of that merging": merging }, true, "round");
+  chart("Spread of replicas", round, { spread }, true, "round");
+}
+
 function pairs(list, rows) {
   const present = [...list.querySelectorAll("dt")].map((one) => one.textContent);
   if (present.join("\n") !== rows.map(([name]) => name).join("\n")) {
@@ -173,6 +181,8 @@ function show(run) {
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
+  if (run.cluster) drawRounds(run.cluster);
   $("no-dead").hidden = run.dead_letters.length > 0;
   $("dead").replaceChildren(...run.dead_letters.slice().reverse().map((letter) => {
     const item = make("li");

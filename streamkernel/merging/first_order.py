@@ -1,0 +1,127 @@
+"""Functions of blocks of features that learnt apart, as one: the mean of their coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel import state
+from streamkernel.errors import MergeError
+from streamkernel.expansion import Expansion
+from streamkernel.merging.numbers import merged_numbers
+from streamkernel.rows import F64, I64
+
+
+def told(f: Expansion) -> dict[str, Any]:
+    """Return what merging takes of a function, as arrays."""
+    features, outputs = f.n_blocks * f.per_block, f.directions.plan.outputs
+    functions = f.functions().reshape(f.n_blocks, outputs * f.per_block, f.n_functions)
+    return f._numbers() | {
+        "functions": functions,
+        "beta": f.reals[state.SCALE] * f.beta[: f.n_blocks],
+        "drawn": f.drawn(np.arange(features)).reshape(f.n_blocks, f.per_block, 3),
+        "next": f.next_number,
+        "most": f.most_blocks,
+        "is_mean": f.ints[state.INTERCEPT] == state.MEAN,
+        "pending": f.pending,
+    }
+
+
+def merge(fresh: Expansion, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64) -> dict[str, Any]:
+    """Return what `fresh`, which has learnt nothing, is to be restored from.
+
+    Parameters
+    ----------
+    fresh
+        A function of as many columns as all parts have.
+    parts, base
+        What :func:`told` said of the functions, and of the one that all of them were.
+    weights
+        n_i/n of the parts.
+
+    Raises
+    ------
+    MergeError
+        If they have more features together than one may have.
+    """
+    drawn, places = _together(parts)
+    n = len(drawn)
+    most = base["most"] or max(part["most"] for part in parts)
+    if n > most:
+        raise MergeError(
+            f"Expected models with {most * fresh.per_block} features in all at most, got "
+            f"{n * fresh.per_block}; they grew or were compacted in their own ways"
+        )
+    columns, height = fresh.columns, parts[0]["functions"].shape[1]
+    functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))
+    now, average = functions[:, :, :columns], functions[:, :, columns:]
+    t = [int(part["ints"][state.STEPS]) for part in parts]
+    for part, at, own, w in zip(parts, places, t, weights.tolist(), strict=True):
+        now[at] += w * part["functions"][:, :, :columns]
+        average[at] += own * part["functions"][:, :, columns:]
+        beta[at] += w * part["beta"]
+    ints, reals = merged_numbers(parts, base, weights)
+    ints[state.BLOCKS] = n
+    known = {block.tobytes(): place for place, block in enumerate(drawn)}
+    at = [known.get(block.tobytes(), n) for block in base["drawn"]]
+    if n in at:
+        raise MergeError("Expected a base that the models went on from, got one with features that they do not have")
+    average[at] -= (len(parts) - 1) * base["ints"][state.STEPS] * base["functions"][:, :, columns:]
+    average /= max(1, ints[state.STEPS])
+    fresh.ints[: state.COLUMNS], fresh.reals[: state.L2] = ints, reals
+    kept = _kept(fresh, drawn, max(part["next"] for part in parts), most)
+    return fresh.with_functions(functions.reshape(n * height, fresh.n_functions), kept) | {"beta": beta}
+
+
+def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
+    """Return the coefficients of the functions, in an order that they share."""
+    drawn, places = _together(parts)
+    found = []
+    for part, at in zip(parts, places, strict=True):
+        columns = part["beta"].shape[1]
+        own = np.zeros((len(drawn), part["functions"].shape[1], columns))
+        own[at] = part["functions"][:, :, :columns]
+        found.append(own)
+    return found
+
+
+def nothing(part: dict[str, Any]) -> dict[str, Any]:
+    """Return what would have been told of a function before its first example."""
+    none = {name: 0 * part[name] for name in ("ints", "reals")}
+    return none | {"most": 0} | {name: part[name][:0] for name in ("functions", "beta", "drawn")}
+
+
+def _together(parts: Sequence[dict[str, Any]]) -> tuple[list[I64], list[list[int]]]:
+    """Return the features of all blocks, and where each part's blocks are among them."""
+    place: dict[bytes, int] = {}
+    for part in parts:
+        for block in part["drawn"]:
+            place.setdefault(block.tobytes(), len(place))
+    shape = parts[0]["drawn"].shape[1:]
+    drawn = [np.frombuffer(block, np.int64).reshape(shape) for block in place]
+    return drawn, [[place[block.tobytes()] for block in part["drawn"]] for part in parts]
+
+
+def columns(part: Mapping[str, Any]) -> int:
+    """Return how many columns there are."""
+    return int(part["beta"].shape[1])
+
+
+def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
+    """Return what was told with other columns, which are sums of its own."""
+    own = columns.shape[1]
+    halves = np.split(part["functions"], range(own, part["functions"].shape[2], own), axis=2)
+    functions = np.concatenate([half @ columns.T for half in halves], axis=2)
+    return part | {"functions": functions, "beta": part["beta"] @ columns.T}
+
+
+def _kept(fresh: Expansion, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
+    """Return the features as a function is told of them that are not simply the first ones; ``None`` if they are."""
+    features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
+    simple = Expansion.drawn(fresh, np.arange(len(features)))
+    if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():
+        return None
+    last = [[following - len(drawn), most, 0]]
+    return np.concatenate([features, last])

@@ -1,0 +1,231 @@
+"""Whole models as one: what must be the same, labels, scales, and the functions behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streamkernel import bandwidth, losses, schedule, state
+from streamkernel.errors import MergeError
+from streamkernel.merging import first_order, second_order
+from streamkernel.merging.labels import columns_of, union
+from streamkernel.merging.moments import merged_scales
+from streamkernel.mixture import Mixture
+from streamkernel.rows import Rows
+
+if TYPE_CHECKING:
+    from streamkernel.estimator import KernelModel
+
+_MAY_DIFFER = ("cache_bytes", "compaction", "polish")
+_LEARNT = ("_learner", "_scales", "_first", "labels")
+
+
+class Summary(NamedTuple):
+    """What merging takes of a model: plain values and arrays.
+
+    Parameters
+    ----------
+    same
+        What must be the same in all models.
+    labels
+        The labels that a classifier knows, in its order; nothing of a regressor.
+    learnt
+        Of the function behind it.
+    scales
+        Of its inputs, if it has scales.
+    """
+
+    same: dict[str, Any]
+    labels: list[Hashable]
+    learnt: dict[str, Any]
+    scales: Mapping[str, Any] | None
+
+    @property
+    def events(self) -> int:
+        """Examples that it has learnt."""
+        return int(self.learnt["ints"][state.EXAMPLES])
+
+    @property
+    def examples(self) -> int:
+        """The same with those that wait for a batch."""
+        return self.events + len(self.waiting)
+
+    @property
+    def waiting(self) -> list[tuple[Rows, Any]]:
+        """Examples that wait for a batch, with their labels or targets."""
+        pending = self.learnt.get("pending", [])
+        return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
+
+
+def summary(model: KernelModel, since: Summary | None = None) -> Summary:
+    """Return what merging takes of a model, which takes the step first that examples wait for.
+
+    Parameters
+    ----------
+    model
+        The model.
+    since
+        Of the model that it was, if it is known.
+
+    Raises
+    ------
+    MergeError
+        If it has not seen the examples that decide its bandwidths.
+    """
+    known, learner = _outline(model), model._learner
+    if isinstance(learner, Mixture):
+        return known._replace(learnt=second_order.told(learner, None if since is None else since.learnt))
+    return known._replace(learnt=first_order.told(learner))
+
+
+def n_examples(model: KernelModel) -> int:
+    """Return how many examples a model has learnt, with those that wait for a batch."""
+    return _outline(model).examples
+
+
+def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> None:
+    """Raise an error if models cannot be merged, of what is known before they take a step.
+
+    Raises
+    ------
+    MergeError
+        If they have not the same parameters, kernel, scales and features, or one of them is of another kind.
+    """
+    root = None if base is None else _outline(base)
+    parts = [_outline(model) for model in models]
+    _check(parts, root)
+    _scales([part for part in parts if part.examples], root)
+    if isinstance(models[0]._learner, Mixture):
+        second_order.check([part.learnt for part in ([] if root is None else [root]) + parts if part.examples])
+
+
+def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
+    """Let a model become what others are together.
+
+    Parameters
+    ----------
+    model
+        Of the same class and parameters.
+    parts
+        Of the others.
+    base
+        Of the model that all of them were; without it they have nothing in common.
+
+    Raises
+    ------
+    MergeError
+        If they have not the same parameters, kernel and scales. The model is as it was.
+    """
+    _check(parts, base)
+    before = 0 if base is None else base.events
+    waiting = [_waiting(part, base) for part in parts]
+    more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
+    if not any(more):
+        return
+    if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
+        waiting.append(base.waiting)  # nobody has learnt them
+    parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
+    labels = union([part.labels for part in ([] if base is None else [base]) + list(parts)])
+    order = second_order if isinstance(model._learner, Mixture) else first_order
+    own = [_with_labels(order, part, labels) for part in parts]
+    root = order.nothing(own[0]) if base is None or not before else _with_labels(order, base, labels)
+    events = np.array([part.events - before for part in parts], np.float64)
+    weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
+    fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
+    columns = order.columns(own[0])
+    fresh._learner = fresh._new_learner(kernel, columns)
+    tensors = order.merge(fresh._learner, own, root, weights) | _scales(parts, base)
+    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
+    for examples in waiting:
+        for row, y in examples:
+            fresh._learner.learn_one(fresh._learner.directions.own(row), float(labels.index(y)) if labels else y)
+    if schedule.last_due(int(fresh._learner.ints[state.EXAMPLES])) > before:
+        fresh._look()
+    vars(model).update({name: value for name, value in vars(fresh).items() if name in _LEARNT})
+    if model._upkeep is not None:
+        model._upkeep.abandon()
+
+
+def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
+    """Return the examples that wait for a batch in a model without those that waited in its base."""
+    own, old = part.waiting, [] if base is None else base.waiting
+    same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
+    return own[len(old) :] if len(same) == len(old) and all(same) else own
+
+
+def _outline(model: KernelModel) -> Summary:
+    """Return what is told of a model before the large arrays.
+
+    Raises
+    ------
+    MergeError
+        If it is of a kind that is not merged, or still gathers the examples that decide its bandwidths.
+    """
+    if getattr(model, "_for_classes", None) is None:
+        raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")
+    if model._first:
+        raise MergeError(
+            f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "
+            f"has seen {len(model._first)}"
+        )
+    same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
+    learner = model._learner
+    learnt = learner._numbers() | {"pending": getattr(learner, "pending", []), "kept": learner.directions.kept}
+    return Summary(
+        {"class": type(model).__name__, **same, "kernel": model.kernel_},
+        list(getattr(model, "labels", [])),
+        learnt,
+        None if model._scales is None else model._scales.tensors(),
+    )
+
+
+def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
+    """Return the scales of all, as tensors, if they have any."""
+    if not parts or parts[0].scales is None:
+        return {}
+    return merged_scales([part.scales or {} for part in parts], None if base is None else base.scales)
+
+
+def _with_labels(order: Any, part: Summary, labels: Sequence[Hashable]) -> dict[str, Any]:
+    """Return what was told of a function, with columns for all labels."""
+    if not labels:
+        return part.learnt
+    loss = losses.named(part.same["loss"], for_classes=True)
+    half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
+    is_binary = not isinstance(loss, losses.Softmax)
+    found: dict[str, Any] = order.with_columns(part.learnt, columns_of(part.labels, labels, is_binary, half))
+    return found
+
+
+def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
+    """Return how far the functions of replicas are from their mean, in units of its size.
+
+    This is the root of Σ (n_i/n)‖f_i - f‖² over ‖f‖, in the norm of the coefficients.
+    """
+    events = np.array([part.events - (0 if base is None else base.events) for part in parts], np.float64)
+    order = second_order if "grams" in parts[0].learnt else first_order
+    labels = union([part.labels for part in parts])
+    functions = order.coefficients([_with_labels(order, part, labels) for part in parts])
+    weights = events / events.sum()
+    mean = sum(w * f for w, f in zip(weights, functions, strict=True))
+    square = sum(w * np.square(f - mean).sum() for w, f in zip(weights, functions, strict=True))
+    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-300)))
+
+
+def _check(parts: Sequence[Summary], base: Summary | None) -> None:
+    """Raise an error if models cannot be merged."""
+    together = [*parts, *([] if base is None else [base])]
+    first = max(together, key=lambda one: one.examples > 0)
+    for other in together:
+        for name, value in first.same.items():
+            is_provisional = name == "kernel" and not other.examples
+            if other.same.get(name) != value and not is_provisional:
+                raise MergeError(f"Expected models of the same {name}, got {value!r} and {other.same.get(name)!r}")
+        if (other.scales is None) != (first.scales is None):
+            raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")
+        if base is not None and other.events < base.events:
+            raise MergeError(
+                f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
+            )

@@ -1,0 +1,78 @@
+"""The scales of models that learnt apart: the moments of all events, if what is in use is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel import schedule
+from streamkernel.errors import MergeError
+from streamkernel.merging.numbers import added
+from streamkernel.rows import I64
+from streamkernel.scaling import HORIZON, MOST_NAMES
+
+
+def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what :class:`~streamkernel.scaling.Scales` is restored from.
+
+    With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
+    1983), s = k(m - c) and q = M + k(m - c)² of the parts add up; what they have of the base counts once.
+
+    Parameters
+    ----------
+    parts, base
+        What `Scales.tensors` told; of the model that all parts were, or ``None``.
+
+    Raises
+    ------
+    MergeError
+        If a name is scaled differently.
+    """
+    everything = [*parts, *([] if base is None else [base])]
+    names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
+    known = np.zeros((len(everything), len(names)), bool)
+    moments, in_use = np.zeros((len(everything), len(names), 3)), np.zeros((len(everything), len(names), 2))
+    for i, part in enumerate(everything):
+        at = np.searchsorted(names.view(np.uint64), part["scales.names"].view(np.uint64))
+        known[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
+    first = known.argmax(axis=0)
+    every = np.arange(len(names))
+    differ = (known[:, :, None] & (in_use != in_use[first, every])).any(axis=(0, 2))
+    if differ.any():
+        raise MergeError(
+            f"Expected models that scale their inputs in one way, got {differ.sum()} of {len(names)} inputs on other "
+            "scales; give both a kernel, or let both go on from one model and merge them before their scales move"
+        )
+    centre = moments[first, every, 1]
+    off = np.where(known, moments[:, :, 1] - centre, 0.0)
+    weights, n = (np.stack([part[f"scales.{name}"] for part in everything]) for name in ("weights", "n"))
+    share = np.ones(len(everything))
+    if base is not None:
+        left = [_left(base, part) for part in parts]
+        share[-1] = np.prod(left) - sum(left)
+    sums = (moments[:, :, 0], moments[:, :, 0] * off, moments[:, :, 2] + moments[:, :, 0] * off**2, weights[:, :1])
+    count, s, q, (weight,) = (share @ values for values in sums)
+    mean = np.divide(s, count, out=np.zeros_like(s), where=count > 0.0)
+    count = np.minimum(count, weight)
+    kept = slice(MOST_NAMES)
+    return {
+        "scales.n": added([*n[: len(parts)]], n[-1] if base is not None else 0),
+        "scales.weights": np.array([weight, weights[:, 1].max()]),
+        "scales.names": names[kept],
+        "scales.moments": np.stack([count, centre + mean, np.maximum(q - s * mean, 0.0)], axis=1)[kept],
+        "scales.in_use": in_use[first, every][kept],
+    }
+
+
+def _left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
+    """Return what the moments of a base still count in those of a part: they are halved from time to time."""
+    (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
+    if part["scales.weights"][0] == weight + last - n:
+        return left
+    while (due := n + schedule.until_due(int(n))) <= last:
+        n, weight = due, weight + due - n
+        if weight >= HORIZON:
+            weight, left = 0.5 * weight, 0.5 * left
+    return left

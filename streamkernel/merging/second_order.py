@@ -1,0 +1,258 @@
+"""Groups of features that learnt apart, as one: sums of their Gram matrices, and what these say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from streamkernel import newton_steps, square_root, state
+from streamkernel.errors import MergeError
+from streamkernel.groups import Group, Groups
+from streamkernel.merging.numbers import merged_numbers
+from streamkernel.mixture import Mixture
+from streamkernel.rows import F64, I64
+
+
+def told(f: Mixture, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what merging takes of a function, as arrays.
+
+    Parameters
+    ----------
+    f
+        The function; what waits for a step is learnt first.
+    since
+        What was told of the function that this one was; what A has forgotten of it since then is then known.
+    """
+    f.settle()
+    grams, moments, faded = [], [], []
+    for g, group in enumerate(f.groups):
+        grams.append(_gram(group.factor))
+        moments.append(group.newton @ grams[g])
+        faded.append(1.0 if since is None else _faded(f, since["ints"], g))
+    mixer = f.mixer.T @ f.mixer
+    return f._numbers() | {
+        "table": f.table.copy(),
+        "kept": f.directions.kept.copy(),
+        "priors": f.priors.copy(),
+        "units": np.array([f.prior(g) for g in range(len(f.groups))]),
+        "faded": np.array(faded),
+        "grams": grams,
+        "moments": moments,
+        "newton": [group.newton.copy() for group in f.groups],
+        "steady": [group.steady.copy() for group in f.groups],
+        "level": f.level.copy(),
+        "weights": f.weights.copy(),
+        "mixer": mixer,
+        "bounds": f.bounds.copy(),
+        "standing": f.standing.copy(),
+        "is_mean": f.ints[state.INTERCEPT] == state.MEAN,
+    }
+
+
+def columns(part: Mapping[str, Any]) -> int:
+    """Return how many columns there are."""
+    return int(part["level"].shape[0])
+
+
+def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
+    """Return what was told with other columns, which are sums of its own."""
+    spread = {name: [columns @ one for one in part[name]] for name in ("moments", "newton", "steady")}
+    return part | spread | {"level": columns @ part["level"]}
+
+
+def nothing(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what would have been told of a function before its first example."""
+    none: dict[str, Any] = {"ints": 0 * part["ints"], "reals": 0.0 * part["reals"]}
+    zeros = {name: [0.0 * one for one in part[name]] for name in ("moments", "newton", "steady")}
+    return none | zeros | {"grams": None}
+
+
+def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64) -> dict[str, Any]:
+    """Return what `fresh`, which has learnt nothing, is to be restored from.
+
+    With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
+    and the part ρ of A_0 that one model would have left that forgets by γ an example,
+
+        A = ρA_0 + (1 - ρ)λI + Σ (A_i - ρ_iA_0 - (1 - ρ_i)λI),   ρ = γⁿ
+        w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
+
+    A group that was not yet in the function 0 has ρ = ρ_i = 0. The weights v of the mixture, which forget soon, are
+    Σ (n_i/n) M_i v_i solved against M = Σ (n_i/n) M_i.
+
+    Parameters
+    ----------
+    fresh
+        A function of as many columns as all parts have.
+    parts, base
+        What :func:`told` said of the functions, and of the one that all of them were.
+    weights
+        n_i/n of the parts.
+
+    Raises
+    ------
+    MergeError
+        If their features differ.
+    """
+    check([*parts, *([base] if base["grams"] else [])])
+    table, has = _together([part["table"] for part in parts], weights)
+    count = len(table)
+    groups, priors = [], np.zeros(count)
+    for g in range(count):
+        at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
+        priors[g] = np.mean([parts[i]["priors"][g] for i in at])
+        own = [parts[i] | {"faded": parts[i]["faded"] * _is_same(parts[i], base, g)} for i in at]
+        groups.append(_group(fresh, own, base, weights[at] / weights[at].sum(), g))
+    mixers, moments = np.zeros((2, 2 * count + 1, 2 * count + 1)), np.zeros(2 * count + 1)
+    for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
+        mixer, v = _without(part, np.flatnonzero(~has[i] & (part["table"][:, 0] > 0)))
+        mixers[0] += w * mixer
+        moments += w * (mixer @ v)
+    mixer = np.zeros_like(mixers[0])
+    v = np.stack([part["weights"] for part in parts]).T @ weights
+    if mixers[0].any():
+        mixer = _factor(mixers[0])
+        v = np.linalg.solve(mixers[0], moments)
+    ints, reals = merged_numbers(parts, base, weights)
+    ints[state.BLOCKS] = max(ints[state.BLOCKS], min(ints[state.EXAMPLES], fresh.table[:, 0].sum()))
+    kept = {} if len(parts[0]["kept"]) < 2 else {"kept": parts[0]["kept"]}
+    level = sum(w * part["level"] for w, part in zip(weights, parts, strict=True))
+    share = weights[:, None] * np.c_[has, has, has.any(axis=1)]
+    standing = (share * [part["standing"] for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
+    return {
+        "ints": ints,
+        "reals": reals,
+        "table": table,
+        "priors": priors,
+        "weights": v,
+        "mixer": mixer,
+        "bounds": np.max([part["bounds"] for part in parts], axis=0),
+        "level": level,
+        "standing": standing,
+        **kept,
+        **Groups(groups, [0] * count).tensors(0),
+    }
+
+
+def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
+    """Return the coefficients of the mixed functions."""
+    found = []
+    for part in parts:
+        newton, steady = part["weights"][:-1].reshape(2, -1)
+        mixed = zip(newton, part["newton"], steady, part["steady"], strict=True)
+        found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1))
+    return found
+
+
+def check(parts: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error if functions have not the same features."""
+    if any(not np.array_equal(part["kept"], parts[0]["kept"]) for part in parts):
+        raise MergeError("Expected models of the same features, got some that were compacted in another way")
+
+
+def _is_same(part: Mapping[str, Any], base: Mapping[str, Any], g: int) -> bool:
+    """Return whether a group is one that the base had."""
+    return base["grams"] is not None and bool((part["table"][g] == base["table"][g]).all())
+
+
+def _group(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64, g: int) -> Group:
+    """Return a group of all that have it."""
+    n = len(parts[0]["grams"][g])
+    found = Group.empty(n, fresh.columns, fresh.room)
+    if not n:
+        return found
+    faded, units = (np.array([part[name][g] for part in parts]) for name in ("faded", "units"))
+    since = sum(int(part["ints"][state.EXAMPLES] - base["ints"][state.EXAMPLES]) for part in parts)
+    left = float(fresh.reals[state.FORGETTING]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
+    prior = float(units.mean())
+    moments = sum(part["moments"][g] for part in parts)
+    gram = sum(part["grams"][g] for part in parts)
+    if faded.sum() != left:
+        gram -= (faded.sum() - left) * base["grams"][g]
+        moments = moments - (faded.sum() - left) * base["moments"][g]
+    gram.flat[:: n + 1] += (1.0 - left) * prior - ((1.0 - faded) * units).sum()
+    factor = _factor(gram, prior)
+    found.factor[:] = factor
+    found.newton[:] = moments
+    _solve_all(factor, found.newton)
+    found.steady[:] = sum(w * part["steady"][g] for w, part in zip(weights, parts, strict=True))
+    return found
+
+
+def _together(tables: Sequence[I64], weights: F64) -> tuple[I64, Any]:
+    """Return the table of all groups, the larger one of two that differ in a place, and which part has which group."""
+    own = zip(weights.tolist(), tables, strict=True)
+    rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in own]
+    best = [max(places) for places in zip(*rows, strict=True)]
+    found: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
+    has = np.stack([(table[:, :2] == found[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
+    return found, has
+
+
+def _without(part: Mapping[str, Any], groups: I64) -> tuple[F64, F64]:
+    """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
+    mixer, v = part["mixer"], part["weights"].copy()
+    if not len(groups) or not mixer.any():
+        return mixer, v
+    gone = np.concatenate([groups, groups + len(part["table"])])
+    factor = newton_steps.without(_factor(mixer), v, gone, mixer.diagonal().min())
+    return factor.T @ factor, v
+
+
+def _gram(factor: Any) -> F64:
+    """Return RᵀR of an upper triangle R; LAPACK has LᵀL of a lower one, which R is from its other end."""
+    from scipy.linalg.lapack import dlauum
+
+    if not len(factor):
+        return np.zeros((0, 0))
+    lower, _ = dlauum(factor[::-1, ::-1].astype(np.float64, order="F"), lower=1, overwrite_c=1)
+    upper = lower[::-1, ::-1]
+    gram: F64 = np.triu(upper)
+    gram += np.triu(upper, 1).T
+    return gram
+
+
+def _factor(gram: F64, least: float = 0.0) -> F64:
+    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows."""
+    from scipy.linalg.lapack import dpotrf
+
+    more = 0.0
+    while True:
+        lower, failed = dpotrf(gram.T, lower=1, clean=1)
+        if not failed:
+            factor: F64 = np.ascontiguousarray(lower.T)
+            return factor
+        more = max(2.0 * more, least, 1e-12 * float(np.trace(gram)) / len(gram))
+        gram = gram + more * np.eye(len(gram))
+
+
+@njit(cache=True)
+def _solve_all(factor, moments):  # type: ignore[no-untyped-def]
+    """Set each row to what it is of (RᵀR)⁻¹."""
+    for c in range(len(moments)):
+        square_root.solve(factor, moments[c])
+
+
+def _faded(f: Mixture, ints: I64, g: int) -> float:
+    """Return what part of A_0 is left in the factor of a group."""
+    kept = float(f.reals[state.FORGETTING])
+    if kept == 1.0:
+        return 1.0
+    first, last = int(ints[state.EXAMPLES]), int(f.ints[state.EXAMPLES])
+    return float(_left(first, last, int(f.batch), kept, len(f.groups[g].factor)))
+
+
+@njit(cache=True)
+def _left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
+    """Return ρ to the power of the examples that the steps from `first` to `last` have forgotten."""
+    left, waiting = 1.0, 0
+    for seen in range(first + 1, last + 1):
+        waiting += 1
+        if waiting >= newton_steps.due(seen, batch, kept) or seen == last:
+            turn = newton_steps.turn(n, waiting, kept)
+            if newton_steps.fades(seen, waiting, turn):
+                left *= kept**turn
+            waiting = 0
+    return left

@@ -1,0 +1,18 @@
+"""What is done to a running model from time to time: made smaller, or its coefficients solved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamkernel.upkeep.tasks import Compaction, Polish
+
+__all__ = ["Compaction", "Polish", "apply"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what does the work when it is used: the solvers take their time."""
+    if name != "apply":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from streamkernel.upkeep.work import apply
+
+    return apply

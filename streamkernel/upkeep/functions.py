@@ -1,0 +1,13 @@
+"""What tasks are done to: functions that learn, whatever their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamkernel.expansion import Expansion
+from streamkernel.mixture import Mixture
+
+Function = Expansion | Mixture
+
+Build = Callable[[int], Function]
+"""Makes a function of so many columns that has learnt nothing yet."""

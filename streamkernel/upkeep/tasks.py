@@ -1,0 +1,160 @@
+"""What can be done to a running model from time to time, and when, as values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamkernel.forms import FORM, SKETCH
+from streamkernel.solvers.conjugates import LOSSES
+
+if TYPE_CHECKING:
+    from streamkernel.estimator import KernelModel
+
+
+def _at_least(least: int, name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"Expected {name} as an integer of at least {least}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done after every so many events, by another thread, from the last of them.
+
+    The result stands in the stream at a fixed place: it is swapped in half of `every` events after it was begun, when
+    it has learnt the events between as well. So the same events give the same bits, however fast they come.
+    """
+
+    every: int
+    window: int
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _at_least(2, "every", self.every)
+        _at_least(2, "window", self.window)
+
+    def check(self, model: KernelModel) -> None:
+        """Raise a ValueError if this can never be done to a model with these parameters."""
+        raise NotImplementedError
+
+
+def kept_blocks(cap: int, keep: float) -> tuple[int, int]:
+    """Return how many blocks are kept of a first-order model, and how many it may have then.
+
+    Examples
+    --------
+    >>> kept_blocks(16, 0.25), kept_blocks(4, 0.25)
+    ((2, 4), (1, 1))
+    """
+    most = max(1, int(keep * cap))
+    return -(-most // 2), most
+
+
+@dataclass(frozen=True)
+class Compaction(Task):
+    """Prune a model to the features that matter.
+
+    On a window of recent events, features are chosen sparsely (AsyDSSKL): those whose coefficients are not 0 where what
+    was learnt is approximated at a price for each of them. Then coefficients are fitted to what was learnt, so that it
+    stays, also what is older than the window.
+
+    With first-order steps, half of the blocks that a model may have from then on are kept, at least one, and the others
+    are free to grow again until the next time. With second-order steps each block keeps its share, and groups of blocks
+    begin and end as before; that is done once, when a model has more than half of the features it may have.
+
+    Parameters
+    ----------
+    every
+        Events from one time to the next.
+    window
+        Events to look at, those before.
+    keep
+        Features that the model may have then, as a part of `max_features`, in (0, ½]; rounded to whole blocks.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Gu, Miao, Huo and Huang, "Asynchronous Doubly Stochastic Sparse Kernel Learning", AAAI 2018.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor
+    >>> model = KernelRegressor(max_features=256, second_order=None, compaction=Compaction(every=500, window=400))
+    >>> for i in range(1010):
+    ...     model.learn_one({"x": i % 10}, float(i % 10))
+    >>> model.n_compactions, model.n_features
+    (1, 64)
+    """
+
+    every: int = 65_536
+    window: int = 4096
+    keep: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if not isinstance(self.keep, (int, float)) or not 0.0 < self.keep <= 0.5:
+            raise ValueError(f"Expected 0 < keep <= 0.5, got {self.keep!r}")
+
+    def check(self, model: KernelModel) -> None:
+        """Raise a ValueError if a model has no cap on its features, or they are not drawn one by one."""
+        if model.max_features is None:
+            raise ValueError("Expected a cap on the features with compaction, got max_features=None")
+        if (model._learner.directions.plan.program[:, FORM] == SKETCH).any():
+            raise ValueError(f"Expected a kernel whose features are drawn one by one, got {model.kernel_!r}")
+
+
+@dataclass(frozen=True)
+class Polish(Task):
+    """Solve the coefficients of a model's features on a window of recent events, to a certified gap (DSPDC).
+
+    It is for first-order learning; second-order steps solve for their coefficients at every step.
+
+    Parameters
+    ----------
+    every
+        Events from one time to the next.
+    window
+        Events to look at, those before.
+    tol
+        The primal-dual gap at which it ends.
+    l2
+        λ of (1/n) Σ ℓ + (λ/2)‖α‖² over all coefficients.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Yu, Lin and Yang, "Doubly Stochastic Primal-Dual Coordinate Method for Bilinear Saddle-Point Problem".
+
+    Examples
+    --------
+    >>> Polish(every=10_000).window
+    4096
+    """
+
+    every: int = 65_536
+    window: int = 4096
+    tol: float = 1e-4
+    l2: float = 1e-4
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        for name in ("tol", "l2"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0.0 < value < math.inf:
+                raise ValueError(f"Expected {name} > 0, got {value!r}")
+
+    def check(self, model: KernelModel) -> None:
+        """Raise a ValueError if the loss of a model has no dual."""
+        if model._loss not in LOSSES.values():
+            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with polish, got {model._loss!r}")

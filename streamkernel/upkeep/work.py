@@ -1,0 +1,91 @@
+"""A task done to a function, or to a whole model at once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.estimator import KernelModel
+from streamkernel.expansion import Expansion
+from streamkernel.mixture import Mixture
+from streamkernel.rows import F64, Rows
+from streamkernel.solvers.progress import Tell
+from streamkernel.upkeep.compaction import compacted
+from streamkernel.upkeep.functions import Build, Function
+from streamkernel.upkeep.polish import polished
+from streamkernel.upkeep.tasks import Compaction, Polish, Task
+
+
+def done(
+    task: Task, function: Function, rows: Rows, y: F64, build: Build, tell: Tell | None = None
+) -> tuple[Function, float | None]:
+    """Return what a task makes of a function on some rows, and the gap if it has one.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be done to this function.
+    """
+    if isinstance(task, Compaction):
+        if isinstance(function, Mixture) and function.is_packed:
+            raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
+        return compacted(function, rows, y, task.keep, build, tell), None
+    if not isinstance(task, Polish) or not isinstance(function, Expansion):
+        raise ValueError("Expected a first-order model, as of second_order=None, to polish, got a second-order one")
+    return polished(function, rows, y, task, build, tell)
+
+
+def apply(
+    task: Task, model: KernelModel, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
+) -> float | None:
+    """Do a task to a model at once.
+
+    Parameters
+    ----------
+    task
+        A :class:`~streamkernel.upkeep.Compaction` or a :class:`~streamkernel.upkeep.Polish`; when it would be done in a
+        stream does not matter, but its window does: so many of the last events are used.
+    model
+        A classifier or a regressor, which is changed.
+    events
+        Features and targets.
+    tell
+        Is told how far it is.
+
+    Returns
+    -------
+    float or None
+        The primal-dual gap that a polish ended with.
+
+    Raises
+    ------
+    InputError
+        If there are less than two events, or one has a label that the model does not know or that is no number.
+    ValueError
+        If the task cannot be done to this model.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor, upkeep
+    >>> model = KernelRegressor(second_order=None)
+    >>> events = [({"x": i % 10}, float(i % 10)) for i in range(1000)]
+    >>> for x, y in events:
+    ...     model.learn_one(x, y)
+    >>> upkeep.apply(upkeep.Polish(tol=1e-6), model, events) <= 1e-6
+    True
+    >>> upkeep.apply(upkeep.Compaction(), model, events)
+    >>> model.n_features
+    256
+    """
+    task.check(model)
+    function = model._learner
+    last = [*events][-task.window :]
+    if len(last) < 2:
+        raise InputError(f"Expected two events or more, got {len(last)}")
+    rows = Rows.stack([function.row(x) for x, _ in last])
+    y = np.array([model._target(y) for _, y in last], np.float64)
+    model._learner, gap = done(task, function, model._scaled(rows), y, model._with_columns, tell)
+    return gap
