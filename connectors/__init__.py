@@ -6,9 +6,11 @@ them. A sink can be cut back to a place it gave. Nothing in this package knows o
 
 from connectors.base import (
     CommitRefused,
+    Divided,
     Event,
     GroupSource,
     Position,
+    Share,
     Sink,
     Source,
     TopicMissing,
@@ -18,13 +20,17 @@ from connectors.base import (
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
 from connectors.files import FileSource
-from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
+from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
+from connectors.shared_files import DividedFiles
 from connectors.sinks import FileSink
 
 __all__ = [
     "CommitRefused",
     "DatasetSource",
     "DeadLetters",
+    "Divided",
+    "DividedFiles",
+    "DividedTopics",
     "Event",
     "FileSink",
     "FileSource",
@@ -34,6 +40,7 @@ __all__ = [
     "KafkaSource",
     "KafkaTransactions",
     "Position",
+    "Share",
     "Sink",
     "Source",
     "TopicMissing",

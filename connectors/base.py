@@ -5,7 +5,7 @@ Nothing here, or in any other connector, knows of learning; the engine joins the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Position = Any
@@ -39,6 +39,11 @@ class Event(NamedTuple):
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether there is neither a record nor an error: it only says how far its stream was read."""
+        return self.record is None and self.error is None
+
 
 class Source(Protocol):
     """A stream of events that can be sent back to where it was."""
@@ -67,6 +72,47 @@ class GroupSource(Source, Protocol):
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
         """Go on after these positions, whatever the account says."""
+
+
+class Share(NamedTuple):
+    """What one process reads in one round; all of it are JSON values.
+
+    Parameters
+    ----------
+    begin
+        Where to begin in each stream, in order; ``None`` is the start.
+    end
+        Where to stop in a stream, if that was planned.
+    events
+        How many events to read at most; 0 if nothing is there yet.
+    """
+
+    begin: dict[str, Position]
+    end: dict[str, Position]
+    events: int
+
+
+class Divided(Protocol):
+    """A source that several processes read together: one plans, and each reads its share of every round."""
+
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
+        """Return what each worker is to read next, at most so many events; ``None`` at the end.
+
+        `positions` are the last ``Event.resume`` of each stream. If nothing is there yet, all shares are of 0 events.
+        """
+
+    def read(self, share: Share) -> Iterator[Sequence[Event]]:
+        """Yield the events of a share, a few at a time, and ``[]`` now and then while none come.
+
+        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, a mark
+        (`Event.is_mark`) says so, which is none of the events that a share counts.
+        """
+
+    def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
+        """Return what waited behind these positions when the last round was planned, as `Source.lag` has it."""
+
+    def close(self) -> None:
+        """Release what the source holds."""
 
 
 class Unavailable(OSError):  # noqa: N818

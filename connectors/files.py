@@ -127,7 +127,7 @@ class FileSource:
         elif follow:
             self._reader = _follow_reader(Path(path), format, max_record_bytes)
         else:
-            self._reader = _file_reader(Path(path), format, _never, max_record_bytes)
+            self._reader = file_reader(Path(path), format, _never, max_record_bytes)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Go on after the given position of this file, or of each of these files.
@@ -210,12 +210,13 @@ def _never() -> bool:
     return False
 
 
-def _file_reader(path: Path, format: str | None, grows: Callable[[], bool], limit: int) -> TextReader | ParquetReader:
+def file_reader(path: Path, format: str | None, grows: Callable[[], bool], limit: int) -> TextReader | ParquetReader:
+    """Open one file that is not followed, or until `grows` says that its end is the end."""
     _check_file(path)
     format = format or format_of(path)
     if format == "parquet":
         return ParquetReader(str(path), path)
-    stream: ByteStream = GzipBytes(path) if _is_compressed(path) else FileBytes(path, grows)
+    stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows)
     return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
 
 
@@ -223,15 +224,17 @@ def _follow_reader(path: Path, format: str | None, limit: int) -> FollowReader:
     if path.exists():
         _check_file(path)
     format = format or format_of(path)
-    if _is_compressed(path) or format == "parquet":
-        kind = "a compressed one" if _is_compressed(path) else "Parquet"
+    if is_compressed(path) or format == "parquet":
+        kind = "a compressed one" if is_compressed(path) else "Parquet"
         raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
     return FollowReader(path, format, limit)
 
 
 def _pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int) -> PatternReader:
-    reader = PatternReader(pattern, lambda path, grows: _file_reader(path, format, grows, limit), follow)
+    reader = PatternReader(pattern, lambda path, grows: file_reader(path, format, grows, limit), follow)
     paths = [Path(name) for name in files_of(pattern)]
+    if not paths and not follow:
+        raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
     formats = {format or _known_format(path) for path in paths}
     if formats == {None}:
         format_of(paths[0])
@@ -260,5 +263,6 @@ def _known_format(path: Path) -> str | None:
         return None
 
 
-def _is_compressed(path: Path) -> bool:
+def is_compressed(path: Path) -> bool:
+    """Tell whether the bytes of a file are those of gzip, by its name."""
     return path.suffix.lower() == ".gz"

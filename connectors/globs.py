@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import re
 import time
@@ -99,11 +98,6 @@ class PatternReader:
         Opens a file, and is given what the file's reader asks at its end: whether to wait for more.
     follow
         Whether to wait for more files, and at the end of the last one for more of it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If no file matches, and none is waited for.
     """
 
     def __init__(self, pattern: Path, open: Callable[[Path, Callable[[], bool]], Reader], follow: bool) -> None:
@@ -120,8 +114,6 @@ class PatternReader:
         self._look_again = 0.0
         self._positions: dict[str, Position] = {}
         self._told: list[Event] = []
-        if not files_of(pattern) and not follow:
-            raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
 
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Go on where each file was: the last one in order, those that were late, and those without a position."""

@@ -6,7 +6,10 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from connectors.base import Position
-from connectors.kafka.clients import Partition, Record
+from connectors.kafka.clients import Consumer, Partition, Record
+
+FULL = 4000
+"""Records of a partition that wait at most, or a few more."""
 
 
 class Buffers:
@@ -36,6 +39,7 @@ class Buffers:
         self._in_turn = in_turn
         self._waiting: defaultdict[Partition, deque[Record]] = defaultdict(deque)
         self._rounds: defaultdict[Partition, int] = defaultdict(int)
+        self._full: set[Partition] = set()  # those that are paused because many records wait
 
     def add(self, records: Mapping[Partition, Iterable[Record]]) -> None:
         """Add records behind the others of their partitions."""
@@ -69,9 +73,26 @@ class Buffers:
         """Return how many records of a partition there are."""
         return len(self._waiting[partition])
 
+    def first(self, partition: Partition) -> int | None:
+        """Return the offset of the next record of a partition, ``None`` if there is none."""
+        waiting = self._waiting[partition]
+        return waiting[0].offset if waiting else None
+
+    def throttle(self, client: Consumer, partitions: Iterable[Partition]) -> None:
+        """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
+        for partition in partitions:
+            waiting = self.count(partition)
+            if waiting >= FULL and partition not in self._full:
+                self._full.add(partition)
+                client.pause([partition])
+            elif waiting < FULL // 2 and partition in self._full:
+                self._full.discard(partition)
+                client.resume([partition])
+
     def drop(self, partition: Partition, position: Position = None) -> None:
         """Forget the records of a partition, and go on after a position."""
         self._waiting.pop(partition, None)
+        self._full.discard(partition)
         self._rounds[partition] = position[1] if isinstance(position, list) else 0
 
     def _next(self, partitions: Collection[Partition]) -> Partition | None:

@@ -108,6 +108,9 @@ class Consumer(Protocol):
     def end(self, partition: Partition) -> int:
         """Return the offset after the newest record."""
 
+    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        """Return the offsets after the newest records of many partitions, each broker being asked once."""
+
     def at(self, partition: Partition, milliseconds: int) -> int:
         """Return the offset of the first record from a time on, or that after the newest record."""
 

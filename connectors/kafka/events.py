@@ -50,3 +50,16 @@ class Events:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
         return Event(stream, position, value or b"", fields, reason, record.key, headers)
+
+
+def gone(partition: Partition, offset: int, place: int) -> Event:
+    """Return the event that says that reading goes on at another place, because there is no record where it should.
+
+    Examples
+    --------
+    >>> gone(Partition("t", 0), 10, 40).error
+    'Expected a record, got 30 records deleted unread - at t:0, offset 10'
+    """
+    what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
+    error = f"Expected a record, got {what} - at {partition}, offset {offset}"
+    return Event(str(partition), place, b"", error=error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from contextlib import suppress
 
 from connectors.base import Position, TopicMissing
@@ -43,6 +44,26 @@ def no_topic(topic: str, servers: str) -> TopicMissing:
     return TopicMissing(f'Expected a topic, got "{topic}", which is not there - at {servers}')
 
 
+def partitions_in(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:
+    """Return the partitions of a topic, or those with the given numbers.
+
+    Raises
+    ------
+    TopicMissing
+        If the topic is not there.
+    ValueError
+        If a partition is not.
+    """
+    known = client.partitions_of(topic)
+    if not known:
+        raise no_topic(topic, servers)
+    wanted = known if numbers is None else [Partition(topic, number) for number in numbers]
+    for partition in wanted:
+        if partition not in known:
+            raise ValueError(f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}')
+    return wanted
+
+
 def offset_at(client: Consumer, partition: Partition, place: Place) -> int:
     """Return the offset of a place; one before the oldest record is moved up to it."""
     if place == "latest":
@@ -51,6 +72,12 @@ def offset_at(client: Consumer, partition: Partition, place: Place) -> int:
         return client.at(partition, int(1000 * place.timestamp()))
     first = client.first(partition)
     return max(first, place) if isinstance(place, int) else first
+
+
+def place_instead(client: Consumer, partition: Partition, offset: int) -> int:
+    """Return where to go on if there is no record at an offset: at the oldest one, or else after the newest."""
+    first, end = client.first(partition), client.end(partition)
+    return first if offset < first else end
 
 
 def offset_of(position: Position, stream: str) -> int:

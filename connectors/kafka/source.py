@@ -10,15 +10,12 @@ from typing import Any
 from connectors.base import CommitRefused, Event, Position
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events
+from connectors.kafka.events import Decoder, Events, gone
 from connectors.kafka.options import Options
-from connectors.kafka.places import Place, checked, no_topic, offset_at, offset_of
+from connectors.kafka.places import Place, checked, offset_at, offset_of, partitions_in, place_instead
 
 ALIVE_SECONDS = 1.0
 """How long a consumer is left alone while there are records at hand."""
-
-FULL = 4000
-"""Records of a partition that wait at most, or a few more."""
 
 SLICE = 64
 """Events that `KafkaSource.poll` returns at most, so that it is called often."""
@@ -98,7 +95,6 @@ class KafkaSource:
         self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
-        self._full: set[Partition] = set()  # those that are paused because many records wait
         self._begun: dict[Partition, int] = {}  # where we began in the others
         self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
         self._ends: dict[Partition, int] = {}
@@ -187,7 +183,6 @@ class KafkaSource:
             self._next[partition] = 0
             self._begun.pop(partition, None)
             self._new.add(partition)
-            self._full.discard(partition)
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
@@ -210,12 +205,11 @@ class KafkaSource:
             if partition not in self._new:  # else our own position is still to be used
                 self._own.pop(partition, None)
             self._new.discard(partition)
-            self._full.discard(partition)
 
     def _connected(self) -> Consumer:
-        client = self.options.consumer(self.group, self._member)
+        client, servers = self.options.consumer(self.group, self._member), self.options.servers
         try:
-            partitions = [p for topic in self.topics for p in self._partitions(client, topic)]
+            partitions = [p for topic in self.topics for p in partitions_in(client, topic, self._numbers, servers)]
         except (OSError, ValueError):
             client.close()
             raise
@@ -224,18 +218,6 @@ class KafkaSource:
         else:
             self.assigned(partitions)
         return client
-
-    def _partitions(self, client: Consumer, topic: str) -> list[Partition]:
-        known = client.partitions_of(topic)
-        if not known:
-            raise no_topic(topic, self.options.servers)
-        wanted = known if self._numbers is None else [Partition(topic, number) for number in self._numbers]
-        for partition in wanted:
-            if partition not in known:
-                raise ValueError(
-                    f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}'
-                )
-        return wanted
 
     def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
@@ -262,23 +244,12 @@ class KafkaSource:
         self._rewound -= places.keys()
 
     def _fetch(self, client: Consumer, timeout: float) -> None:
-        self._throttle(client)
+        self._buffers.throttle(client, self._next.keys() - self._new)
         try:
             self._buffers.add(client.poll(timeout))
         except OffsetGoneError as error:
             self._gone += [self._skipped(client, *one) for one in error.offsets.items()]
         self._polled = time.monotonic()
-
-    def _throttle(self, client: Consumer) -> None:
-        """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
-        for partition in self._next.keys() - self._new:
-            waiting = self._buffers.count(partition)
-            if waiting >= FULL and partition not in self._full:
-                self._full.add(partition)
-                client.pause([partition])
-            elif waiting < FULL // 2 and partition in self._full:
-                self._full.discard(partition)
-                client.resume([partition])
 
     def _live(self) -> list[Partition]:
         """Return the partitions that are not at their end; markers of transactions there are no records."""
@@ -293,11 +264,6 @@ class KafkaSource:
 
     def _skipped(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Go on with what is there, and say what is not."""
-        first, end = client.first(partition), client.end(partition)
-        place = first if offset < first else end
-        what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
-        self._next[partition] = place
+        place = self._next[partition] = place_instead(client, partition, offset)
         client.start({partition: place})
-        return Event(
-            str(partition), place, b"", error=f"Expected a record, got {what} - at {partition}, offset {offset}"
-        )
+        return gone(partition, offset, place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from connectors.base import Position
 from connectors.kafka.clients import Partition, Producer
@@ -59,8 +60,10 @@ class KafkaTransactions(Writer):
             If nothing was, or nobody knows: ask `newest`.
         """
         source, note = self._source, f"{self._name} {number}"
-        offsets = source.offsets(positions) if source.group is not None else {}
-        self._connected().commit([(source.client.membership, offsets, note), (self._name, {self._mark: number}, note)])
+        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._mark: number}, note)]
+        if source.group is not None:
+            parts.insert(0, (source.client.membership, source.offsets(positions), note))
+        self._connected().commit(parts)
 
     def _made(self) -> Producer:
         return self.options.producer(self._name, self._seconds)

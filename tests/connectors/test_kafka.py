@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import brokers
 import pytest
+from topics import made, produce_to, rows, values
 
 from connectors import (
     CommitRefused,
@@ -25,39 +26,6 @@ from connectors import (
 )
 from connectors.kafka import Options, Writer
 from connectors.kafka.clients import Partition
-from connectors.kafka.options import CLIENTS
-
-KINDS = ["noida", "apache"]
-
-
-@pytest.fixture(scope="module", params=["given"] if os.environ.get(brokers.SERVERS) else KINDS)
-def servers(request, tmp_path_factory):
-    if request.param == "given":
-        yield os.environ[brokers.SERVERS]
-    elif request.param == "noida":
-        with brokers.noida(tmp_path_factory.mktemp("noida")) as broker:
-            yield f"127.0.0.1:{broker.port}"
-    elif brokers.has_java():
-        with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
-            yield f"127.0.0.1:{broker.port}"
-    else:
-        pytest.skip("Apache Kafka needs java and mvn")
-
-
-@pytest.fixture(params=CLIENTS)
-def options(servers, request):
-    return Options(servers, client=request.param)
-
-
-@pytest.fixture
-def topic(servers):
-    return made(servers)
-
-
-def made(servers, partitions=1, **config):
-    name = f"t{uuid.uuid4().hex[:12]}"
-    brokers.make_topics(servers, partitions=partitions, names=[name], config=config)
-    return name
 
 
 def drained(source, close=True):
@@ -69,14 +37,6 @@ def drained(source, close=True):
     if close:
         source.close()
     return found
-
-
-def values(events):
-    return [event.record["n"] for event in events]
-
-
-def rows(n, first=0):
-    return [{"n": first + i} for i in range(n)]
 
 
 def test_records_come_in_order_with_where_they_are(servers, options, topic):
@@ -210,7 +170,9 @@ def test_deterministic_order_is_the_same_wherever_it_is_stopped(servers, options
     for number, (first, last) in enumerate([(0, 200), (200, 300), (300, 450)]):
         for n in range(3):  # in batches that come one after the other
             part = uneven[first + n * (last - first) // 3 : first + (n + 1) * (last - first) // 3]
-            brokers.produce(servers, topic, part, partitions=1) if number == 0 else _to(servers, topic, part, number)
+            brokers.produce(servers, topic, part, partitions=1) if number == 0 else produce_to(
+                servers, topic, part, number
+            )
     in_turn = [
         n for turn in itertools.zip_longest(range(200), range(200, 300), range(300, 450)) for n in turn if n is not None
     ]
@@ -247,15 +209,6 @@ def test_turns_are_kept_when_partitions_are_taken_away_and_given_back(servers):
         source.revoked(partitions)
         source.assigned(partitions)
     assert values(events + drained(source)) == list(range(600))
-
-
-def _to(servers, topic, values, partition):
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=servers)
-    for value in values:
-        producer.send(topic, value, partition=partition)
-    producer.close()
 
 
 def test_members_of_a_group_share_the_partitions(servers, options):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as AnyConsumer
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors.base import CommitRefused, Unavailable
 from connectors.kafka.answers import within
@@ -125,6 +125,14 @@ class ConfluentConsumer(Consumer):
 
     def end(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
+
+    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        latest = theirs(dict.fromkeys(partitions, OFFSET_END))  # which is a time to the brokers, too
+        ends = {}
+        for one in self._asked(self._kafka.offsets_for_times, latest, COMMIT_SECONDS):
+            partition = Partition(one.topic, one.partition)
+            ends[partition] = self.end(partition) if one.error or one.offset < 0 else int(one.offset)
+        return ends
 
     def at(self, partition: Partition, milliseconds: int) -> int:
         (found,) = self._asked(self._kafka.offsets_for_times, theirs({partition: milliseconds}), COMMIT_SECONDS)

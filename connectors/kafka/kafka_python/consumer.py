@@ -96,6 +96,10 @@ class PythonConsumer(Consumer):
     def end(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.end_offsets, theirs([partition])).popitem()[1])
 
+    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+        found = self._asked(self._kafka.end_offsets, theirs(partitions))
+        return {Partition(*one): int(offset) for one, offset in found.items()}
+
     def at(self, partition: Partition, milliseconds: int) -> int:
         _, found = self._asked(self._kafka.offsets_for_times, {theirs([partition])[0]: milliseconds}).popitem()
         return self.end(partition) if found is None else int(found.offset)
