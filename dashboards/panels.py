@@ -106,11 +106,25 @@ LEARNING = (
         (("streamkernel_function_weight{$at}", "{{steps}} {{instance}}"),),
     ),
     Panel(
+        "Polished coefficients",
+        "The certified primal-dual gap of the coefficients when they were polished last: how far the model can be from "
+        "the best one on the events of that window.",
+        "short",
+        (("streamkernel_polish_gap{$at}", "{{instance}}"),),
+    ),
+    Panel(
         "Beginnings of larger groups",
         "Second order: how often a larger group of features began in an hour. It does when more features are worth it, "
         "or the stream has moved.",
         "short",
         (("changes(streamkernel_youngest_group_examples{$at}[1h])", "{{instance}}"),),
+    ),
+    Panel(
+        "Spread of replicas",
+        "On a cluster: how far the workers' functions were from their mean when they were merged last, in units of its "
+        "size. Where it is large they learn different things in a round; shorter rounds let them agree more often.",
+        "short",
+        (("streamkernel_replica_spread{$at}", "{{instance}}"),),
     ),
 )
 
@@ -235,7 +249,8 @@ HEALTH = (
     Panel(
         "Incidents",
         "What happened to a run that went on, in five minutes: partitions that went to others, commits that were "
-        "refused, brokers that did not answer, checkpoints that failed, a source that gave nothing.",
+        "refused, brokers that did not answer, checkpoints that failed, a source that gave nothing, workers that were "
+        "lost.",
         "short",
         (("increase(streamkernel_incidents_total{$at}[5m])", "{{kind}} {{instance}}"),),
         above=1.0,
@@ -255,6 +270,44 @@ HEALTH = (
         "How many the process keeps busy. One is the most that learning uses.",
         "short",
         (("rate(process_cpu_seconds_total{$at}[$__rate_interval])", "{{instance}}"),),
+    ),
+    Panel(
+        "Workers",
+        "On a cluster: how many there were in the last round, and the mean of how many were busy. Where far fewer "
+        "are, they wait for the slowest, for merging, or for checkpoints.",
+        "short",
+        (
+            ("streamkernel_workers{$at}", "workers {{instance}}"),
+            (
+                "sum by (instance) (rate(streamkernel_worker_seconds_total{$at}[5m]))",
+                "busy {{instance}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Events by worker",
+        "On a cluster: events that each worker reads in a second. One far below the others has less to read, or a "
+        "slower machine.",
+        "eps",
+        (("rate(streamkernel_worker_events_total{$at}[5m])", "worker {{worker}} {{instance}}"),),
+    ),
+    Panel(
+        "Time of a round",
+        "On a cluster: the mean, and the part of it that merges the replicas, which all workers wait for. If that is "
+        "large, rounds of more events waste less.",
+        "s",
+        (
+            (
+                "increase(streamkernel_round_seconds_sum{$at}[5m]) / "
+                "(increase(streamkernel_round_seconds_count{$at}[5m]) > 0)",
+                "round {{instance}}",
+            ),
+            (
+                "increase(streamkernel_merge_seconds_sum{$at}[5m]) / "
+                "(increase(streamkernel_merge_seconds_count{$at}[5m]) > 0)",
+                "merging {{instance}}",
+            ),
+        ),
     ),
 )
 

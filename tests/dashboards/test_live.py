@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -12,10 +13,16 @@ from typing import Any, NamedTuple
 import brokers
 import pytest
 import yaml
+from made_up_cluster import cluster_numbers
 from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
 from rich.console import Console
+from river import metrics
 
+from connectors import FileSource
 from dashboards.panels import DASHBOARDS
+from streamkernel import KernelClassifier
+from streamkernel.engine import Engine
+from streamkernel.engine.http import serve
 from streamkernel.engine.view import compile_all
 
 RNG = random.Random(0)
@@ -29,7 +36,7 @@ group = "members"
 
 
 class House(NamedTuple):
-    """Engines, the broker of the last one, and what looks at them."""
+    """Engines, the broker of the last process, one that says it is on a cluster, and what looks at them."""
 
     prometheus: Prometheus
     joined: Stream
@@ -38,6 +45,7 @@ class House(NamedTuple):
     steep: Stream
     member: Run
     broker: brokers.Broker
+    cluster: Engine
 
 
 def joined(i: int) -> dict[str, Any]:
@@ -77,7 +85,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     runs: list[Any] = []
     with brokers.noida(folder / "broker") as broker:
         try:
-            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}'
+            polish = 'polish = { type = "Polish", every = 40, window = 40 }'
+            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}\n{polish}'
             steep = f'type = "KernelRegressor"\n{SMALL}step = {{ type = "Constant", gamma = 1e200 }}'
             servers = f"127.0.0.1:{broker.port}"
             brokers.make_topics(servers, names=["events"])
@@ -90,8 +99,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
                 Run(folder / "member", 'topics = ["events"]', first_order, MEMBER.format(servers=servers)),
             ]
             until(lambda: all(run.is_ready() for run in runs), lambda: "an engine does not answer", 400.0)
-            with scraping(folder / "prometheus", [run.port for run in runs]) as prometheus:
-                yield House(prometheus, *runs, broker)
+            (folder / "nothing.jsonl").touch()
+            nothing = FileSource(folder / "nothing.jsonl")
+            cluster = Engine(KernelClassifier(), nothing, label="y", metric=metrics.Accuracy())
+            ports = [*(run.port for run in runs), serve(cluster, "127.0.0.1", 0)]
+            with scraping(folder / "prometheus", ports) as prometheus:
+                yield House(prometheus, *runs, broker, cluster)
         finally:
             for run in runs:
                 run.stop()
@@ -113,9 +126,11 @@ def test_every_expression_has_data_and_no_alert_fires_in_quiet_times(house: Hous
     selectors = [
         s for rule in rules("alerts.yml") for s in re.findall(r"[\w:]*streamkernel_[\w:]+(?:\{[^}]*\})?", rule["expr"])
     ]
+    rounds = itertools.count(1)
     missing = {*panel_expressions(), *(rule["record"] for rule in rules("recording.yml")), *selectors}
 
     def all_there() -> bool:
+        house.cluster.cluster = cluster_numbers(next(rounds))
         missing.difference_update([query for query in sorted(missing) if house.prometheus.query(query)])
         return not missing
 
@@ -148,5 +163,6 @@ def test_every_fault_has_its_alert(house: House) -> None:
     fire("LagRising", "QualityFalling", "WorseThanBaseline", "DeadLetters", "Diverged", "CheckpointFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
-    fire("Stalled", "Down", "CheckpointOld", "KafkaTrouble")
+    house.cluster.incidents["worker_lost"] += 1
+    fire("Stalled", "Down", "CheckpointOld", "KafkaTrouble", "WorkerLost")
     assert seen == {rule["alert"] for rule in rules("alerts.yml")}

@@ -127,6 +127,12 @@ class Run:
         """Start a member; one of the same name goes on with its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
         folder.mkdir(exist_ok=True)
+        words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
+        with (folder / "log").open("a") as log:
+            return subprocess.Popen(words, stderr=log, text=True)
+
+    def write(self, folder: Path, client: str | None = None) -> Path:
+        """Write the configuration of a member."""
         config = folder / "run.toml"
         config.write_text(
             self.template.format(
@@ -135,9 +141,7 @@ class Run:
                 dead_letters=self.dead_letters, state=folder / "state", **self._extra,
             )
         )  # fmt: skip
-        words = [sys.executable, "-c", self.program, "run", str(config)]
-        with (folder / "log").open("a") as log:
-            return subprocess.Popen(words, stderr=log, text=True)
+        return config
 
     def log(self, member: str = "one") -> str:
         """Return what a member has said."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 
 import brokers
@@ -157,13 +158,18 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
     assert run.state()["outcomes"]["learned"] >= calm.state()["outcomes"]["learned"]
 
 
-def test_a_member_that_joins_where_delivery_is_at_least_once(servers, four, tmp_path, client):
+def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, client):
     """What the first one has learnt is committed before the other one gets its share."""
-    run = Run(servers, tmp_path, four, source="", delivery="at_least_once", client=client)
+    brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
+    run = Run(servers, tmp_path, topic, source="", delivery="at_least_once", client=client)
+    written = members.paced(kafka_runs.records(N), 15.0)  # the other one joins while they are written
+    writer = threading.Thread(target=brokers.produce, args=(servers, topic, written, 4))
+    writer.start()
     both = [run.start()]
     wait_for(lambda: len(run.seen()) > 0)
     both.append(run.start("two"))
-    wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="rebalance"}', 0) > 0)
+    wait_for(lambda: run.metrics("two").get('streamkernel_events_total{outcome="learned"}', 0) > 0)
+    writer.join()
     wait_for(lambda: run.committed() == N)
     for process in both:
         process.terminate()

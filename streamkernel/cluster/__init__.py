@@ -1,0 +1,5 @@
+"""One run on many machines: replicas of a model learn rounds of events apart on a Ray cluster, and are merged."""
+
+from streamkernel.cluster.engine import ClusterEngine
+
+__all__ = ["ClusterEngine"]

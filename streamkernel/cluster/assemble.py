@@ -1,0 +1,130 @@
+"""A run on a cluster from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from connectors import Divided, DividedFiles, DividedTopics
+from streamkernel.cluster import steps
+from streamkernel.cluster.crew import Crew
+from streamkernel.cluster.engine import ClusterEngine
+from streamkernel.cluster.replica import Replica, last_of, steps_of
+from streamkernel.cluster.source import PlannedSource
+from streamkernel.engine.assemble import engine_parts
+from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.config import Config
+from streamkernel.engine.kafka import decoder_of, kafka_options
+from streamkernel.engine.problems import ConfigError, of_error
+from streamkernel.engine.tables import STREAM
+from streamkernel.estimator import KernelModel
+
+
+def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> ClusterEngine:
+    """Return the engine that `config` describes, with workers on a Ray cluster.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    address
+        ``"local"``, or a Ray address.
+    workers
+        Returns how many workers there are to be in the next round.
+
+    Raises
+    ------
+    ConfigError
+        If a part cannot be built, or not divided and merged.
+    ImportError
+        If Ray is not installed.
+    ConnectionError
+        If there is no cluster at the address.
+    StateDirectoryError
+        If another process uses the state directory.
+    """
+    check_cluster(config)
+    crew = Crew(address, lambda: replica_of(config))
+    state = None if config.state.directory is None else StateDirectory(config.state.directory)
+    options = None if config.kafka is None else kafka_options(config)
+    source = PlannedSource(divided_source(config), options, config.source.topics or ())
+    return ClusterEngine(
+        config.build_pipeline(),
+        source,
+        crew=crew,
+        workers=workers,
+        round_events=config.cluster.round_events,
+        **engine_parts(config, source, state),
+    )
+
+
+def check_cluster(config: Config) -> None:
+    """Raise a ConfigError that names all that cannot be divided among workers, or merged."""
+    problems = list(_problems(config))
+    if problems:
+        raise ConfigError(*problems)
+
+
+def replica_of(config: Config) -> Replica:
+    """Return a worker."""
+    return Replica(
+        lambda: divided_source(config),
+        metric=config.build_metric(),
+        writes=bool(config.sink.predictions or config.sink.predictions_topic),
+        label=config.label,
+        ignore=config.ignore,
+    )
+
+
+def divided_source(config: Config) -> Divided:
+    """Return what the workers read together.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be opened.
+    """
+    source = config.source
+    if source.path is None:
+        options, decoder = kafka_options(config), decoder_of(config)
+    try:
+        if source.path is not None:
+            return DividedFiles(source.path, source.format)
+        return DividedTopics(
+            options,
+            source.topics or (),
+            partitions=source.partitions,
+            start=source.start,
+            until=source.until,
+            decoder=decoder,
+            key=source.key_field,
+        )
+    except (ImportError, OSError, ValueError) as error:
+        raise ConfigError(of_error("source", error)) from error
+
+
+def _problems(config: Config) -> Iterator[str]:
+    """Yield what cannot be divided among workers, or merged."""
+    pipeline: Any = config.build_pipeline()
+    model = last_of(pipeline)
+    if not isinstance(model, KernelModel):
+        yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
+    else:
+        for name in ("compaction", "polish"):
+            if getattr(model, name) is not None:
+                yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
+    for i, step in enumerate(steps_of(pipeline).values()):
+        problem = steps.problem(step)
+        if problem:
+            yield f"preprocessing[{i}]: {problem}"
+    if config.source.dataset is not None:
+        yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
+    if config.source.path == Path(STREAM):
+        yield "source.path: expected files on a cluster, got standard input"
+    if config.source.follow:
+        yield "source.follow: expected false on a cluster, got true"
+    if config.labels is not None:
+        yield "labels: expected records with their labels on a cluster, got labels in records of their own"
+    if config.baseline is not None:
+        yield "baseline: expected none on a cluster, where it would have to be merged, got one"

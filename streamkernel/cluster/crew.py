@@ -1,0 +1,203 @@
+"""The workers of a run as Ray's actors: a task that is lost with its worker is done again by another one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from connectors import Unavailable
+from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.errors import InputError
+
+LOCAL = "local"
+"""The address of a cluster of this machine, made for this run alone."""
+
+LOOK_SECONDS = 0.2
+"""Time between two looks at whether we have to stop, while a round goes on."""
+
+LATE_SECONDS = 60.0
+"""How long a worker may take to be there before that is told, again and again."""
+
+AGAIN_SECONDS = 5.0
+"""How long to wait before a worker that got no answer from brokers asks again."""
+
+KNOCK_SECONDS = 10.0
+"""How long a cluster may take to answer at all."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class Crew:
+    """Workers on a Ray cluster, as many as a round asks for.
+
+    Parameters
+    ----------
+    address
+        ``"local"``, or what Ray calls one: ``"ray://host:10001"``, ``"host:6379"``, ``"auto"``.
+    replica
+        Makes a worker.
+
+    Raises
+    ------
+    ImportError
+        If Ray is not installed.
+    ConnectionError
+        If there is no cluster at the address.
+    """
+
+    def __init__(self, address: str, replica: Callable[[], Replica]) -> None:
+        self._ray = connected(address)
+        cpus = 0 if address == LOCAL else 1  # here there may be more workers than processors
+        self._kind = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=cpus)(_Worker)
+        self._replica = replica
+        self._workers: list[Any] = []
+        self._processes: dict[int, int] = {}
+        self.lost = 0  # workers whose process was another one in the next round
+
+    def cpus(self) -> int:
+        """Return how many workers the cluster has room for."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def round(
+        self,
+        model: Any,
+        numbers: set[str],
+        tasks: Sequence[Task],
+        meanwhile: Callable[[], None],
+        stopping: Callable[[], bool],
+        waiting: Callable[[str], None],
+    ) -> list[Report] | None:
+        """Return what the workers report of their tasks, in the order of these; ``None`` if we have to stop before.
+
+        Parameters
+        ----------
+        model, numbers, tasks
+            As for `Replica.learn`.
+        meanwhile
+            What else there is to do.
+        stopping
+            Says whether we have to stop.
+        waiting
+            Is told now and then while the round goes on: ``""``, or that brokers are ``"unreachable"``.
+        """
+        ray = self._ray
+        self._resize(max(task.number for task in tasks) + 1)
+        sent = ray.put((model, numbers))
+        refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
+        meanwhile()
+        found: dict[int, Report] = {}
+        began = told = time.monotonic()
+        while refs:
+            if stopping():
+                self._resize(0)  # what they have begun is not wanted any more
+                return None
+            waiting("")
+            done, _ = ray.wait(list(refs), num_returns=1, timeout=LOOK_SECONDS)
+            for ref in done:
+                task = refs.pop(ref)
+                try:
+                    found[task.number] = ray.get(ref)
+                except ray.exceptions.RayTaskError as error:
+                    if not isinstance(error.cause, Unavailable):
+                        raise _cause(error) from error
+                    waiting("unreachable")
+                    log.warning("Kafka is asked again", worker=task.number, reason=str(error.cause))
+                    time.sleep(AGAIN_SECONDS)
+                    refs[self._workers[task.number].learn.remote(sent, task)] = task
+            now = time.monotonic()
+            if refs and now - told > LATE_SECONDS:
+                told = now
+                late = sorted(task.number for task in refs.values())
+                log.warning("a round waits for workers", workers=late, seconds=round(now - began), room=self.cpus())
+        self._notice(found)
+        return [found[task.number] for task in tasks]
+
+    def close(self) -> None:
+        """Let the workers and the cluster go."""
+        self._resize(0)
+        self._ray.shutdown()
+
+    def _resize(self, count: int) -> None:
+        while len(self._workers) > count:
+            number = len(self._workers) - 1
+            self._ray.kill(self._workers.pop())
+            self._processes.pop(number, None)
+        while len(self._workers) < count:
+            self._workers.append(self._kind.remote(self._replica))
+
+    def _notice(self, found: dict[int, Report]) -> None:
+        """Count the workers that are not the processes they were."""
+        for number, report in found.items():
+            if self._processes.setdefault(number, report.process) != report.process:
+                self._processes[number] = report.process
+                self.lost += 1
+                log.warning("a worker was lost and its share done again", worker=number)
+
+
+class _Worker:
+    """An actor."""
+
+    def __init__(self, replica: Callable[[], Replica]) -> None:
+        self._make = replica
+        self._replica: Replica | None = None
+
+    def learn(self, sent: tuple[Any, set[str]], task: Task) -> Report:
+        """Learn a share with a model of our own."""
+        self._replica = self._replica or self._make()  # here, so that what is wrong with its source is told
+        return self._replica.learn(*sent, task)
+
+
+def connected(address: str) -> Any:
+    """Return Ray, connected to a cluster.
+
+    Raises
+    ------
+    ImportError
+        If Ray is not installed.
+    ConnectionError
+        If there is no cluster at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address == LOCAL:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each worker, as Ray has it elsewhere
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's word for loopback alone
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError(
+            "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+        ) from error
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    where: dict[str, Any] = {"address": address}
+    if address == LOCAL:
+        where["include_dashboard"] = False
+    try:
+        _knock(address)
+        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConnectionError(f"Expected a Ray cluster, got {error} - at {address}") from error
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return ray
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError if nobody answers at an address with a port; Ray takes minutes to say so."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+
+
+def _cause(error: Any) -> Exception:
+    """Return what went wrong in a worker, as it would have here."""
+    cause: Exception = error.cause
+    known = OSError, ValueError, ImportError
+    return cause if isinstance(cause, known) and not isinstance(cause, InputError) else error

@@ -1,0 +1,229 @@
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model, and each round one checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import orjson
+import structlog
+from river import compose
+
+from connectors import CommitRefused, Divided, Share
+from streamkernel import bandwidth, merging, model_file, state
+from streamkernel.cluster import steps
+from streamkernel.cluster.crew import Crew
+from streamkernel.cluster.numbers import ClusterNumbers, RoundNumbers
+from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
+from streamkernel.cluster.source import PlannedSource
+from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.runner import POLL_SECONDS, Engine
+from streamkernel.engine.settling import asked, pause
+from streamkernel.engine.status import point_of
+
+log = structlog.get_logger("streamkernel")
+
+PLAN = "round.json"
+"""The file of the state directory that says what the round has in it that goes on."""
+
+
+class ClusterEngine(Engine):
+    """Runs a stream through replicas of a model in synchronous rounds.
+
+    1. Plan which worker reads what, and write the plan down.
+    2. Have each worker learn its share with a replica of the model.
+    3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
+    4. Commit it all as one checkpoint.
+
+    What is lost before 4 is done again, by the same plan: a round depends on nothing but the checkpoint before it, the
+    plan, and what is in the streams. The first events, which decide bandwidths and scales, are learnt by one worker.
+
+    Parameters
+    ----------
+    model
+        A kernel model, or a pipeline of steps that can be merged and one.
+    source
+        What the workers read together.
+    crew
+        The workers.
+    workers
+        Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
+    round_events
+        Events a worker learns in a round, at most.
+    **options
+        As for :class:`~streamkernel.engine.runner.Engine`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source: PlannedSource,
+        *,
+        crew: Crew,
+        workers: Callable[[], int | None],
+        round_events: int,
+        **options: Any,
+    ) -> None:
+        self._crew, self._wanted, self._round_events = crew, workers, round_events
+        self._root: merging.Summary | None = None  # of the model that replicas began with
+        self._rounds, self._merges = Durations(CHECKPOINT_BOUNDS), Durations(CHECKPOINT_BOUNDS)
+        self._by_worker: dict[int, tuple[int, float]] = {}
+        self._last_rounds: deque[RoundNumbers] = deque(maxlen=64)
+        super().__init__(model, source, **options)
+        self._divided: Divided = source.divided
+
+    def close(self) -> None:
+        """Release the workers too."""
+        super().close()
+        self._crew.close()
+
+    def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
+        """Do rounds until there is nothing more and all is durable, or we have to stop."""
+        with _one_thread():
+            while not stopping():
+                self.alive = time.monotonic()
+                if self._in_doubt and not self._settle(stopping):
+                    continue
+                if not self._try_to_commit():  # what is not durable must not be built upon: it would be planned anew
+                    pause(POLL_SECONDS, stopping)
+                    continue
+                shares = asked(self._planned, stopping, self._count)
+                if shares is None:
+                    return
+                if not any(share.events for share in shares):
+                    self._watchdog(False)
+                    self._look()
+                    pause(POLL_SECONDS, stopping)
+                    continue
+                began = time.perf_counter()
+                reports = self._done(shares, stopping)
+                if reports is None:
+                    return
+                self._moved = time.monotonic()
+                self._changed = True
+                try:
+                    self._merge(reports, began)
+                except CommitRefused as error:
+                    self._doubt(error)
+                    continue
+                self._try_to_commit()
+                self._look()
+                if watch is not None:
+                    watch(self)
+
+    @property
+    def _is_young(self) -> bool:
+        """Whether the events are still to come that decide bandwidths and scales."""
+        model = kernel_of(self.model)
+        return model._first is not None or model._learner.ints[state.EXAMPLES] < bandwidth.FIRST
+
+    def _planned(self) -> list[Share] | None:
+        """Return what was planned for the round after the last checkpoint, or plan it."""
+        before = 0 if self._state is None else self._state.newest()
+        if self._state is not None and (path := self._state.path / PLAN).exists():
+            found = orjson.loads(path.read_bytes())
+            if found["after"] == before:
+                return [Share(*share) for share in found["shares"]]
+        workers, events = (1, bandwidth.FIRST) if self._is_young else (self._workers(), self._round_events)
+        shares = self._divided.plan(self._positions, workers, events)
+        if shares is not None and not self._is_young and self._wanted() is None:
+            shares = [share for share in shares if share.events] or shares[:1]
+        if self._state is not None and shares is not None and any(share.events for share in shares):
+            model_file.put(
+                self._state.path / PLAN, orjson.dumps({"after": before, "shares": [[*share] for share in shares]})
+            )
+        return shares
+
+    def _workers(self) -> int:
+        return self._wanted() or self._crew.cpus()
+
+    def _done(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
+        """Have workers learn, and return what they report."""
+        is_alone, model = self._is_young, kernel_of(self.model)
+        model._learner.settle()
+        busy = [(number, share) for number, share in enumerate(shares) if share.events]
+        tasks = [Task(share, number, place, len(busy), is_alone) for place, (number, share) in enumerate(busy)]
+        lost = self._crew.lost
+
+        def meanwhile() -> None:
+            self._root = None if is_alone else merging.summary(model)
+
+        def waiting(incident: str) -> None:
+            self.alive = time.monotonic()
+            if incident:
+                self._count(incident)
+
+        reports = self._crew.round(self.model, self._examples.numbers, tasks, meanwhile, stopping, waiting)
+        for _ in range(self._crew.lost - lost):
+            self._count("worker_lost")
+        return reports
+
+    def _merge(self, reports: Sequence[Report], began: float) -> None:
+        """Become what the replicas are together, and judge and write what they predicted, worker by worker."""
+        start, spread = time.perf_counter(), 0.0
+        if reports[0].summary is None:
+            self.model = reports[0].model
+        else:
+            assert self._root is not None
+            parts = [report.summary for report in reports if report.summary is not None]
+            learnt = [part for part in parts if part.events > self._root.events]
+            spread = merging.spread_of(learnt, self._root) if len(learnt) > 1 else 0.0
+            merged = {
+                name: steps.merged(step, [report.model[name] for report in reports])
+                for name, step in steps_of(self.model).items()
+            }
+            merging.merged(kernel_of(self.model), parts, self._root)
+            if merged:
+                (name, last) = list(self.model.steps.items())[-1]
+                self.model = compose.Pipeline(*merged.items(), (name, last))
+        merging_seconds = time.perf_counter() - start
+        for report in reports:
+            self._take(report)
+        now = time.perf_counter()
+        self._rounds.new.append(now - began)
+        self._merges.new.append(merging_seconds)
+        by_worker = [(0, 0.0)] * (reports[-1].number + 1)  # a worker with nothing to read has no report
+        for report in reports:
+            by_worker[report.number] = report.events, report.seconds
+        events, seconds = zip(*by_worker, strict=True)
+        self._last_rounds.append(RoundNumbers(events, seconds, now - began, merging_seconds, spread))
+        self._tell()
+
+    def _take(self, report: Report) -> None:
+        """Take over what came of a worker's share."""
+        self._positions |= report.positions
+        self._examples.numbers |= report.numbers
+        self._pairs.extend(zip(report.labels, report.answers, strict=True))
+        self._quality.fold()
+        for outcome, count in report.outcomes.items():
+            self.outcomes[outcome] += count
+        if self._sink is not None:
+            for line, key in report.lines:
+                self._sink.write(line, key)
+        for event, kind, reason in report.letters:
+            self._refuse(event, kind, reason)
+        self._seconds.add(report.durations)
+        self._events += report.events
+        count, seconds = self._by_worker.get(report.number, (0, 0.0))
+        self._by_worker[report.number] = count + report.events, seconds + report.seconds
+        if self.history.is_due(report.events):
+            self.history.add(point_of(self) | {"time": time.time(), "lag": float(sum(self.source.lag().values()))})
+
+    def _tell(self) -> None:
+        """Tell those who look what the cluster does."""
+        self.source.seek(self._positions)
+        last = self._last_rounds[-1]
+        self.cluster = ClusterNumbers(
+            dict(self._by_worker), self._rounds.histogram(), self._merges.histogram(), last, tuple(self._last_rounds)
+        )
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Have linear algebra use one thread: it is faster beside workers, and its bits do not depend on processors."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits

@@ -1,0 +1,193 @@
+"""What one worker does in a round: it learns its share with a replica of the model, and tells what came of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from river import base, compose, metrics
+
+from connectors import Divided, Event, Share
+from streamkernel import merging, state
+from streamkernel.engine.durations import EVENT_BOUNDS, Durations
+from streamkernel.engine.learning import Learner, line_of, reason_of
+from streamkernel.estimator import KernelModel
+
+
+class Task(NamedTuple):
+    """What a worker is to do in a round.
+
+    Parameters
+    ----------
+    share
+        What it reads.
+    number
+        Which of the workers it is.
+    place, replicas
+        Which of those that have something to do it is, and how many these are.
+    is_alone
+        Whether it is the only one, and its model is the one to go on with, as at the beginning.
+    """
+
+    share: Share
+    number: int
+    place: int
+    replicas: int
+    is_alone: bool = False
+
+
+class Report(NamedTuple):
+    """What came of a worker's round.
+
+    Parameters
+    ----------
+    number
+        Which of the workers it is.
+    model
+        Its whole model if it was alone, else the steps before the kernel model.
+    summary
+        Of its kernel model, if it was not alone.
+    positions
+        Where its streams stand.
+    labels, answers
+        To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
+    lines
+        What is to be written of predictions, and the keys of their records.
+    letters
+        Events that could not be used, of which kind, and why.
+    outcomes
+        Events by what became of them.
+    numbers
+        Fields that were numbers.
+    durations
+        How long events took.
+    seconds
+        How long it took in all.
+    process
+        The number of the worker's process.
+    """
+
+    number: int
+    model: Any
+    summary: merging.Summary | None
+    positions: dict[str, Any]
+    labels: list[Any]
+    answers: list[Any]
+    lines: list[tuple[dict[str, Any], bytes | None]]
+    letters: list[tuple[Event, str, str]]
+    outcomes: dict[str, int]
+    numbers: set[str]
+    durations: Durations
+    seconds: float
+    process: int
+
+    @property
+    def events(self) -> int:
+        """How many events it read."""
+        return self.outcomes["predicted"] + len(self.letters)
+
+
+class Replica:
+    """A worker: it keeps its source open from one round to the next, and nothing else.
+
+    Parameters
+    ----------
+    source
+        Makes the source that all workers read together.
+    writes
+        Whether lines are wanted.
+    options
+        As for :class:`~streamkernel.engine.learning.Learner`.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Divided],
+        *,
+        metric: metrics.base.Metric,
+        writes: bool,
+        **options: Any,
+    ) -> None:
+        self._source = source()
+        self._metric, self._writes, self._options = metric, writes, options
+
+    def learn(self, model: base.Estimator, numbers: set[str], task: Task) -> Report:
+        """Learn a share.
+
+        What comes of it depends on nothing but the arguments and what is at the places that the share names, so that
+        it may be done again by another worker.
+
+        Parameters
+        ----------
+        model
+            The pipeline, which is changed.
+        numbers
+            Fields that were numbers so far.
+        task
+            What to do.
+        """
+        began = time.perf_counter()
+        kernel_model = kernel_of(model)
+        before = kernel_model._learner.ints[: state.COLUMNS].copy()
+        if not task.is_alone:
+            kernel_model._divide(task.place, task.replicas)
+        learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
+        learner._examples.numbers = set(numbers)
+        positions: dict[str, Any] = {}
+        lines: list[tuple[dict[str, Any], bytes | None]] = []
+        letters: list[tuple[Event, str, str]] = []
+        durations = Durations(EVENT_BOUNDS)
+        clock = time.perf_counter
+        for events in self._source.read(task.share):
+            for event in events:
+                positions[event.stream] = event.resume
+                if event.is_mark:
+                    continue
+                start = clock()
+                try:
+                    step = learner._step(event)
+                except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
+                    letters.append((event, *reason_of(event, error)))
+                else:
+                    assert step is not None
+                    x, y, answers, is_new = step
+                    if self._writes:
+                        lines.append((line_of(event, y, answers[0]), event.key))
+                    learner._judge(x, y, answers, is_new)
+                durations.new.append(clock() - start)
+        durations.fold()
+        since = merging.Summary({}, [], {"ints": before}, None)
+        return Report(
+            task.number,
+            model if task.is_alone else steps_of(model),
+            None if task.is_alone else merging.summary(kernel_model, since),
+            positions,
+            [y for y, _ in learner._pairs],
+            [answer for _, answer in learner._pairs],
+            lines,
+            letters,
+            learner.outcomes,
+            learner._examples.numbers,
+            durations,
+            time.perf_counter() - began,
+            os.getpid(),
+        )
+
+
+def kernel_of(model: Any) -> KernelModel:
+    """Return the kernel model at the end of a pipeline."""
+    last = last_of(model)
+    assert isinstance(last, KernelModel)
+    return last
+
+
+def last_of(model: Any) -> Any:
+    """Return the model at the end of a pipeline."""
+    return model._last_step if isinstance(model, compose.Pipeline) else model
+
+
+def steps_of(model: Any) -> dict[str, Any]:
+    """Return the steps of a pipeline before the last one."""
+    return dict(list(model.steps.items())[:-1]) if isinstance(model, compose.Pipeline) else {}

@@ -1,0 +1,54 @@
+"""A source that several workers read together, as the engine sees one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from connectors import Divided, Event, Position
+
+
+class PlannedSource:
+    """Says where the streams of a divided source stand; it is the workers that read.
+
+    Parameters
+    ----------
+    divided
+        The source.
+    positions
+        Returns where its streams stand.
+    options, topics
+        Of Kafka, where a run writes to topics in transactions with its checkpoints.
+    """
+
+    group = None
+
+    def __init__(self, divided: Divided, options: Any = None, topics: tuple[str, ...] = ()) -> None:
+        self.divided = divided
+        self.options, self.topics = options, topics
+        self._positions: Mapping[str, Position] = {}
+
+    def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
+        """Do nothing: no one else gets the streams."""
+
+    def seek(self, positions: Mapping[str, Position]) -> None:
+        """Take note of where the streams stand."""
+        self._positions = positions
+
+    again = rewind = seek
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return nothing, as workers do."""
+        return []
+
+    def offsets(self, positions: Mapping[str, Position]) -> dict[Any, int]:
+        """Return no offsets: they are in the checkpoint alone."""
+        return {}
+
+    def lag(self) -> Mapping[tuple[str, str], int]:
+        """Return what waits behind the last round."""
+        return self.divided.lag(self._positions)
+
+    def close(self) -> None:
+        """Close the source."""
+        self.divided.close()

@@ -1,0 +1,112 @@
+"""Steps of a pipeline that learnt apart, as one: their moments, ranges and categories are those of all events."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from river import base, feature_extraction, preprocessing
+
+from streamkernel import RandomFeatures
+from streamkernel.engine.fields import OnFields
+
+FIXED = (
+    preprocessing.Binarizer,
+    preprocessing.FeatureHasher,
+    preprocessing.Normalizer,
+    feature_extraction.BagOfWords,
+    feature_extraction.PolynomialExtender,
+    RandomFeatures,  # which takes its bandwidth from the first events, and these are learnt by one worker
+)
+"""Steps that events do not change."""
+
+
+def problem(step: base.Transformer) -> str | None:
+    """Return why a step cannot be merged, ``None`` if it can.
+
+    Examples
+    --------
+    >>> problem(preprocessing.StandardScaler())
+    >>> problem(preprocessing.OrdinalEncoder())
+    'expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, PolynomialExtender,
+    RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), got OrdinalEncoder'
+    """
+    inner = step.transformer if isinstance(step, OnFields) else step
+    if type(inner) not in (*FIXED, *_MERGES):
+        known = ", ".join(kind.__name__ for kind in (*FIXED, *_MERGES))
+        return f"expected a step whose state can be merged ({known}), got {type(inner).__name__}"
+    if getattr(inner, "window_size", None) is not None:
+        return f"expected a step without a window, got a {type(inner).__name__} with one"
+    return None
+
+
+def merged(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
+    """Return what a step has learnt that several workers went on with.
+
+    Parameters
+    ----------
+    before
+        The step as all of them had it.
+    parts
+        As each has it now.
+    """
+    if isinstance(before, OnFields):
+        return OnFields(merged(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
+    found = copy.deepcopy(before)
+    if type(before) in _MERGES:
+        _MERGES[type(before)](found, before, parts)
+    return found
+
+
+def _moments(found: Any, before: Any, parts: Sequence[Any]) -> None:
+    """Add counts, sums and sums of squares about the mean before, so that large means lose nothing."""
+    for name in _names("counts", before, parts):
+        centre = next(one.means[name] for one in (before, *parts) if name in one.means)
+        count, total, squares = (-(len(parts) - 1) * sum_ for sum_ in _sums(before, name, centre))
+        for part in parts:
+            n, s, q = _sums(part, name, centre)
+            count, total, squares = count + n, total + s, squares + q
+        mean = total / count
+        found.counts[name], found.means[name] = count, centre + mean
+        if found.with_std:
+            found.vars[name] = max(0.0, squares / count - mean * mean)
+
+
+def _sums(scaler: Any, name: Any, centre: float) -> tuple[int, float, float]:
+    n = scaler.counts.get(name, 0)
+    off = scaler.means[name] - centre if n else 0.0
+    return n, n * off, n * ((scaler.vars[name] if n and scaler.with_std else 0.0) + off * off)
+
+
+def _ranges(*fields: str) -> Callable[[Any, Any, Sequence[Any]], None]:
+    """Return what merges extremes, which are kept under these names."""
+
+    def merge(found: Any, before: Any, parts: Sequence[Any]) -> None:
+        for field in fields:
+            for part in parts:
+                for name, extreme in getattr(part, field).items():
+                    getattr(found, field)[name].update(extreme.get())
+
+    return merge
+
+
+def _categories(found: Any, before: Any, parts: Sequence[Any]) -> None:
+    if found.drop_zeros or found.categories is not None:
+        return
+    for part in parts:
+        for name, values in part.values.items():
+            for value in sorted(values, key=repr):
+                found.learn_one({name: value})
+
+
+def _names(field: str, before: Any, parts: Sequence[Any]) -> Iterator[Any]:
+    yield from dict.fromkeys(name for one in (before, *parts) for name in getattr(one, field))
+
+
+_MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {
+    preprocessing.StandardScaler: _moments,
+    preprocessing.MinMaxScaler: _ranges("min", "max"),
+    preprocessing.MaxAbsScaler: _ranges("abs_max"),
+    preprocessing.OneHotEncoder: _categories,
+}

@@ -1,0 +1,17 @@
+"""The broker that tests of faults have, and no driver that outlives its test."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from faults.conftest import broker, servers
+from runs import below, kill_all
+
+__all__ = ["broker", "servers"]
+
+
+@pytest.fixture(autouse=True)
+def _no_driver_is_left():
+    yield
+    kill_all([pid for pid, title in below(os.getpid()).items() if "streamkernel.cli" in title])

@@ -1,0 +1,169 @@
+"""A run in rounds whose workers are all in this process, so that it is done in a second."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from river import metrics, preprocessing
+from streams import content
+
+from connectors import DeadLetters, DividedFiles, FileSink
+from streamkernel import KernelClassifier, model_file
+from streamkernel.cluster.engine import ClusterEngine
+from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.cluster.source import PlannedSource
+from streamkernel.engine import river_state
+from streamkernel.engine.checkpoint import StateDirectory, read_newest
+from streamkernel.state import EXAMPLES
+
+BAD_EVERY = 97
+
+
+def records(n: int, seed: int = 0) -> list[str]:
+    """Return lines of events with ids, some with a large mean, and here and there lines that are none."""
+    rng = random.Random(seed)
+    found = []
+    for i in range(n):
+        a, b = rng.gauss(0, 1), rng.gauss(0, 1)
+        event = {"id": f"{seed}-{i}", "a": a, "b": 1.7e6 + b, "town": rng.choice("xyz"), "y": a * b > 0}
+        found.append('{"half' if i % BAD_EVERY == 5 else json.dumps(event))
+    return found
+
+
+def write(folder: Path, *files: Sequence[str]) -> Path:
+    """Write files of lines, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, lines in enumerate(files):
+        (folder / f"part-{i}.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def classifier(**options: Any) -> Any:
+    """Return the model of most tests."""
+    return preprocessing.StandardScaler() | KernelClassifier(**{"max_features": 64, **options})
+
+
+class HereCrew:
+    """Workers in this process, to which everything goes as bytes.
+
+    Parameters
+    ----------
+    replica
+        Makes a worker.
+    is_fresh
+        Whether each task is done by a new worker, as if the one before had died.
+    """
+
+    def __init__(self, replica: Callable[[], Replica], is_fresh: bool = False) -> None:
+        self._replica, self._is_fresh = replica, is_fresh
+        self._workers: dict[int, Replica] = {}
+        self.lost = 0
+        self.asked: list[list[Task]] = []
+
+    def cpus(self) -> int:
+        return 3
+
+    def round(
+        self,
+        model: Any,
+        numbers: set[str],
+        tasks: Sequence[Task],
+        meanwhile: Callable[[], None],
+        stopping: Callable[[], bool],
+        waiting: Callable[[str], None],
+    ) -> list[Report] | None:
+        self.asked.append(list(tasks))
+        waiting("")
+        meanwhile()
+        found = []
+        for task in tasks:
+            if stopping():
+                return None
+            if self._is_fresh or task.number not in self._workers:
+                self._workers[task.number] = self._replica()
+            sent = pickle.loads(pickle.dumps((model, numbers)))
+            found.append(pickle.loads(pickle.dumps(self._workers[task.number].learn(*sent, task))))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def engine(
+    data: Path,
+    folder: Path,
+    model: Any = None,
+    *,
+    workers: Callable[[], int | None] | int | None = 2,
+    round_events: int = 100,
+    is_fresh: bool = False,
+    metric: Any = None,
+    has_towns: bool = False,
+) -> ClusterEngine:
+    """Return an engine over the files of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    metric = metric or metrics.Accuracy()
+
+    def divided() -> DividedFiles:
+        return DividedFiles(data / "part-*.jsonl")
+
+    own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
+    return ClusterEngine(
+        model or classifier(),
+        PlannedSource(divided()),
+        crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
+        workers=workers if callable(workers) else lambda: workers,
+        round_events=round_events,
+        metric=metric,
+        sink=FileSink(folder / "predictions.jsonl"),
+        dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
+        state=StateDirectory(folder / "state"),
+        **own,  # type: ignore[arg-type]
+    )
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """Return all that a run has left."""
+    state = read_newest(folder / "state")
+    assert state is not None
+    files = {name: (folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")}
+    return learnt(state) | files | {"positions": state["positions"]}
+
+
+def learnt(state: dict[str, Any]) -> dict[str, Any]:
+    """Return all bits of the pipeline in a checkpoint, and what its metric and its counters say."""
+    parts: list[Any] = []
+
+    def hook(thing: object) -> dict[str, Any] | None:
+        if isinstance(thing, model_file.Portable):
+            parts.append(content(thing))
+            return {"part": len(parts)}
+        return None
+
+    names = "outcomes", "refused", "numbers", "metric", "model"
+    return {name: river_state.encode(state[name], hook=hook) for name in names} | {"parts": parts}
+
+
+def lines(folder: Path, name: str = "predictions.jsonl") -> list[dict[str, Any]]:
+    """Return what was written."""
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
+    """Check that each event of files of `records` was learnt once, and what came of it written once."""
+    bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
+    good = sum(sizes) - bad
+    places = [(line["stream"], line["resume"][1]) for line in [*lines(folder), *lines(folder, "dead_letters.jsonl")]]
+    assert Counter(Path(name).name for name, _ in places) == {f"part-{i}.jsonl": n for i, n in enumerate(sizes)}
+    assert len(set(places)) == len(places)
+    state = read_newest(folder / "state")
+    assert state is not None
+    assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0}
+    learner = state["model"]._last_step._learner
+    assert learner.ints[EXAMPLES] + len(getattr(learner, "pending", [])) == good

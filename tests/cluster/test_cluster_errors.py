@@ -1,0 +1,171 @@
+"""What cannot run on a cluster is refused with a reason, and at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import rounds
+import runs
+import structlog
+from typer.testing import CliRunner
+
+from connectors import Share
+from streamkernel.cli import app
+from streamkernel.cluster import crew
+from streamkernel.cluster.replica import Task
+
+GOOD = runs.CONFIG.format(data=".", workers=2, round_events=10)
+TOPICS = '[kafka]\nservers = "127.0.0.1:1"\n[source]\ntopics = ["t"]'
+PROBLEMS = {
+    "model: expected KernelClassifier or KernelRegressor on a cluster, got GaussianProcessRegressor": (
+        'type = "KernelClassifier"\nmax_features = 64', 'type = "GaussianProcessRegressor"'
+    ),
+    "model.compaction: expected none on a cluster, got a Compaction": (
+        "[sink]", 'compaction = { type = "Compaction" }\n[sink]'
+    ),
+    "model.polish: expected none on a cluster, got a Polish": ("[sink]", 'polish = { type = "Polish" }\n[sink]'),
+    "preprocessing[0]: expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, "
+    "PolynomialExtender, RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), "
+    "got RobustScaler": (
+        "StandardScaler", "RobustScaler"
+    ),
+    "source.dataset: expected files or topics on a cluster, got Phishing": (
+        'path = "./part-*.jsonl"', 'dataset = "Phishing"'
+    ),
+    "source.path: expected files on a cluster, got standard input": (
+        'path = "./part-*.jsonl"', 'path = "-"\nformat = "jsonl"'
+    ),
+    "source.follow: expected false on a cluster, got true": ("[source]", "[source]\nfollow = true"),
+    "labels: expected records with their labels on a cluster, got labels in records of their own": (
+        "[sink]", '[labels]\nkey = "id"\n[sink]'
+    ),
+    "baseline: expected none on a cluster, where it would have to be merged, got one": (
+        "[sink]", '[baseline]\ntype = "LogisticRegression"\n[sink]'
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return rounds.write(tmp_path, rounds.records(300))
+
+
+def checked(folder: Path, text: str) -> tuple[int, str]:
+    """Return what ``run --cluster local --check`` ends with, and says."""
+    (folder / "run.toml").write_text(text)
+    result = CliRunner().invoke(app, ["run", "--cluster", "local", "--check", str(folder / "run.toml")])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_cannot_be_divided_or_merged_is_named(folder, problem):
+    assert checked(folder, GOOD)[0] == 0
+    old, new = PROBLEMS[problem]
+    assert old in GOOD
+    code, said = checked(folder, GOOD.replace(old, new, 1))
+    assert code == 2
+    assert problem in said
+    assert "Traceback" not in said
+
+
+def test_a_step_with_a_window_is_named(folder):
+    text = GOOD.replace('type = "StandardScaler"', 'type = "MinMaxScaler"\nwindow_size = 100')
+    said = "preprocessing[0]: expected a step without a window, got a MinMaxScaler with one"
+    assert checked(folder, text) == (2, f"streamkernel: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("workers = 0", "cluster.workers: expected an integer from 1 to 1024, got 0"),
+     ("round_events = 0", "cluster.round_events: expected an integer of at least 1, got 0"),
+     ("rounds = 3", "cluster.rounds")],
+)  # fmt: skip
+def test_a_table_of_clusters_that_is_wrong(folder, line, said):
+    code, found = checked(folder, GOOD.split("[cluster]")[0] + f"[cluster]\n{line}\n")
+    assert code == 2
+    assert said in found
+
+
+def test_without_ray_it_is_said_how_to_get_it_and_all_else_works(folder):
+    (folder / "run.toml").write_text(GOOD)
+    hidden = "import sys; sys.modules['ray'] = None; sys.modules['threadpoolctl'] = None; "
+    program = hidden + "from streamkernel.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", program, "run", "--cluster", "local", "run.toml"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert (
+        "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+        in found.stderr
+    )
+    assert "Traceback" not in found.stderr
+    (folder / "run.toml").write_text(GOOD.replace("[source]", "[source]\nfollow = false"))
+    found = subprocess.run(
+        [sys.executable, "-c", program, "run", "run.toml"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert rounds.read_newest(folder / "state")["outcomes"]["learned"] == 296
+
+
+def test_nothing_but_one_file_imports_ray():
+    package = Path(__file__).resolve().parents[2]
+    found = [
+        path.name
+        for folder in ("streamkernel", "connectors")
+        for path in (package / folder).rglob("*.py")
+        if re.search(r"^\s*(import|from) ray\b", path.read_text(), re.MULTILINE)
+    ]
+    assert found == ["crew.py"]
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:1", "127.0.0.1:1", "no.such.host:6379", "nonsense://x"])
+def test_where_there_is_no_cluster(address):
+    program = f"from streamkernel.cluster.crew import connected; connected({address!r})"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 1
+    assert "ConnectionError: Expected a Ray cluster, got" in found.stderr
+    assert f"at {address}" in found.stderr
+
+
+class SlowRay:
+    """Ray as far as a crew asks it, on a cluster whose workers take three looks to be there."""
+
+    def __init__(self):
+        self._looks = iter(range(10**9))
+
+    def remote(self, **options):
+        made = SimpleNamespace(learn=SimpleNamespace(remote=lambda sent, task: ("ref", task.number)))
+        return lambda kind: SimpleNamespace(remote=lambda replica: made)
+
+    def put(self, sent):
+        return sent
+
+    def wait(self, refs, num_returns, timeout):
+        return (refs if next(self._looks) >= 3 else []), []
+
+    def get(self, ref):
+        return SimpleNamespace(number=ref[1], process=1)
+
+    def cluster_resources(self):
+        return {"CPU": 1.0}
+
+
+def test_more_workers_than_there_is_room_for_are_told(monkeypatch):
+    monkeypatch.setattr(crew, "connected", lambda address: SlowRay())
+    monkeypatch.setattr(crew, "LATE_SECONDS", 0.0)
+    tasks = [Task(Share({}, {}, 1), number, number, 2) for number in range(2)]
+    with structlog.testing.capture_logs() as logs:
+        found = crew.Crew("nowhere:1", lambda: None).round(
+            None, set(), tasks, lambda: None, lambda: False, lambda _: None
+        )
+    assert [report.number for report in found] == [0, 1]
+    assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
+        ("a round waits for workers", [0, 1], 1)
+    ] * 3

@@ -1,0 +1,67 @@
+"""Runs over topics on a Ray cluster: each prediction is seen once, and the bits are those of a run left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+
+import brokers
+import pytest
+import rounds
+from faults import members
+from faults.kafka_runs import BAD_EVERY, ids, records, wait_for
+from runs import TopicsRun, workers_of
+
+N = 4000
+
+
+@pytest.fixture(scope="module")
+def topic(servers):
+    brokers.make_topics(servers, names=["shared"], partitions=3)
+    brokers.produce(servers, "shared", records(N), 3)
+    return "shared"
+
+
+def state(run):
+    return rounds.learnt(run.state()) | {"positions": run.state()["positions"]}
+
+
+def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, topic, tmp_path):
+    calm = TopicsRun(servers, tmp_path, topic)
+    calm.here()
+    assert sorted(int(key) for key, _ in calm.seen()) == ids(N)
+    run, rng = TopicsRun(servers, tmp_path, topic), random.Random(5)
+    process = run.start()
+    wait_for(lambda: run.rounds() > 3)
+    os.kill(rng.choice(workers_of(process.pid)), signal.SIGKILL)
+    known = run.rounds()
+    wait_for(lambda: run.rounds() > known)
+    with contextlib.suppress(Exception):
+        process.wait(rng.uniform(0.0, 0.3))
+    process.kill()
+    process.wait()
+    assert run.start().wait(120) == 0, run.log()
+    assert run.seen() == calm.seen()
+    assert run.dead() == calm.dead()
+    assert state(run) == state(calm)
+
+
+def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
+    brokers.make_topics(servers, names=["grows"], partitions=3)
+    run = TopicsRun(servers, tmp_path, "grows", source="", delivery="at_least_once")
+    written = members.paced(records(N), 10.0)
+    writer = threading.Thread(target=brokers.produce, args=(servers, "grows", written, 3))
+    writer.start()
+    process = run.start()
+    writer.join()
+    places = {"grows:0": 1334, "grows:1": 1333, "grows:2": 1333}
+    wait_for(lambda: run.has_state("one") and run.state()["positions"] == places, 120)
+    process.terminate()
+    assert process.wait(60) == 0, run.log()
+    bad = len(range(5, N, BAD_EVERY))
+    assert run.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
+    assert sorted(int(key) for key, _ in run.seen()) == ids(N)
+    assert sorted(map(int, run.dead())) == list(range(5, N, BAD_EVERY))

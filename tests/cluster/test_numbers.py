@@ -1,0 +1,84 @@
+"""What a cluster tells of itself: each worker's work under its own number, and each event once."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+from river import metrics
+
+from connectors import DividedFiles, Position, Share
+from streamkernel import KernelClassifier
+from streamkernel.cluster import ClusterEngine
+from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.cluster.source import PlannedSource
+
+WORKERS, EVENTS, BAD = 2, 600, 7
+
+
+class FirstIsIdle(DividedFiles):
+    """Files of which the first worker gets none, as one does whose partitions have nothing new."""
+
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
+        shares = super().plan(positions, workers, events)
+        return None if shares is None else [Share({}, {}, 0), *shares]
+
+
+class Here:
+    """Workers in this process, one after another."""
+
+    lost = 0
+
+    def __init__(self, replica: Callable[[], Replica]) -> None:
+        self._replica = replica()
+
+    def round(
+        self, model: Any, numbers: set[str], tasks: Sequence[Task], meanwhile: Callable[[], None], *_: Any
+    ) -> list[Report]:
+        meanwhile()
+        return [self._replica.learn(copy.deepcopy(model), numbers, task) for task in tasks]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> ClusterEngine:
+    for part in range(WORKERS):
+        lines = [json.dumps({"a": i * 37 % 101 / 50.5 - 1.0, "y": i % 3 == 0}) for i in range(EVENTS - BAD)]
+        (tmp_path / f"part-{part}.jsonl").write_text("\n".join([*lines, *["no record"] * BAD]) + "\n")
+
+    def divided() -> DividedFiles:
+        return FirstIsIdle(tmp_path / "part-*.jsonl")
+
+    def replica() -> Replica:
+        return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
+
+    crew: Any = Here(replica)
+    model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
+    return ClusterEngine(
+        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
+        label="y", metric=metrics.Accuracy(),
+    )  # fmt: skip
+
+
+def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: ClusterEngine) -> None:
+    engine.run()
+    found = engine.cluster
+    assert found is not None
+    assert engine.outcomes["learned"] == WORKERS * (EVENTS - BAD)
+    assert engine.outcomes["dead_letter"] == WORKERS * BAD
+    events = {1: EVENTS + 200, 2: EVENTS - 200}  # the first file is at its end before, as its beginning is read alone
+    assert {worker: n for worker, (n, _) in found.by_worker.items()} == events
+    assert [sum(of) for of in zip_longest(*(one.events for one in found.recent), fillvalue=0)] == [0, *events.values()]
+    assert all(one.events[0] == one.seconds[0] == 0 for one in found.recent)
+    for worker, (_, seconds) in found.by_worker.items():
+        assert seconds == pytest.approx(sum(one.seconds[worker] for one in found.recent if len(one.seconds) > worker))
+    assert len(found.recent) == found.rounds.buckets[-1][1] == found.merges.buckets[-1][1]
+    assert found.last == found.recent[-1]
+    assert all(0.0 <= one.merge_seconds <= one.round_seconds for one in found.recent)

@@ -1,0 +1,326 @@
+"""Rounds of replicas without a cluster: what depends on what, what is merged, and odd streams."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import rounds
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from river import metrics, preprocessing
+from rounds import assert_each_once, classifier, engine, lines, records, told, write
+
+from connectors import DividedFiles, FileSource, Share
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, rules
+from streamkernel import state as learning_state
+from streamkernel.cluster import steps
+from streamkernel.cluster.replica import Replica, Task
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.fields import OnFields
+from streamkernel.kernels import Gaussian
+
+SIZES = 700, 500, 300
+MODELS = {
+    "default": lambda: classifier(),
+    "no steps, forgetting": lambda: KernelClassifier(max_features=64, forgetting=0.99),
+    "first order": lambda: classifier(second_order=None, batch_size=7, average=True, l2=0.01),
+    "first order, median": lambda: classifier(second_order=None, kernel=Gaussian("median"), rule=rules.DSG()),
+    "steps": lambda: (
+        preprocessing.StandardScaler()
+        | RandomFeatures(Gaussian("median"), n_features=8, seed=1)
+        | preprocessing.MinMaxScaler()
+        | KernelClassifier(max_features=64)
+    ),
+    "steps on fields": lambda: (
+        OnFields(preprocessing.MaxAbsScaler(), ["b"])
+        | OnFields(preprocessing.OneHotEncoder(), ["k"])
+        | KernelClassifier(max_features=64)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Three files of other lengths."""
+    return write(tmp_path_factory.mktemp("data"), *(records(n, seed) for seed, n in enumerate(SIZES)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_round_done_again_by_another_worker_gives_the_same_bits(data, tmp_path, name):
+    engine(data, tmp_path / "calm", MODELS[name]()).run()
+    engine(data, tmp_path / "again", MODELS[name](), is_fresh=True).run()
+    assert told(tmp_path / "again") == told(tmp_path / "calm")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_driver_that_begins_anew_after_every_round_gives_the_same_bits(data, tmp_path, name):
+    engine(data, tmp_path / "calm", MODELS[name]()).run()
+    for _ in range(50):
+        one = engine(data, tmp_path / "often", MODELS[name]())
+        one.run(stopping=lambda one=one: one.cluster is not None)
+        if one.cluster is None:
+            break
+    assert one.cluster is None
+    assert told(tmp_path / "often") == told(tmp_path / "calm")
+
+
+def test_learn_twice_gives_the_same_bits(data):
+    replica = Replica(lambda: DividedFiles(data / "part-*.jsonl"), metric=metrics.Accuracy(), writes=True, label="y")
+    model = rounds.classifier()
+    first = Task(Share({str(data / "part-0.jsonl"): None}, {}, 300), 0, 0, 1, is_alone=True)
+    model = replica.learn(model, set(), first).model
+    position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
+    share = Share({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, {}, 500)
+    sent = pickle.dumps(model)
+    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, Task(share, 1, 1, 3)) for _ in range(2))
+    assert list(one.positions.values()) == [{"done": [62806, 700]}, [8900, 100]]
+    for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "numbers"):
+        assert getattr(one, name) == getattr(two, name)
+    assert pickle.dumps(one.summary) == pickle.dumps(two.summary)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, workers):
+    engine(data, tmp_path / "rounds", workers=workers, round_events=400).run()
+    alone = Engine(
+        classifier(),
+        FileSource(data / "part-*.jsonl", follow=False),
+        label="y",
+        ignore=["id", "town"],
+        metric=metrics.Accuracy(),
+        state=StateDirectory(tmp_path / "alone"),
+    )
+    alone.run()
+    state = rounds.read_newest(tmp_path / "rounds" / "state")
+    assert state["outcomes"] == alone.outcomes
+    assert state["metric"].get() == pytest.approx(alone.metric.get(), abs=0.02)
+
+
+@settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+@given(
+    workers=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    round_events=st.integers(20, 600),
+    name=st.sampled_from(["default", "first order", "steps on fields"]),
+    every=st.integers(1, 6),
+)
+def test_each_event_is_learnt_once_however_it_is_divided(data, workers, round_events, name, every):
+    """Drivers with other numbers of workers go on where the one before stopped, some in the middle of a round."""
+    with TemporaryDirectory() as made:
+        folder, done = Path(made), False
+        while not done:
+            count, looks = workers[0], iter(range(10**9))
+            workers = [*workers[1:], count]
+            one = engine(data, folder, MODELS[name](), workers=count, round_events=round_events)
+            one.run(stopping=lambda looks=looks: next(looks) > 3 * every)
+            done = all("done" in str(one._positions.get(str(path))) for path in data.glob("*.jsonl"))
+        assert_each_once(folder, SIZES)
+
+
+NUMBERS = st.one_of(st.floats(-1e3, 1e3), st.floats(1.7e9, 1.7e9 + 10), st.just(0.0))
+RECORDS = st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1), max_size=12)
+
+
+@settings(max_examples=100)
+@given(before=RECORDS, shares=st.lists(RECORDS, min_size=1, max_size=4))
+@pytest.mark.parametrize("kind", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
+def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
+    together, root = kind(), kind()
+    for x in [x for share in (before, *shares) for x in share]:
+        together.learn_one(x)
+    for x in before:
+        root.learn_one(x)
+    parts = []
+    for share in shares:
+        parts.append(pickle.loads(pickle.dumps(root)))
+        for x in share:
+            parts[-1].learn_one(x)
+    found = steps.merged(root, parts)
+    if kind is preprocessing.StandardScaler:
+        assert {name: n for name, n in found.counts.items() if n} == {
+            name: n for name, n in together.counts.items() if n
+        }
+        for name, n in together.counts.items():
+            values = [x[name] for share in (before, *shares) for x in share if name in x]
+            size = max(map(abs, values))
+            assert found.means[name] == pytest.approx(math.fsum(values) / n, rel=1e-12, abs=1e-12)
+            mean = math.fsum(values) / n
+            deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / n)
+            assert math.sqrt(found.vars[name]) == pytest.approx(deviation, rel=1e-6, abs=1e-7 * size)
+    else:
+        for x in [x for share in (before, *shares) for x in share]:
+            assert found.transform_one(x) == together.transform_one(x)
+
+
+@settings(max_examples=100)
+@given(
+    before=st.lists(st.sampled_from("abcd")),
+    shares=st.lists(st.lists(st.sampled_from("abcdefgh")), min_size=1, max_size=4),
+    drop_first=st.booleans(),
+)
+def test_merged_categories_are_those_of_all(before, shares, drop_first):
+    root, together = (preprocessing.OneHotEncoder(drop_first=drop_first) for _ in range(2))
+    for word in before:
+        root.learn_one({"k": word})
+    for word in [word for share in (before, *shares) for word in share]:
+        together.learn_one({"k": word})
+    parts = [pickle.loads(pickle.dumps(root)) for _ in shares]
+    for part, share in zip(parts, shares, strict=True):
+        for word in share:
+            part.learn_one({"k": word})
+    found = steps.merged(root, parts)
+    assert dict(found.values) == dict(together.values)
+    assert dict(found.transform_one({"k": "a"})) == dict(together.transform_one({"k": "a"}))
+
+
+def test_a_step_on_fields_is_merged_and_what_was_sent_is_left_alone():
+    root = OnFields(preprocessing.MinMaxScaler(), ["a"])
+    root.learn_one({"a": 1.0, "b": "x"})
+    parts = [pickle.loads(pickle.dumps(root)) for _ in range(2)]
+    parts[0].learn_one({"a": -1.0})
+    parts[1].learn_one({"a": 3.0})
+    found = steps.merged(root, parts)
+    assert found.transform_one({"a": 2.0, "b": "x"}) == {"a": 0.75, "b": "x"}
+    assert root.transform_one({"a": 1.0}) == {"a": 0.0}
+
+
+def lines_of(n, label, seed=0, fields=()):
+    """Return `n` lines with a label that is a function of the inputs."""
+    return [
+        json.dumps({name: e[name] for name in ("id", "a", "b", *fields)} | {"y": label(e)})
+        for e in map(json.loads, (line for line in records(2 * n, seed) if line.endswith("}")))
+    ][:n]
+
+
+def test_a_label_that_one_replica_alone_meets(tmp_path):
+    two = lines_of(700, lambda e: "up" if e["a"] > 0 else "down")
+    three = lines_of(400, lambda e: "up" if e["a"] > 0.5 else "side" if e["a"] > -0.5 else "down", seed=1)
+    data = write(tmp_path / "data", two, three)
+    engine(data, tmp_path / "run").run()
+    engine(data, tmp_path / "again", is_fresh=True).run()
+    state = rounds.read_newest(tmp_path / "run" / "state")
+    assert sorted(state["model"]._last_step.labels) == ["down", "side", "up"]
+    assert state["outcomes"]["learned"] == 1100
+    assert state["metric"].get() > 0.7
+    assert told(tmp_path / "again") == told(tmp_path / "run")
+    assert all(r.spread >= 0.0 for r in engine_rounds(data, tmp_path / "third"))
+
+
+def engine_rounds(data, folder):
+    one = engine(data, folder)
+    one.run()
+    return one.cluster.recent
+
+
+@pytest.mark.parametrize("second_order", ["auto", None])
+def test_regressors(tmp_path, second_order):
+    data = write(tmp_path / "data", *(lines_of(600, lambda e: 3.0 * e["a"] + 100.0, seed) for seed in range(3)))
+    model = preprocessing.StandardScaler() | KernelRegressor(max_features=64, second_order=second_order)
+    engine(data, tmp_path / "run", model, metric=metrics.MAE(), workers=3).run()
+    state = rounds.read_newest(tmp_path / "run" / "state")
+    assert state["outcomes"]["learned"] == 1800
+    assert state["metric"].get() < (1.0 if second_order else 2.4)  # of one that says the mean it is 2.4
+
+
+def test_rounds_in_which_all_events_are_bad(tmp_path):
+    good, bad = records(400), ["{"] * 150 + [json.dumps({"a": "text", "b": 1.0, "y": True})] * 70
+    data = write(tmp_path / "data", good + bad + good, bad)
+    one = engine(data, tmp_path / "run", round_events=50)
+    one.run()
+    broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
+    assert one.outcomes == {"learned": 1240 - broken, "predicted": 1240 - broken, "dead_letter": broken, "pending": 0}
+    assert len(lines(tmp_path / "run", "dead_letters.jsonl")) == broken
+    assert one.refused["unreadable"] == broken - 140
+
+
+def test_nothing_but_bad_events(tmp_path):
+    one = engine(write(tmp_path / "data", ["{"] * 700, ["["] * 700), tmp_path / "run")
+    one.run()
+    assert one.outcomes == {"learned": 0, "predicted": 0, "dead_letter": 1400, "pending": 0}
+
+
+def test_empty_files_and_fewer_streams_than_workers(tmp_path):
+    data = write(tmp_path / "data", [], records(600), [], records(10, 1))
+    one = engine(data, tmp_path / "run", workers=7)
+    one.run()
+    assert one.outcomes["predicted"] + one.outcomes["dead_letter"] == 610
+    assert all(task.replicas == len(tasks) <= 2 for tasks in one._crew.asked for task in tasks)
+
+
+def test_as_many_workers_as_have_something_to_do(data, tmp_path):
+    one = engine(data, tmp_path / "run", workers=None)
+    one.run()
+    assert {len(tasks) for tasks in one._crew.asked} == {1, 2, 3}
+    assert_each_once(tmp_path / "run", SIZES)
+
+
+def test_workers_are_counted_under_their_numbers(data, tmp_path):
+    one = engine(data, tmp_path / "run", workers=3)
+    one.run()
+    by_worker = {}
+    for round_, tasks in zip(one.cluster.recent, one._crew.asked, strict=True):
+        for events, task in zip(round_.events, tasks, strict=True):
+            by_worker[task.number] = by_worker.get(task.number, 0) + events
+    assert {number: events for number, (events, _) in one.cluster.by_worker.items()} == by_worker
+    assert sum(by_worker.values()) == 1500
+
+
+def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
+    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=16))
+    one.run()
+    alone = [tasks for tasks in one._crew.asked if tasks[0].is_alone]
+    assert len(alone) == 2  # the first one holds bad events
+    assert all(len(tasks) == 1 and tasks[0].share.events == bandwidth.FIRST for tasks in alone)
+
+
+def test_a_checkpoint_that_fails_is_written_before_the_next_round(data, tmp_path, monkeypatch):
+    """Else its plan would be taken for that of the next round, whose events would be learnt twice."""
+    one, fails = engine(data, tmp_path / "run"), iter([False, False, True, True, False, True])
+    prepare = one._state.prepare
+
+    def prepare_or_fail(state):
+        if next(fails, False):
+            raise OSError(28, "No space left on device")
+        return prepare(state)
+
+    one._every = 0.01
+    monkeypatch.setattr(one._state, "prepare", prepare_or_fail)
+    one.run()
+    assert one.incidents["checkpoint_failed"] == 3
+    assert_each_once(tmp_path / "run", SIZES)
+    engine(data, tmp_path / "calm").run()
+    assert told(tmp_path / "run") == told(tmp_path / "calm")
+
+
+def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
+    """A driver that wants another number of workers, or longer rounds, does the planned round as it was planned."""
+    engine(data, tmp_path / "calm").run()
+    one = engine(data, tmp_path / "run")
+    one._merge = None  # it ends before the first round is merged
+    with pytest.raises(TypeError):
+        one.run()
+    plan = (tmp_path / "run" / "state" / "round.json").read_bytes()
+    other = engine(data, tmp_path / "run", workers=3, round_events=11)
+    other.run(stopping=lambda: other.cluster is not None)
+    assert json.loads(plan)["shares"] == [list(other._crew.asked[0][0].share)]
+    again = engine(data, tmp_path / "run")
+    again.run()
+    assert told(tmp_path / "run") == told(tmp_path / "calm")
+
+
+def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
+    """As where its partitions have no new records."""
+    data = write(tmp_path / "data", records(307), records(43, 1))
+    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=32))
+    plan = one._divided.plan
+    one._divided.plan = lambda *args: (found := plan(*args)) and [Share({}, {}, 0), *found]
+    one.run()
+    learner = one.model._last_step._learner
+    assert all(task.number for tasks in one._crew.asked for task in tasks)
+    assert learner.pending
+    assert learner.ints[learning_state.EXAMPLES] + len(learner.pending) == one.outcomes["learned"]
