@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from connectors import Unavailable
 from streamkernel.cluster.replica import Replica, Report, Task
@@ -30,6 +31,9 @@ AGAIN_SECONDS = 5.0
 
 KNOCK_SECONDS = 10.0
 """How long a cluster may take to answer at all."""
+
+KNOCKS = 5
+"""How often a cluster is asked that is there and does not take us."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -178,15 +182,33 @@ def connected(address: str) -> Any:
     where: dict[str, Any] = {"address": address}
     if address == LOCAL:
         where["include_dashboard"] = False
+    retrying = Retrying(  # the process that a cluster starts for us is, now and then, dead at once
+        retry=retry_if_exception_type(ConnectionAbortedError),
+        wait=wait_exponential(),
+        stop=stop_after_attempt(KNOCKS),
+        before_sleep=_tell,
+        reraise=True,
+    )
     try:
         _knock(address)
-        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
+        retrying(ray.init, **where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ConnectionError(f"Expected a Ray cluster, got {error} - at {address}") from error
+        raise ConnectionError(f"Expected a Ray cluster, got {_reason(error)} - at {address}") from error
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return ray
+
+
+def _tell(attempt: RetryCallState) -> None:
+    error = attempt.outcome.exception() if attempt.outcome else None
+    log.warning("the cluster is asked again", reason=_reason(error), times=attempt.attempt_number)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return what an error says, without a traceback of the cluster's own."""
+    text = str(error).strip()
+    return text.rpartition("\n")[2] if "Traceback" in text else text
 
 
 def _knock(address: str) -> None:

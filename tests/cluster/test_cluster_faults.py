@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import brokers
@@ -78,13 +80,43 @@ def test_another_number_of_workers(data, tmp_path):
     rounds.assert_each_once(run.folder, SIZES)
 
 
+def test_a_cluster_whose_process_for_us_dies_at_once_is_asked_again(monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", "3")  # after which it says that it is dead
+    monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "1")
+    port = brokers.free_port()
+    cluster = Cluster(initialize_head=True, head_node_args=head_of(port))
+    try:
+        program = f"from streamkernel.cluster.crew import connected; print(connected('ray://127.0.0.1:{port}').nodes())"
+        told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with subprocess.Popen([sys.executable, "-c", program], **told) as driver:
+            wait_for(lambda: servers_of_drivers())
+            os.kill(servers_of_drivers()[0], signal.SIGKILL)
+            said, _ = driver.communicate(timeout=90)
+    finally:
+        cluster.shutdown()
+    assert "the cluster is asked again     reason='RuntimeError: Proxy failed to Connect to backend!" in said
+    assert driver.returncode == 0, said
+    assert "NodeID" in said
+
+
+def head_of(port: int) -> dict[str, object]:
+    """Return what a head of a cluster is told that drivers from elsewhere reach."""
+    return {"num_cpus": 0, "ray_client_server_port": port, "include_dashboard": False}
+
+
+def servers_of_drivers() -> list[int]:
+    """Return the processes that clusters of ours have started for drivers from elsewhere."""
+    return [pid for pid, title in below(os.getpid()).items() if "--mode=specific-server" in title]
+
+
 def test_a_node_lost_in_a_round_of_a_driver_that_is_outside_the_cluster(data, calm, tmp_path):
     """Of two nodes, each with room for both workers, the one goes that has one."""
     from ray.cluster_utils import Cluster
 
     port = brokers.free_port()
-    head = {"num_cpus": 0, "ray_client_server_port": port, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster = Cluster(initialize_head=True, head_node_args=head_of(port))
     try:
         raylets = {}
         for _ in range(2):
