@@ -2,6 +2,10 @@
 
 Files of JSON lines are learnt by engines of the same configuration: alone, with one worker, and with two, in turns.
 Time counts from the second round on, when all workers are there and have read their code.
+
+What more workers would do on cores of their own is simulated from what was measured. With R workers, a round of L
+events each takes L·t + S + R·M + R·D + C: t is the time of an event with one worker; S + R·M that of merging one and two
+replicas; R·D + C that of all else which workers wait for (a plan, sending the model, judging, writing, a checkpoint).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.progress import track
 
@@ -28,6 +32,25 @@ MODELS: dict[str, dict[str, Any]] = {
     "no arguments": {},
 }
 INPUTS, FILES = 10, 8
+SIMULATED = [1, 2, 4, 8, 16, 32]
+"""Numbers of workers."""
+
+
+class Rates(NamedTuple):
+    """What a run measured.
+
+    Parameters
+    ----------
+    events
+        Events a second.
+    event, merge, other
+        Medians over rounds: seconds of an event of a worker, of merging, and of what else workers waited for.
+    """
+
+    events: float
+    event: float = 0.0
+    merge: float = 0.0
+    other: float = 0.0
 
 
 def written(folder: Path, events: int) -> None:
@@ -39,10 +62,8 @@ def written(folder: Path, events: int) -> None:
                 file.write(json.dumps({**x, "y": y}) + "\n")
 
 
-def rate(
-    folder: Path, model: dict[str, Any], workers: int, round_events: int, predictions: bool
-) -> tuple[float, float]:
-    """Return events a second, and the part of the time that went into merging."""
+def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, predictions: bool) -> Rates:
+    """Return how fast a run is, and where its time goes."""
     options = {name: value for name, value in model.items() if value is not False}
     if model.get("second_order") is False:  # TOML has no word for None, but a step says the same
         options["step"] = {"type": "Constant", "gamma": 0.25}
@@ -62,33 +83,59 @@ def rate(
         engine.run(watch=lambda engine: seen.append((time.perf_counter(), engine.outcomes["learned"])))
         first = 2 if workers else len(seen) // 5
         (began, before), (ended, after) = seen[first], seen[-2]
-        merging = sum(one.merge_seconds for one in engine.cluster.recent) if engine.cluster else 0.0
-        return (after - before) / (ended - began), merging / (ended - seen[0][0])
+        events = (after - before) / (ended - began)
+        if not workers:
+            return Rates(events)
+        assert engine.cluster is not None
+        rounds = engine.cluster.recent[-(len(seen) - first - 1) : -1]
+        all_but = [one.round_seconds - max(one.seconds) - one.merge_seconds for one in rounds]
+        between = (ended - began) / len(rounds) - statistics.mean(one.round_seconds for one in rounds)
+        return Rates(
+            events,
+            statistics.median(sum(one.seconds) / sum(one.events) for one in rounds),
+            statistics.median(one.merge_seconds for one in rounds),
+            statistics.median(all_but) + between,
+        )
+
+
+def simulated(one: Rates, two: Rates, length: int) -> list[str]:
+    """Return events a second over those of one worker, for more and more of them with cores of their own."""
+    per_replica = max(0.0, two.merge + two.other - one.merge - one.other)
+    rates = []
+    for workers in SIMULATED:
+        took = length * one.event + one.merge + one.other + (workers - 1) * per_replica
+        rates.append(workers * length / took)
+    return [f"{rate / rates[0]:.2f}" for rate in rates]
 
 
 def main() -> None:
     """Print events a second."""
     options = arguments(__doc__, events=80_000, round=4096, turns=3, predictions=False, only="")
-    table = []
+    table, more = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written(folder, options.events)
         for title, model in MODELS.items():
             if options.only not in title:
                 continue
-            found: dict[int, list[tuple[float, float]]] = {0: [], 1: [], 2: []}
+            found: dict[int, list[Rates]] = {0: [], 1: [], 2: []}
             for turn in track(range(options.turns), title):
                 for workers in (0, 1, 2) if turn % 2 else (2, 1, 0):
                     found[workers].append(rate(folder, model, workers, options.round, options.predictions))
-            alone, one, two = ([events for events, _ in found[workers]] for workers in (0, 1, 2))
+            alone, one, two = ([run.events for run in found[workers]] for workers in (0, 1, 2))
             pairs = [b / a for a, b in zip(one, two, strict=True)]
             over = [b / a for a, b in zip(alone, two, strict=True)]
             rates = [f"{statistics.median(rates):,.0f}" for rates in (alone, one, two)]
-            merging = statistics.median(part for _, part in found[2])
-            row = [f"{statistics.median(pairs):.2f}", f"{statistics.median(over):.2f}", f"{merging:.1%}"]
-            table.append([title, *rates, *row])
-    head = ["model", "no cluster", "1 worker", "2 workers", "2 over 1", "2 over none", "merging"]
+            table.append([title, *rates, f"{statistics.median(pairs):.2f}", f"{statistics.median(over):.2f}"])
+            middle = {count: Rates(*map(statistics.median, zip(*runs, strict=True))) for count, runs in found.items()}
+            seconds = [f"{1e6 * middle[1].event:.1f}", f"{1e6 * middle[2].event:.1f}"]
+            waited = [f"{1e3 * part:.1f}" for count in (1, 2) for part in (middle[count].merge, middle[count].other)]
+            more.append([title, *seconds, *waited, *simulated(middle[1], middle[2], options.round)])
+    head = ["model", "no cluster", "1 worker", "2 workers", "2 over 1", "2 over none"]
     show(f"Events a second, {options.events:,} events, rounds of {options.round:,} a worker", head, table)
+    head = ["model", "event, µs, 1", "2", "merge, ms, 1", "rest, 1", "merge, 2", "rest, 2"]
+    head += [f"{count} over 1" for count in SIMULATED]
+    show("Where the time of a round goes with 1 and 2 workers, and what more with their own cores would do", head, more)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
     replica = copy.deepcopy(model)
     for one in some[:64]:
         replica.learn_one(*one)
-    part, told = merging.summary(replica, root), pickle.dumps(model)
+    part, told = merging.summary(replica, root.events), pickle.dumps(model)
 
     def event() -> float:
         replica.predict_one(x)
@@ -78,7 +78,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     took = {
         "event": median(event),
-        "summary": median(lambda: seconds(lambda: merging.summary(replica, root))),
+        "summary": median(lambda: seconds(lambda: merging.summary(replica, root.events))),
         "dumps": median(lambda: seconds(lambda: pickle.dumps(model))),
         "loads": median(lambda: seconds(lambda: pickle.loads(told))),
         "first": median(first),

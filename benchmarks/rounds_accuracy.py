@@ -51,7 +51,7 @@ def in_rounds(events: list[Any], options: dict[str, Any], workers: int, length: 
             replica = pickle.loads(told)
             replica._divide(worker, workers)
             right += learn(replica, events[at + worker : end : workers])
-            parts.append(merging.summary(replica, root))
+            parts.append(merging.summary(replica, root.events))
         spreads.append(merging.spread_of(parts))
         merging.merged(model, parts, root)
         at = end

@@ -382,19 +382,15 @@ class KernelModel(model_file.Portable):
         """
         merging.check([self, *others], base)
         root = None if base is None else merging.summary(base)
-        merging.merged(self, [merging.summary(model, root) for model in (self, *others)], root)
+        before = None if root is None else root.events
+        merging.merged(self, [merging.summary(model, before) for model in (self, *others)], root)
         return self
 
     def _divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas that learn apart, are merged, and look at themselves only then.
-
-        What waits for a batch stays with the first of them.
-        """
+        """Become one of several replicas that learn apart, are merged, and look at themselves only then."""
         self._learner.looks = False
         if isinstance(self._learner, Expansion):
             self._learner.divide(number, replicas)
-            if number:
-                self._learner.pending = []
 
     def _look(self) -> None:
         """Look whether the scales are off, or there is more to be learnt, as is done from time to time."""

@@ -9,7 +9,6 @@ import numpy as np
 
 from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
 from streamkernel.errors import InputError
-from streamkernel.forms import FORM, SKETCH
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
@@ -292,7 +291,7 @@ class Expansion(Learner):
         if number:
             self.pending = []
         blocks, room = self.n_blocks, self.most_blocks - self.n_blocks
-        if not blocks or (self.directions.plan.program[:, FORM] == SKETCH).any():
+        if not blocks or self.directions.plan.is_sketch:
             return  # its features cannot be told one by one: replicas grow by the same blocks
         most = room // replicas + (number < room % replicas)
         following = self.next_number + number * min(-(-room // replicas), UNLIMITED)

@@ -69,7 +69,7 @@ def rounds(model, xs, ys, workers, length, divide=True):
     while at < len(xs):
         root = merging.summary(model)
         replicas, at = parts_of(model, xs, ys, workers, length, at, divide)
-        merging.merged(model, [merging.summary(one, root) for one in replicas], root)
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
     return model
 
 
@@ -121,7 +121,7 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
         drawn |= dict.fromkeys(set().union(*own))
         values = [np.array(one.predict_many(frame(some))) - one._learner.reals[state.OFFSET] for one in replicas]
         events = np.array([merging.summary(one).events - root.events for one in replicas])
-        merging.merged(model, [merging.summary(one, root) for one in replicas], root)
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
         assert set(blocks(model)) == set(before).union(*own)
         found = np.array(model.predict_many(frame(some))) - model._learner.reals[state.OFFSET]
         assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
@@ -164,7 +164,7 @@ def test_other_kernels_of_first_order(kernel):
         root = merging.summary(model)
         replicas, at = parts_of(model, xs, ys, 2, 50, at)
         values = [one.predict_one(xs[0]) - one._learner.reals[state.OFFSET] for one in replicas]
-        merging.merged(model, [merging.summary(one, root) for one in replicas], root)
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
         assert model.predict_one(xs[0]) - model._learner.reals[state.OFFSET] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
@@ -196,7 +196,7 @@ def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
                 replica._divide(i, 2)
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
-        merging.merged(model, [merging.summary(one, root) for one in replicas], root)
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
         twice = 0 if divide else 5 * (lengths == (13, 10))  # each replica has learnt them, of which f is the mean
         assert merging.summary(model).examples == at + twice
 
@@ -252,7 +252,7 @@ def feed(function, xs, ys):
 
 def together(function, replicas, root, before, **options):
     """Let a function become what replicas are together."""
-    own = [second_order.told(one, root) for one in replicas]
+    own = [second_order.told(one, before) for one in replicas]
     events = np.array([part["ints"][state.EXAMPLES] - before for part in own], np.float64)
     found = mixture(**options)
     base = second_order.nothing(own[0]) if root is None else root
@@ -486,7 +486,7 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
             replica._divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
-            replicas.append(merging.summary(learnt(replica, xs, ys), root))
+            replicas.append(merging.summary(learnt(replica, xs, ys), root.events))
         twin = pickle.loads(told)
         parts, base = (
             (replicas, root)
@@ -624,7 +624,7 @@ def test_the_spread_of_replicas_with_new_labels():
     replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
     learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
     learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
-    parts = [merging.summary(one, root) for one in replicas]
+    parts = [merging.summary(one, root.events) for one in replicas]
     assert 0.0 < merging.spread_of(parts) < 2.0
     assert merging.spread_of(parts[:1]) == 0.0
 

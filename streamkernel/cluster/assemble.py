@@ -10,12 +10,13 @@ from connectors import Divided, DividedFiles, DividedTopics
 from streamkernel.cluster import steps
 from streamkernel.cluster.crew import Crew
 from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, last_of, steps_of
+from streamkernel.cluster.replica import Replica, steps_of
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.config import Config
 from streamkernel.engine.kafka import decoder_of, kafka_options
+from streamkernel.engine.learning import last_step
 from streamkernel.engine.problems import ConfigError, of_error
 from streamkernel.engine.tables import STREAM
 from streamkernel.estimator import KernelModel
@@ -107,7 +108,7 @@ def divided_source(config: Config) -> Divided:
 def _problems(config: Config) -> Iterator[str]:
     """Yield what cannot be divided among workers, or merged."""
     pipeline: Any = config.build_pipeline()
-    model = last_of(pipeline)
+    model = last_step(pipeline)
     if not isinstance(model, KernelModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:

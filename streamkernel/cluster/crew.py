@@ -74,6 +74,7 @@ class Crew:
         model: Any,
         numbers: set[str],
         tasks: Sequence[Task],
+        most: int,
         meanwhile: Callable[[], None],
         stopping: Callable[[], bool],
         waiting: Callable[[str], None],
@@ -84,6 +85,8 @@ class Crew:
         ----------
         model, numbers, tasks
             As for `Replica.learn`.
+        most
+            How many workers there may be. One that has nothing to do is kept for the next round.
         meanwhile
             What else there is to do.
         stopping
@@ -92,7 +95,8 @@ class Crew:
             Is told now and then while the round goes on: ``""``, or that brokers are ``"unreachable"``.
         """
         ray = self._ray
-        self._resize(max(task.number for task in tasks) + 1)
+        least = max(task.number for task in tasks) + 1
+        self._resize(least, max(least, most))
         sent = ray.put((model, numbers))
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
@@ -100,7 +104,7 @@ class Crew:
         began = told = time.monotonic()
         while refs:
             if stopping():
-                self._resize(0)  # what they have begun is not wanted any more
+                self._resize(0, 0)  # what they have begun is not wanted any more
                 return None
             waiting("")
             done, _ = ray.wait(list(refs), num_returns=1, timeout=LOOK_SECONDS)
@@ -125,15 +129,15 @@ class Crew:
 
     def close(self) -> None:
         """Let the workers and the cluster go."""
-        self._resize(0)
+        self._resize(0, 0)
         self._ray.shutdown()
 
-    def _resize(self, count: int) -> None:
-        while len(self._workers) > count:
+    def _resize(self, least: int, most: int) -> None:
+        while len(self._workers) > most:
             number = len(self._workers) - 1
             self._ray.kill(self._workers.pop())
             self._processes.pop(number, None)
-        while len(self._workers) < count:
+        while len(self._workers) < least:
             self._workers.append(self._kind.remote(self._replica))
 
     def _notice(self, found: dict[int, Report]) -> None:

@@ -127,9 +127,9 @@ class ClusterEngine(Engine):
             found = orjson.loads(path.read_bytes())
             if found["after"] == before:
                 return [Share(*share) for share in found["shares"]]
-        workers, events = (1, bandwidth.FIRST) if self._is_young else (self._workers(), self._round_events)
+        workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._round_events)
         shares = self._divided.plan(self._positions, workers, events)
-        if shares is not None and not self._is_young and self._wanted() is None:
+        if shares is not None and self._wanted() is None:
             shares = [share for share in shares if share.events] or shares[:1]
         if self._state is not None and shares is not None and any(share.events for share in shares):
             model_file.put(
@@ -137,7 +137,8 @@ class ClusterEngine(Engine):
             )
         return shares
 
-    def _workers(self) -> int:
+    def _most(self) -> int:
+        """Return how many workers there may be."""
         return self._wanted() or self._crew.cpus()
 
     def _done(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
@@ -156,7 +157,8 @@ class ClusterEngine(Engine):
             if incident:
                 self._count(incident)
 
-        reports = self._crew.round(self.model, self._examples.numbers, tasks, meanwhile, stopping, waiting)
+        sent = self.model, self._examples.numbers, tasks
+        reports = self._crew.round(*sent, self._most(), meanwhile, stopping, waiting)
         for _ in range(self._crew.lost - lost):
             self._count("worker_lost")
         return reports

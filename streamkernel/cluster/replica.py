@@ -12,7 +12,7 @@ from river import base, compose, metrics
 from connectors import Divided, Event, Share
 from streamkernel import merging, state
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
-from streamkernel.engine.learning import Learner, line_of, reason_of
+from streamkernel.engine.learning import Learner, last_step, line_of, reason_of
 from streamkernel.estimator import KernelModel
 
 
@@ -130,7 +130,7 @@ class Replica:
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
-        before = kernel_model._learner.ints[: state.COLUMNS].copy()
+        before = int(kernel_model._learner.ints[state.EXAMPLES])
         if not task.is_alone:
             kernel_model._divide(task.place, task.replicas)
         learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
@@ -158,11 +158,10 @@ class Replica:
                     learner._judge(x, y, answers, is_new)
                 durations.new.append(clock() - start)
         durations.fold()
-        since = merging.Summary({}, [], {"ints": before}, None)
         return Report(
             task.number,
             model if task.is_alone else steps_of(model),
-            None if task.is_alone else merging.summary(kernel_model, since),
+            None if task.is_alone else merging.summary(kernel_model, before),
             positions,
             [y for y, _ in learner._pairs],
             [answer for _, answer in learner._pairs],
@@ -178,14 +177,9 @@ class Replica:
 
 def kernel_of(model: Any) -> KernelModel:
     """Return the kernel model at the end of a pipeline."""
-    last = last_of(model)
+    last = last_step(model)
     assert isinstance(last, KernelModel)
     return last
-
-
-def last_of(model: Any) -> Any:
-    """Return the model at the end of a pipeline."""
-    return model._last_step if isinstance(model, compose.Pipeline) else model
 
 
 def steps_of(model: Any) -> dict[str, Any]:

@@ -15,13 +15,12 @@ class PlannedSource:
     ----------
     divided
         The source.
-    positions
-        Returns where its streams stand.
     options, topics
         Of Kafka, where a run writes to topics in transactions with its checkpoints.
     """
 
     group = None
+    """Positions are in the checkpoint alone, so no group has offsets to commit."""
 
     def __init__(self, divided: Divided, options: Any = None, topics: tuple[str, ...] = ()) -> None:
         self.divided = divided
@@ -40,10 +39,6 @@ class PlannedSource:
     def poll(self, timeout: float) -> list[Event] | None:
         """Return nothing, as workers do."""
         return []
-
-    def offsets(self, positions: Mapping[str, Position]) -> dict[Any, int]:
-        """Return no offsets: they are in the checkpoint alone."""
-        return {}
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return what waits behind the last round."""

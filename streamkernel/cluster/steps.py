@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from river import base, feature_extraction, preprocessing
@@ -61,7 +61,7 @@ def merged(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.
 
 def _moments(found: Any, before: Any, parts: Sequence[Any]) -> None:
     """Add counts, sums and sums of squares about the mean before, so that large means lose nothing."""
-    for name in _names("counts", before, parts):
+    for name in dict.fromkeys(name for one in (before, *parts) for name in one.counts):
         centre = next(one.means[name] for one in (before, *parts) if name in one.means)
         count, total, squares = (-(len(parts) - 1) * sum_ for sum_ in _sums(before, name, centre))
         for part in parts:
@@ -98,10 +98,6 @@ def _categories(found: Any, before: Any, parts: Sequence[Any]) -> None:
         for name, values in part.values.items():
             for value in sorted(values, key=repr):
                 found.learn_one({name: value})
-
-
-def _names(field: str, before: Any, parts: Sequence[Any]) -> Iterator[Any]:
-    yield from dict.fromkeys(name for one in (before, *parts) for name in getattr(one, field))
 
 
 _MERGES: dict[type, Callable[[Any, Any, Sequence[Any]], None]] = {

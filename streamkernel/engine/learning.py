@@ -77,7 +77,7 @@ class Learner:
     ) -> None:
         self.model: Any = model
         self.baseline: Any = baseline
-        self._quality = Quality(metric, None if baseline is None else _name_of(_last_step(baseline)))
+        self._quality = Quality(metric, None if baseline is None else _name_of(last_step(baseline)))
         self._pairs, self._kind = self._quality.pairs, self._quality.kind
         self.refused = dict.fromkeys(("unreadable", *REASONS), 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
@@ -90,7 +90,7 @@ class Learner:
     @property
     def kernel_model(self) -> KernelModel | None:
         """The kernel model at the end of the pipeline, if it is one of ours."""
-        last = _last_step(self.model)
+        last = last_step(self.model)
         return last if isinstance(last, KernelModel) else None
 
     def quality(self) -> dict[str, float]:
@@ -217,5 +217,6 @@ def _name_of(model: Any) -> str:
     return type(getattr(model, "classifier", model)).__name__  # of one that is asked for each class
 
 
-def _last_step(model: Any) -> Any:
+def last_step(model: Any) -> Any:
+    """Return the model at the end of a pipeline."""
     return model._last_step if isinstance(model, compose.Pipeline) else model

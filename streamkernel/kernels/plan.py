@@ -118,6 +118,11 @@ class Plan:
         """Whether examples have to be expanded before they are read."""
         return bool(self._spaces)
 
+    @property
+    def is_sketch(self) -> bool:
+        """Whether features are those of a tensor sketch, which cannot be drawn one by one."""
+        return bool((self.program[:, forms.FORM] == forms.SKETCH).any())
+
     def expanded(self, x: X) -> Mapping[Hashable, float]:
         """Return `x` as numbers, with the outputs of all transforms.
 

@@ -59,15 +59,15 @@ class Summary(NamedTuple):
         return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
 
 
-def summary(model: KernelModel, since: Summary | None = None) -> Summary:
+def summary(model: KernelModel, before: int | None = None) -> Summary:
     """Return what merging takes of a model, which takes the step first that examples wait for.
 
     Parameters
     ----------
     model
         The model.
-    since
-        Of the model that it was, if it is known.
+    before
+        Examples that the model had learnt which it went on from, if there is one.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def summary(model: KernelModel, since: Summary | None = None) -> Summary:
     """
     known, learner = _outline(model), model._learner
     if isinstance(learner, Mixture):
-        return known._replace(learnt=second_order.told(learner, None if since is None else since.learnt))
+        return known._replace(learnt=second_order.told(learner, before))
     return known._replace(learnt=first_order.told(learner))
 
 

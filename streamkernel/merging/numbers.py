@@ -25,7 +25,7 @@ def merged_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], 
     Parameters
     ----------
     parts, base
-        Summaries with ``ints``, ``reals``, and whether the ``offset`` is a mean over all examples.
+        Summaries with ``ints``, ``reals``, and ``is_mean``: whether the offset is one over all examples.
     weights
         Of the parts.
     """

@@ -16,22 +16,22 @@ from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, I64
 
 
-def told(f: Mixture, since: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
     """Return what merging takes of a function, as arrays.
 
     Parameters
     ----------
     f
         The function; what waits for a step is learnt first.
-    since
-        What was told of the function that this one was; what A has forgotten of it since then is then known.
+    before
+        Examples that the function had learnt which this one was; what A has forgotten of it since is then known.
     """
     f.settle()
     grams, moments, faded = [], [], []
     for g, group in enumerate(f.groups):
         grams.append(_gram(group.factor))
         moments.append(group.newton @ grams[g])
-        faded.append(1.0 if since is None else _faded(f, since["ints"], g))
+        faded.append(1.0 if before is None else _faded(f, before, g))
     mixer = f.mixer.T @ f.mixer
     return f._numbers() | {
         "table": f.table.copy(),
@@ -235,13 +235,13 @@ def _solve_all(factor, moments):  # type: ignore[no-untyped-def]
         square_root.solve(factor, moments[c])
 
 
-def _faded(f: Mixture, ints: I64, g: int) -> float:
+def _faded(f: Mixture, before: int, g: int) -> float:
     """Return what part of A_0 is left in the factor of a group."""
     kept = float(f.reals[state.FORGETTING])
     if kept == 1.0:
         return 1.0
-    first, last = int(ints[state.EXAMPLES]), int(f.ints[state.EXAMPLES])
-    return float(_left(first, last, int(f.batch), kept, len(f.groups[g].factor)))
+    last = int(f.ints[state.EXAMPLES])
+    return float(_left(before, last, int(f.batch), kept, len(f.groups[g].factor)))
 
 
 @njit(cache=True)

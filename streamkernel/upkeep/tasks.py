@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamkernel.forms import FORM, SKETCH
 from streamkernel.solvers.conjugates import LOSSES
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Compaction(Task):
         """Raise a ValueError if a model has no cap on its features, or they are not drawn one by one."""
         if model.max_features is None:
             raise ValueError("Expected a cap on the features with compaction, got max_features=None")
-        if (model._learner.directions.plan.program[:, FORM] == SKETCH).any():
+        if model._learner.directions.plan.is_sketch:
             raise ValueError(f"Expected a kernel whose features are drawn one by one, got {model.kernel_!r}")
 
 

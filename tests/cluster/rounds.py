@@ -74,6 +74,7 @@ class HereCrew:
         model: Any,
         numbers: set[str],
         tasks: Sequence[Task],
+        most: int,
         meanwhile: Callable[[], None],
         stopping: Callable[[], bool],
         waiting: Callable[[str], None],

@@ -139,10 +139,18 @@ class SlowRay:
 
     def __init__(self):
         self._looks = iter(range(10**9))
+        self.workers = []
 
     def remote(self, **options):
-        made = SimpleNamespace(learn=SimpleNamespace(remote=lambda sent, task: ("ref", task.number)))
-        return lambda kind: SimpleNamespace(remote=lambda replica: made)
+        return lambda kind: SimpleNamespace(remote=self._made)
+
+    def _made(self, replica):
+        worker = SimpleNamespace(learn=SimpleNamespace(remote=lambda sent, task: ("ref", task.number)))
+        self.workers.append(worker)
+        return worker
+
+    def kill(self, worker):
+        self.workers.remove(worker)
 
     def put(self, sent):
         return sent
@@ -157,15 +165,37 @@ class SlowRay:
         return {"CPU": 1.0}
 
 
-def test_more_workers_than_there_is_room_for_are_told(monkeypatch):
-    monkeypatch.setattr(crew, "connected", lambda address: SlowRay())
+@pytest.fixture
+def ray(monkeypatch):
+    found = SlowRay()
+    monkeypatch.setattr(crew, "connected", lambda address: found)
+    return found
+
+
+def done(workers: crew.Crew, count: int, most: int) -> list[int]:
+    """Return which workers report of a round of so many tasks."""
+    tasks = [Task(Share({}, {}, 1), number, number, count) for number in range(count)]
+    found = workers.round(None, set(), tasks, most, lambda: None, lambda: False, lambda _: None)
+    return [report.number for report in found]
+
+
+def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):
     monkeypatch.setattr(crew, "LATE_SECONDS", 0.0)
-    tasks = [Task(Share({}, {}, 1), number, number, 2) for number in range(2)]
     with structlog.testing.capture_logs() as logs:
-        found = crew.Crew("nowhere:1", lambda: None).round(
-            None, set(), tasks, lambda: None, lambda: False, lambda _: None
-        )
-    assert [report.number for report in found] == [0, 1]
+        assert done(crew.Crew("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
         ("a round waits for workers", [0, 1], 1)
     ] * 3
+
+
+def test_a_worker_that_has_nothing_to_do_is_kept_unless_there_are_to_be_fewer(ray):
+    workers = crew.Crew("nowhere:1", lambda: None)
+    done(workers, 2, 2)
+    first = list(ray.workers)
+    assert done(workers, 1, 2) == [0]
+    assert done(workers, 2, 2) == [0, 1]
+    assert ray.workers == first
+    done(workers, 1, 1)
+    assert ray.workers == first[:1]
+    done(workers, 2, 1)  # as was planned before
+    assert len(ray.workers) == 2

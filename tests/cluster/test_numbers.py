@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 from river import metrics
+from rounds import HereCrew
 
 from connectors import DividedFiles, Position, Share
 from streamkernel import KernelClassifier
 from streamkernel.cluster import ClusterEngine
-from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.source import PlannedSource
 
 WORKERS, EVENTS, BAD = 2, 600, 7
@@ -27,24 +27,6 @@ class FirstIsIdle(DividedFiles):
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
         shares = super().plan(positions, workers, events)
         return None if shares is None else [Share({}, {}, 0), *shares]
-
-
-class Here:
-    """Workers in this process, one after another."""
-
-    lost = 0
-
-    def __init__(self, replica: Callable[[], Replica]) -> None:
-        self._replica = replica()
-
-    def round(
-        self, model: Any, numbers: set[str], tasks: Sequence[Task], meanwhile: Callable[[], None], *_: Any
-    ) -> list[Report]:
-        meanwhile()
-        return [self._replica.learn(copy.deepcopy(model), numbers, task) for task in tasks]
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -59,7 +41,7 @@ def engine(tmp_path: Path) -> ClusterEngine:
     def replica() -> Replica:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
-    crew: Any = Here(replica)
+    crew: Any = HereCrew(replica)
     model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
     return ClusterEngine(
         model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
