@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -14,6 +15,9 @@ from connectors.kafka.places import Place, checked, offset_at, offset_of, partit
 
 SLICE = 64
 """Events that `DividedTopics.read` yields at once, at most."""
+
+LOOK_SECONDS = 60.0
+"""Time between two looks at whether topics have more partitions."""
 
 WAIT_SECONDS = 0.2
 """How long it waits for records before it yields ``[]``."""
@@ -37,9 +41,10 @@ class DividedTopics:
     topics
         One or many.
     partitions
-        Numbers of the partitions to read of each topic; without, all that are there at the beginning.
+        Numbers of the partitions to read of each topic; without, all, also those that come to be, within minutes.
     start, until, decoder, key
-        As for :class:`~connectors.kafka.source.KafkaSource`.
+        As for :class:`~connectors.kafka.source.KafkaSource`. Partitions that came to be later are read from their
+        beginning, not from the latest record on.
 
     Raises
     ------
@@ -66,6 +71,7 @@ class DividedTopics:
         self._planner: Consumer | None = None
         self._reader: Consumer | None = None  # another one: what is asked of a broker waits behind what it is to send
         self._partitions: list[Partition] = []
+        self._looked = 0.0
         self._starts: dict[Partition, int] = {}  # Who plans: where partitions begin that have no position yet,
         self._lasts: dict[Partition, int] = {}  # where they end,
         self._ends: dict[Partition, int] = {}  # and how far they went when the brokers were asked last.
@@ -92,9 +98,13 @@ class DividedTopics:
             ``None`` if all partitions are read `until` where they were to be.
         """
         client = self._planner = self._planner or self._connected()
+        is_first = not self._partitions
+        if is_first or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._partitions, self._looked = self._found(client), time.monotonic()
+        start = "earliest" if self._start == "latest" and not is_first else self._start
         for partition in self._partitions:
             if str(partition) not in positions and partition not in self._starts:
-                self._starts[partition] = offset_at(client, partition, self._start)
+                self._starts[partition] = offset_at(client, partition, start)
         self._ends = dict(client.ends(self._partitions))  # after the beginnings, which may be where the ends were
         spans = {}
         for partition, end in self._ends.items():
@@ -161,14 +171,18 @@ class DividedTopics:
         return self._starts.get(partition, self._ends[partition])
 
     def _connected(self) -> Consumer:
-        client, servers = self._options.consumer(), self._options.servers
+        client = self._options.consumer()
         try:
-            found = {p for topic in self._topics for p in partitions_in(client, topic, self._numbers, servers)}
+            self._found(client)
         except (OSError, ValueError):
             client.close()
             raise
-        self._partitions = sorted(found)
         return client
+
+    def _found(self, client: Consumer) -> list[Partition]:
+        """Return the partitions that are there."""
+        servers = self._options.servers
+        return sorted({p for topic in self._topics for p in partitions_in(client, topic, self._numbers, servers)})
 
     def _go_on(self, client: Consumer, begin: Mapping[Partition, int]) -> None:
         """Go on in partitions that were read up to here, begin in the others, and leave those of an earlier share."""

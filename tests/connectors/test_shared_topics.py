@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from topics import made, produce_to, rows, values
 
 from connectors import DividedTopics, Share, TopicMissing, Unavailable
-from connectors.kafka import Options
+from connectors.kafka import Options, shared
 from connectors.kafka.clients import Partition
+from connectors.kafka.options import CLIENTS
 from connectors.kafka.shared import split
 
 
@@ -292,6 +293,33 @@ def test_lag_is_what_waited_when_the_round_was_planned(servers, divided):
     source.plan({}, 2, 5)
     assert source.lag({}) == {(topic, "0"): 20, (topic, "1"): 20}
     assert source.lag({f"{topic}:1": 25}) == {(topic, "0"): 20, (topic, "1"): 5}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, client, monkeypatch, start):
+    from kafka import KafkaAdminClient
+
+    topic = made(servers)
+    produce_to(servers, topic, [b'{"n": 0}'], 0)
+    given = {"metadata_max_age_ms": 100} if client == "kafka-python" else {}
+    source = DividedTopics(Options(servers, given, client), topic, start=start)
+    try:
+        first = source.plan({}, 2, 10)
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_partitions({topic: 3})
+        admin.close()
+        produce_to(servers, topic, [b'{"n": 1}', b'{"n": 2}'], 2)
+        assert source.plan({}, 2, 10) == first  # it looks once a minute
+        monkeypatch.setattr(shared, "LOOK_SECONDS", 0.0)
+        end = time.monotonic() + 30
+        while len((shares := source.plan({}, 2, 10))[0].begin) < 2:
+            assert time.monotonic() < end
+        assert shares[0].begin == first[0].begin | {f"{topic}:2": 0}
+        assert values(read(source, shares[0])) == ([0] if start == "earliest" else []) + [1, 2]
+        assert list(shares[1].begin) == [f"{topic}:1"]
+    finally:
+        source.close()
 
 
 def test_what_is_not_there_is_named(servers, divided):
