@@ -4,8 +4,8 @@ Files of JSON lines are learnt by engines of the same configuration: alone, with
 Time counts from the second round on, when all workers are there and have read their code.
 
 What more workers would do on cores of their own is simulated from what was measured. With R workers, a round of L
-events each takes L·t + S + R·M + R·D + C: t is the time of an event with one worker; S + R·M that of merging one and
-two replicas; R·D + C that of all else that workers wait for (a plan, sending the model, judging, writing, a checkpoint).
+events each takes L·t + S + R·M + R·D + C: t is the time of an event with one worker, S + R·M that of merging one or
+two replicas; R·D + C that of all else that workers wait for (planning, sending, judging, writing, a checkpoint).
 """
 
 from __future__ import annotations
