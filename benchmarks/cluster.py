@@ -44,7 +44,7 @@ class Rates(NamedTuple):
     events
         Events a second.
     event, merge, other
-        Medians over rounds: seconds of an event of a worker, of merging, and of what else workers waited for.
+        Seconds of an event of a worker; of merging in a round, and of what else workers waited for.
     """
 
     events: float
@@ -88,14 +88,10 @@ def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, p
             return Rates(events)
         assert engine.cluster is not None
         rounds = engine.cluster.recent[-(len(seen) - first - 1) : -1]
-        all_but = [one.round_seconds - max(one.seconds) - one.merge_seconds for one in rounds]
-        between = (ended - began) / len(rounds) - statistics.mean(one.round_seconds for one in rounds)
-        return Rates(
-            events,
-            statistics.median(sum(one.seconds) / sum(one.events) for one in rounds),
-            statistics.median(one.merge_seconds for one in rounds),
-            statistics.median(all_but) + between,
-        )
+        learning = statistics.mean(max(one.seconds) for one in rounds)
+        merging = statistics.mean(one.merge_seconds for one in rounds)
+        event = sum(sum(one.seconds) for one in rounds) / sum(sum(one.events) for one in rounds)
+        return Rates(events, event, merging, (ended - began) / len(rounds) - learning - merging)
 
 
 def simulated(one: Rates, two: Rates, length: int) -> list[str]:
