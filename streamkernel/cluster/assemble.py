@@ -46,10 +46,11 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
         If another process uses the state directory.
     """
     check_cluster(config)
-    crew = Crew(address, lambda: replica_of(config))
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
     source = PlannedSource(divided_source(config), options, config.source.topics or ())
+    told = config.model_copy(update={"http": None})  # whose token is no worker's business
+    crew = Crew(address, lambda: replica_of(told))
     return ClusterEngine(
         config.build_pipeline(),
         source,

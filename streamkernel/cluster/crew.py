@@ -15,6 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from connectors import Unavailable
 from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE
 from streamkernel.errors import InputError
 
 LOCAL = "local"
@@ -59,11 +60,9 @@ class Crew:
     def __init__(self, address: str, replica: Callable[[], Replica]) -> None:
         self._ray = connected(address)
         cpus = 0 if address == LOCAL else 1  # here there may be more workers than processors
-        self._kind = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=cpus)(_Worker)
+        self._kind = self._ray.remote(num_cpus=cpus)(_Worker)
         self._replica = replica
         self._workers: list[Any] = []
-        self._processes: dict[int, int] = {}
-        self.lost = 0  # workers whose process was another one in the next round
 
     def cpus(self) -> int:
         """Return how many workers the cluster has room for."""
@@ -92,7 +91,13 @@ class Crew:
         stopping
             Says whether we have to stop.
         waiting
-            Is told now and then while the round goes on: ``""``, or that brokers are ``"unreachable"``.
+            Is told now and then while the round goes on: ``""``, or what happened: a ``"worker_lost"``, brokers that
+            are ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
+
+        Raises
+        ------
+        ConnectionError
+            If a worker cannot be made where it is to run.
         """
         ray = self._ray
         least = max(task.number for task in tasks) + 1
@@ -100,13 +105,21 @@ class Crew:
         sent = ray.put((model, numbers))
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
+        later: list[tuple[float, Task]] = []  # to be done again, and when
         found: dict[int, Report] = {}
-        began = told = time.monotonic()
-        while refs:
+        lost, began = 0, time.monotonic()
+        told = began
+        while refs or later:
             if stopping():
                 self._resize(0, 0)  # what they have begun is not wanted any more
                 return None
             waiting("")
+            now = time.monotonic()
+            refs |= {self._workers[task.number].learn.remote(sent, task): task for at, task in later if at <= now}
+            later = [(at, task) for at, task in later if at > now]
+            if not refs:
+                time.sleep(LOOK_SECONDS)
+                continue
             done, _ = ray.wait(list(refs), num_returns=1, timeout=LOOK_SECONDS)
             for ref in done:
                 task = refs.pop(ref)
@@ -117,14 +130,27 @@ class Crew:
                         raise _cause(error) from error
                     waiting("unreachable")
                     log.warning("Kafka is asked again", worker=task.number, reason=str(error.cause))
-                    time.sleep(AGAIN_SECONDS)
-                    refs[self._workers[task.number].learn.remote(sent, task)] = task
-            now = time.monotonic()
-            if refs and now - told > LATE_SECONDS:
+                    later.append((now + AGAIN_SECONDS, task))
+                except ray.exceptions.RayError as error:
+                    if getattr(error, "actor_init_failed", False):
+                        raise ConnectionError(
+                            f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, "
+                            "has to be on all nodes"
+                        ) from error
+                    waiting("worker_lost")
+                    log.warning(
+                        "a worker was lost and its share done again",
+                        worker=task.number,
+                        reason=str(error).partition("\n")[0],
+                    )
+                    self._workers[task.number] = self._kind.remote(self._replica)
+                    later.append((now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(lost, 30)), task))
+                    lost += 1
+            late = sorted(task.number for task in tasks if task.number not in found)
+            if late and now - told > LATE_SECONDS:
                 told = now
-                late = sorted(task.number for task in refs.values())
+                waiting("stalled")
                 log.warning("a round waits for workers", workers=late, seconds=round(now - began), room=self.cpus())
-        self._notice(found)
         return [found[task.number] for task in tasks]
 
     def close(self) -> None:
@@ -134,19 +160,9 @@ class Crew:
 
     def _resize(self, least: int, most: int) -> None:
         while len(self._workers) > most:
-            number = len(self._workers) - 1
             self._ray.kill(self._workers.pop())
-            self._processes.pop(number, None)
         while len(self._workers) < least:
             self._workers.append(self._kind.remote(self._replica))
-
-    def _notice(self, found: dict[int, Report]) -> None:
-        """Count the workers that are not the processes they were."""
-        for number, report in found.items():
-            if self._processes.setdefault(number, report.process) != report.process:
-                self._processes[number] = report.process
-                self.lost += 1
-                log.warning("a worker was lost and its share done again", worker=number)
 
 
 class _Worker:

@@ -21,7 +21,7 @@ from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.runner import POLL_SECONDS, Engine
-from streamkernel.engine.settling import asked, pause
+from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE, asked, pause
 from streamkernel.engine.status import point_of
 
 log = structlog.get_logger("streamkernel")
@@ -57,6 +57,8 @@ class ClusterEngine(Engine):
         As for :class:`~streamkernel.engine.runner.Engine`.
     """
 
+    _is_divided = True
+
     def __init__(
         self,
         model: Any,
@@ -71,14 +73,18 @@ class ClusterEngine(Engine):
         self._root: merging.Summary | None = None  # of the model that replicas began with
         self._rounds, self._merges = Durations(CHECKPOINT_BOUNDS), Durations(CHECKPOINT_BOUNDS)
         self._by_worker: dict[int, tuple[int, float]] = {}
+        self._n_shares = 0
+        self._failed = 0  # times in a row that the plan or a checkpoint could not be written
         self._last_rounds: deque[RoundNumbers] = deque(maxlen=64)
         super().__init__(model, source, **options)
         self._divided: Divided = source.divided
 
     def close(self) -> None:
         """Release the workers too."""
-        super().close()
-        self._crew.close()
+        try:
+            super().close()
+        finally:
+            self._crew.close()
 
     def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
         """Do rounds until there is nothing more and all is durable, or we have to stop."""
@@ -88,16 +94,22 @@ class ClusterEngine(Engine):
                 if self._in_doubt and not self._settle(stopping):
                     continue
                 if not self._try_to_commit():  # what is not durable must not be built upon: it would be planned anew
-                    pause(POLL_SECONDS, stopping)
+                    self._wait(stopping)
                     continue
                 shares = asked(self._planned, stopping, self._count)
                 if shares is None:
                     return
+                if self._begin(shares):
+                    continue
                 if not any(share.events for share in shares):
                     self._watchdog(False)
                     self._look()
                     pause(POLL_SECONDS, stopping)
                     continue
+                if not self._write_down(shares):
+                    self._wait(stopping)
+                    continue
+                self._failed = 0
                 began = time.perf_counter()
                 reports = self._done(shares, stopping)
                 if reports is None:
@@ -120,22 +132,43 @@ class ClusterEngine(Engine):
         model = kernel_of(self.model)
         return model._first is not None or model._learner.ints[state.EXAMPLES] < bandwidth.FIRST
 
+    def _begin(self, shares: Sequence[Share]) -> bool:
+        """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
+        begun = {stream: place for share in shares for stream, place in share.begin.items() if place is not None}
+        new = begun.keys() - self._positions.keys()
+        self._positions |= {stream: begun[stream] for stream in sorted(new)}
+        self._changed |= bool(new)
+        return bool(new)
+
     def _planned(self) -> list[Share] | None:
-        """Return what was planned for the round after the last checkpoint, or plan it."""
-        before = 0 if self._state is None else self._state.newest()
+        """Return what was planned for the round that goes on from here, or plan it."""
         if self._state is not None and (path := self._state.path / PLAN).exists():
             found = orjson.loads(path.read_bytes())
-            if found["after"] == before:
+            if found["positions"] == self._positions:
                 return [Share(*share) for share in found["shares"]]
         workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._round_events)
         shares = self._divided.plan(self._positions, workers, events)
         if shares is not None and self._wanted() is None:
             shares = [share for share in shares if share.events] or shares[:1]
-        if self._state is not None and shares is not None and any(share.events for share in shares):
-            model_file.put(
-                self._state.path / PLAN, orjson.dumps({"after": before, "shares": [[*share] for share in shares]})
-            )
         return shares
+
+    def _write_down(self, shares: Sequence[Share]) -> bool:
+        """Make a plan durable; return whether it is."""
+        if self._state is None:
+            return True
+        plan = {"positions": self._positions, "shares": [[*share] for share in shares]}
+        try:
+            model_file.put(self._state.path / PLAN, orjson.dumps(plan))
+        except OSError as error:
+            self._count("checkpoint_failed")
+            log.error("the plan of a round could not be written and is tried again later", reason=str(error))
+            return False
+        return True
+
+    def _wait(self, stopping: Callable[[], bool]) -> None:
+        """Wait before the next try to write, longer each time."""
+        pause(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._failed), stopping)
+        self._failed = min(self._failed + 1, 30)
 
     def _most(self) -> int:
         """Return how many workers there may be."""
@@ -143,11 +176,10 @@ class ClusterEngine(Engine):
 
     def _done(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
         """Have workers learn, and return what they report."""
-        is_alone, model = self._is_young, kernel_of(self.model)
+        is_alone, model, self._n_shares = self._is_young, kernel_of(self.model), len(shares)
         model._learner.settle()
         busy = [(number, share) for number, share in enumerate(shares) if share.events]
         tasks = [Task(share, number, place, len(busy), is_alone) for place, (number, share) in enumerate(busy)]
-        lost = self._crew.lost
 
         def meanwhile() -> None:
             self._root = None if is_alone else merging.summary(model)
@@ -158,16 +190,14 @@ class ClusterEngine(Engine):
                 self._count(incident)
 
         sent = self.model, self._examples.numbers, tasks
-        reports = self._crew.round(*sent, self._most(), meanwhile, stopping, waiting)
-        for _ in range(self._crew.lost - lost):
-            self._count("worker_lost")
-        return reports
+        return self._crew.round(*sent, self._most(), meanwhile, stopping, waiting)
 
     def _merge(self, reports: Sequence[Report], began: float) -> None:
         """Become what the replicas are together, and judge and write what they predicted, worker by worker."""
         start, spread = time.perf_counter(), 0.0
         if reports[0].summary is None:
-            self.model = reports[0].model
+            (alone,) = reports
+            self.model = alone.model
         else:
             assert self._root is not None
             parts = [report.summary for report in reports if report.summary is not None]
@@ -187,7 +217,7 @@ class ClusterEngine(Engine):
         now = time.perf_counter()
         self._rounds.new.append(now - began)
         self._merges.new.append(merging_seconds)
-        by_worker = [(0, 0.0)] * (reports[-1].number + 1)  # a worker with nothing to read has no report
+        by_worker = [(0, 0.0)] * self._n_shares  # a worker with nothing to read has no report
         for report in reports:
             by_worker[report.number] = report.events, report.seconds
         events, seconds = zip(*by_worker, strict=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, NamedTuple
 
 from river import base, compose, metrics
@@ -14,6 +14,9 @@ from streamkernel import merging, state
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import Learner, last_step, line_of, reason_of
 from streamkernel.estimator import KernelModel
+
+MOST_REFUSED = 1 << 26
+"""Bytes of events that could not be used after which a worker ends its share, since they are kept for the driver."""
 
 
 class Task(NamedTuple):
@@ -65,8 +68,6 @@ class Report(NamedTuple):
         How long events took.
     seconds
         How long it took in all.
-    process
-        The number of the worker's process.
     """
 
     number: int
@@ -81,7 +82,6 @@ class Report(NamedTuple):
     numbers: set[str]
     durations: Durations
     seconds: float
-    process: int
 
     @property
     def events(self) -> int:
@@ -140,23 +140,26 @@ class Replica:
         letters: list[tuple[Event, str, str]] = []
         durations = Durations(EVENT_BOUNDS)
         clock = time.perf_counter
-        for events in self._source.read(task.share):
-            for event in events:
-                positions[event.stream] = event.resume
-                if event.is_mark:
-                    continue
-                start = clock()
-                try:
-                    step = learner._step(event)
-                except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
-                    letters.append((event, *reason_of(event, error)))
-                else:
-                    assert step is not None
-                    x, y, answers, is_new = step
-                    if self._writes:
-                        lines.append((line_of(event, y, answers[0]), event.key))
-                    learner._judge(x, y, answers, is_new)
-                durations.new.append(clock() - start)
+        refused = 0
+        for event in chain.from_iterable(self._source.read(task.share)):
+            positions[event.stream] = event.resume
+            if event.is_mark:
+                continue
+            start = clock()
+            try:
+                step = learner._step(event)
+            except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
+                letters.append((event, *reason_of(event, error)))
+                refused += len(event.raw)
+            else:
+                assert step is not None
+                x, y, answers, is_new = step
+                if self._writes:
+                    lines.append((line_of(event, y, answers[0]), event.key))
+                learner._judge(x, y, answers, is_new)
+            durations.new.append(clock() - start)
+            if refused > MOST_REFUSED:
+                break  # the rest is in the next round
         durations.fold()
         return Report(
             task.number,
@@ -171,7 +174,6 @@ class Replica:
             learner._examples.numbers,
             durations,
             time.perf_counter() - began,
-            os.getpid(),
         )
 
 

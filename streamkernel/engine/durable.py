@@ -43,6 +43,9 @@ class DurableLearner(Learner):
         As for :class:`~streamkernel.engine.learning.Learner`.
     """
 
+    _is_divided = False
+    """Whether workers read the streams, without a consumer group."""
+
     def __init__(
         self,
         model: Any,
@@ -123,6 +126,7 @@ class DurableLearner(Learner):
                 "history": self.history.state(),
                 "labels": None if self._labels is None else self._labels.state(),
                 "positions": self._positions,
+                "is_divided": self._is_divided,
                 "sink": sink,
                 "dead_letters": dead_letters,
             }
@@ -163,7 +167,10 @@ class DurableLearner(Learner):
             return
         self._load(saved)
         if self._positions:
-            self.source.seek(self._positions)
+            if saved.get("is_divided") and isinstance(self.source, KafkaSource):  # what the group has committed is old
+                self.source.rewind(self._positions)
+            else:
+                self.source.seek(self._positions)
 
     def _load(self, saved: Mapping[str, Any]) -> None:
         """Become what a checkpoint says."""
@@ -199,7 +206,7 @@ class DurableLearner(Learner):
             self._changed = True
             return self._try_to_commit()
         self._load(saved)
-        if 0 < saved["checkpoint"] < newest:
+        if 0 < saved["checkpoint"] < newest or saved.get("is_divided"):
             source.rewind(self._positions)
         source.again(self._positions)
         return True

@@ -12,12 +12,14 @@ import pytest
 import rounds
 import runs
 import structlog
+from ray import exceptions
 from typer.testing import CliRunner
 
-from connectors import Share
+from connectors import Share, Unavailable
 from streamkernel.cli import app
-from streamkernel.cluster import crew
+from streamkernel.cluster import assemble, crew
 from streamkernel.cluster.replica import Task
+from streamkernel.engine.config import load_config
 
 GOOD = runs.CONFIG.format(data=".", workers=2, round_events=10)
 TOPICS = '[kafka]\nservers = "127.0.0.1:1"\n[source]\ntopics = ["t"]'
@@ -139,7 +141,7 @@ class SlowRay:
 
     def __init__(self):
         self._looks = iter(range(10**9))
-        self.workers = []
+        self.workers, self.made, self.errors, self.exceptions = [], 0, [], exceptions
 
     def remote(self, **options):
         return lambda kind: SimpleNamespace(remote=self._made)
@@ -147,6 +149,7 @@ class SlowRay:
     def _made(self, replica):
         worker = SimpleNamespace(learn=SimpleNamespace(remote=lambda sent, task: ("ref", task.number)))
         self.workers.append(worker)
+        self.made += 1
         return worker
 
     def kill(self, worker):
@@ -159,7 +162,9 @@ class SlowRay:
         return (refs if next(self._looks) >= 3 else []), []
 
     def get(self, ref):
-        return SimpleNamespace(number=ref[1], process=1)
+        if self.errors:
+            raise self.errors.pop(0)
+        return SimpleNamespace(number=ref[1])
 
     def cluster_resources(self):
         return {"CPU": 1.0}
@@ -172,11 +177,53 @@ def ray(monkeypatch):
     return found
 
 
-def done(workers: crew.Crew, count: int, most: int) -> list[int]:
+def done(workers: crew.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
     tasks = [Task(Share({}, {}, 1), number, number, count) for number in range(count)]
-    found = workers.round(None, set(), tasks, most, lambda: None, lambda: False, lambda _: None)
+    waiting = [] if incidents is None else incidents
+    found = workers.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)
     return [report.number for report in found]
+
+
+def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(ray, monkeypatch):
+    monkeypatch.setattr(crew, "FIRST_PAUSE", 0.001)
+    ray.errors = [
+        exceptions.ActorDiedError(),
+        exceptions.ObjectLostError("00" * 28, None, ""),
+        Unavailable("no answer"),
+    ]
+    ray.errors[2] = exceptions.RayTaskError("learn", "", ray.errors[2]).as_instanceof_cause()
+    monkeypatch.setattr(crew, "AGAIN_SECONDS", 0.001)
+    told: list[str] = []
+    assert done(crew.Crew("nowhere:1", lambda: None), 1, 1, told) == [0]
+    assert [incident for incident in told if incident] == ["worker_lost", "worker_lost", "unreachable"]
+    assert ray.made == 3
+
+
+def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
+    failed = exceptions.RayTaskError("__init__", "Traceback\n...\nModuleNotFoundError: No module named 'x'", KeyError())
+    ray.errors = [exceptions.ActorDiedError(failed)]
+    said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this version"
+    with pytest.raises(ConnectionError, match=re.escape(said)):
+        done(crew.Crew("nowhere:1", lambda: None), 1, 1)
+
+
+def test_a_round_that_waits_for_long_is_told_as_stalled(ray, monkeypatch):
+    monkeypatch.setattr(crew, "LATE_SECONDS", 0.0)
+    told: list[str] = []
+    done(crew.Crew("nowhere:1", lambda: None), 1, 1, told)
+    assert "stalled" in told
+
+
+def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
+    from ray import cloudpickle
+
+    monkeypatch.chdir(folder)
+    (folder / "run.toml").write_text(GOOD + '[http]\ntoken = "a-very-secret-token"\n')
+    made = []
+    monkeypatch.setattr(assemble, "Crew", lambda address, replica: made.append(replica) or rounds.HereCrew(replica))
+    assemble.cluster_engine_of(load_config(folder / "run.toml"), "nowhere:1", lambda: 2).close()
+    assert b"a-very-secret-token" not in cloudpickle.dumps(made[0])
 
 
 def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pickle
@@ -13,15 +14,16 @@ import rounds
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from river import metrics, preprocessing
-from rounds import assert_each_once, classifier, engine, lines, records, told, write
+from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
 from connectors import DividedFiles, FileSource, Share
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, rules
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, model_file, rules
 from streamkernel import state as learning_state
-from streamkernel.cluster import steps
+from streamkernel.cluster import engine as cluster_engine
+from streamkernel.cluster import replica, steps
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
 from streamkernel.kernels import Gaussian
 
@@ -264,8 +266,9 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     one.run()
     by_worker = {}
     for round_, tasks in zip(one.cluster.recent, one._crew.asked, strict=True):
-        for events, task in zip(round_.events, tasks, strict=True):
-            by_worker[task.number] = by_worker.get(task.number, 0) + events
+        assert len(round_.events) == (1 if tasks[0].is_alone else 3)
+        for task in tasks:
+            by_worker[task.number] = by_worker.get(task.number, 0) + round_.events[task.number]
     assert {number: events for number, (events, _) in one.cluster.by_worker.items()} == by_worker
     assert sum(by_worker.values()) == 1500
 
@@ -311,6 +314,53 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     again = engine(data, tmp_path / "run")
     again.run()
     assert told(tmp_path / "run") == told(tmp_path / "calm")
+
+
+def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(data, tmp_path):
+    one = engine(data, tmp_path / "run")
+    do, rounds_ = one._crew.round, itertools.count(1)
+    one._crew.round = lambda *args: do(*args) if next(rounds_) < 6 else None
+    one.run()
+    newest = checkpoints(tmp_path / "run" / "state")[-1]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    engine(data, tmp_path / "run").run()
+    assert_each_once(tmp_path / "run", SIZES)
+
+
+def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypatch):
+    one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), model_file.put
+
+    def put_or_fail(path, content):
+        if path.name == "round.json" and next(fails, False):
+            raise OSError(28, "No space left on device")
+        put(path, content)
+
+    monkeypatch.setattr(cluster_engine, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(model_file, "put", put_or_fail)
+    one.run()
+    assert one.incidents["checkpoint_failed"] == 2
+    assert_each_once(tmp_path / "run", SIZES)
+
+
+def test_a_share_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(replica, "MOST_REFUSED", 1000)
+    good, bad = records(300), ["{" + "x" * 300] * 40
+    one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
+    one.run()
+    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one._crew.letters]
+    assert 1000 < max(sizes) <= 1000 + 301
+    broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
+    assert one.outcomes == {"learned": 680 - broken, "predicted": 680 - broken, "dead_letter": broken, "pending": 0}
+    assert len(lines(tmp_path / "run", "dead_letters.jsonl")) == broken
+
+
+def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
+    """Else a stream that is read from its latest record on would begin elsewhere after a restart."""
+    one = engine(data, tmp_path / "run")
+    one._divided.plan = lambda *args: [Share({"late:0": 7, "late:1": 0}, {}, 0)]
+    one.run(stopping=lambda: bool(read_newest(tmp_path / "run" / "state")["positions"]))
+    assert read_newest(tmp_path / "run" / "state")["positions"] == {"late:0": 7, "late:1": 0}
+    assert one._crew.asked == []
 
 
 def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
