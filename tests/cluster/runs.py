@@ -106,7 +106,7 @@ class TopicsRun(Run):
     def here(self) -> None:
         """Do all of it in this process."""
         folder = self._folder / f"{self.name}-one"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         here(self.write(folder))
 
 

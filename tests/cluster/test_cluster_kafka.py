@@ -7,12 +7,13 @@ import os
 import random
 import signal
 import threading
+import time
 
 import brokers
 import pytest
 import rounds
 from faults import members
-from faults.kafka_runs import BAD_EVERY, ids, records, wait_for
+from faults.kafka_runs import BAD_EVERY, Run, ids, records, wait_for
 from runs import TopicsRun, workers_of
 
 N = 4000
@@ -29,10 +30,22 @@ def state(run):
     return rounds.learnt(run.state()) | {"positions": run.state()["positions"]}
 
 
-def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, topic, tmp_path):
-    calm = TopicsRun(servers, tmp_path, topic)
-    calm.here()
-    assert sorted(int(key) for key, _ in calm.seen()) == ids(N)
+@pytest.fixture(scope="module")
+def calm(servers, topic, tmp_path_factory):
+    """A run whose workers are all in this process."""
+    run = TopicsRun(servers, tmp_path_factory.mktemp("calm"), topic)
+    run.here()
+    assert sorted(int(key) for key, _ in run.seen()) == ids(N)
+    return run
+
+
+def assert_same(run, calm):
+    assert run.seen() == calm.seen()
+    assert run.dead() == calm.dead()
+    assert state(run) == state(calm)
+
+
+def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, topic, calm, tmp_path):
     run, rng = TopicsRun(servers, tmp_path, topic), random.Random(5)
     process = run.start()
     wait_for(lambda: run.rounds() > 3)
@@ -44,9 +57,20 @@ def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, top
     process.kill()
     process.wait()
     assert run.start().wait(120) == 0, run.log()
-    assert run.seen() == calm.seen()
-    assert run.dead() == calm.dead()
-    assert state(run) == state(calm)
+    assert_same(run, calm)
+
+
+def test_a_broker_that_is_killed_in_a_round_and_comes_back(servers, broker, topic, calm, tmp_path):
+    run = TopicsRun(servers, tmp_path, topic)
+    process = run.start()
+    wait_for(lambda: run.rounds() > 3)
+    broker.kill()
+    time.sleep(3.0)
+    assert process.poll() is None, run.log()
+    broker.start()
+    broker.wait()
+    assert process.wait(180) == 0, run.log()
+    assert_same(run, calm)
 
 
 def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
@@ -65,3 +89,25 @@ def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
     assert run.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
     assert sorted(int(key) for key, _ in run.seen()) == ids(N)
     assert sorted(map(int, run.dead())) == list(range(5, N, BAD_EVERY))
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_one_machine_and_a_cluster_go_on_from_each_other(servers, tmp_path, delivery):
+    """Also where the group has committed what was read before the cluster."""
+    topic = f"both-{delivery}"
+    brokers.make_topics(servers, names=[topic], partitions=3)
+    run = TopicsRun(servers, tmp_path, topic, delivery=delivery)
+    run.program = Run.program
+    part = records(700)
+    bad = len(range(5, len(part), BAD_EVERY))
+    for times, is_divided in enumerate([False, True, False, True], 1):
+        brokers.produce(servers, topic, part, 3)
+        if is_divided:
+            run.here()
+        else:
+            assert run.start().wait(120) == 0, run.log()
+        learned = times * (len(part) - bad)
+        assert run.state()["outcomes"] == {
+            "learned": learned, "predicted": learned, "dead_letter": times * bad, "pending": 0
+        }  # fmt: skip
+    assert len(run.seen()) == learned
