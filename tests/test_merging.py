@@ -673,6 +673,16 @@ def test_moments_are_those_of_all_events(first, lists, centre):
     assert count == pytest.approx(wanted_count)
     assert mean == pytest.approx(wanted_mean, abs=1e-9, rel=1e-13)
     assert squares == pytest.approx(wanted, rel=1e-6, abs=1e-7 * (1.0 + 1e-12 * centre**2))
+@pytest.mark.parametrize("size", [0.0, 1e9])
+def test_the_spread_of_opposite_replicas_is_finite(size):
+    xs, ys = stream(40)
+    told = {**SMALL, "second_order": None}
+    models = [learnt(KernelRegressor(**told), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
+    spread = merging.spread_of([merging.summary(model) for model in models])
+    assert np.isfinite(spread)
+    assert (spread > 0.0) == (size > 0.0)
+
+
     of(found)
 
 

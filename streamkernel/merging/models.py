@@ -211,7 +211,7 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
     weights = events / events.sum()
     mean = sum(w * f for w, f in zip(weights, functions, strict=True))
     square = sum(w * np.square(f - mean).sum() for w, f in zip(weights, functions, strict=True))
-    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-300)))
+    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-100)))
 
 
 def _check(parts: Sequence[Summary], base: Summary | None) -> None:
