@@ -540,6 +540,25 @@ def test_outliers():
         learnt(other, xs[300:], ys[300:])
         ends = [m.predict_one(xs[1]) for m in (one, other)]
         offsets = [m._learner.reals[state.OFFSET] for m in (one, other)]
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
+    kind, options = MODELS[name]
+    base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
+    merging.summary(base)
+    models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
+    for seed, model in enumerate(models):
+        events, ys = stream(70, seed)
+        learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
+    one, other = models
+    expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
+    assert content(one.merge(other, kind(**options), base=base)) == expected
+    empty = kind(**options).merge(copy.deepcopy(base), base=base)
+    assert merging.n_examples(empty) == 301
+    assert predictions(empty, xs) == close(predictions(base, xs))
+    alone = content(nothing := kind(**options))
+    assert content(nothing.merge(kind(**options), base=base)) == alone
+
+
         merged = one.merge(other)
         assert merged._learner.reals[state.OFFSET] == pytest.approx(np.mean(offsets))
         assert min(ends) - 50.0 <= merged.predict_one(xs[1]) <= max(ends) + 50.0

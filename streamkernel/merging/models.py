@@ -123,7 +123,9 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
     waiting = [_waiting(part, base) for part in parts]
     more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
     if not any(more):
-        return
+        more = [part.examples > 0 for part in parts]  # an empty model becomes what the base is
+        if len(set(more)) < 2:
+            return
     if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
         waiting.append(base.waiting)  # nobody has learnt them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
@@ -225,7 +227,7 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
                 raise MergeError(f"Expected models of the same {name}, got {value!r} and {other.same.get(name)!r}")
         if (other.scales is None) != (first.scales is None):
             raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")
-        if base is not None and other.events < base.events:
+        if base is not None and other.examples and other.events < base.events:
             raise MergeError(
                 f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
             )
