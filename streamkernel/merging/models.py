@@ -96,7 +96,10 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
     _check(parts, root)
-    _scales([part for part in parts if part.examples], root)
+    known = [part for part in parts if part.examples]
+    _scales(known, root)
+    if root is not None and root.waiting and len(known) > 1:
+        _check_waiting(known, root)
     if isinstance(models[0]._learner, Mixture):
         second_order.check([part.learnt for part in ([] if root is None else [root]) + parts if part.examples])
 
@@ -231,3 +234,14 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
             raise MergeError(
                 f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
             )
+
+
+def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
+    """Raise an error if what waits for a batch in a base has been learnt since: it would count once a model."""
+    learnt = sum(part.events > base.events for part in parts)
+    if learnt:
+        raise MergeError(
+            "Expected a base of which no example waits for a batch, or models that took no step since, got "
+            f"{len(base.waiting)} that wait, which {learnt} of {len(parts)} models have learnt; let the base learn "
+            "until none waits, and go on from it then"
+        )
