@@ -91,7 +91,8 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     Raises
     ------
     MergeError
-        If they have not the same parameters, kernel, scales and features, or one of them is of another kind.
+        If they have not the same parameters, kernel, scales and features, one of them is of another kind, or a base
+        cannot be the one that they went on from.
     """
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
@@ -102,6 +103,8 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
         _check_waiting(known, root)
     if isinstance(models[0]._learner, Mixture):
         second_order.check([part.learnt for part in ([] if root is None else [root]) + parts if part.examples])
+    if base is not None and isinstance(base._learner, Mixture):
+        second_order.check_base([f for model in models if isinstance(f := model._learner, Mixture)], base._learner)
 
 
 def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
