@@ -158,7 +158,7 @@ def check(parts: Sequence[Mapping[str, Any]]) -> None:
 def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
     """Raise an error if functions have not gone on from a base: where nothing is forgotten, no sum of squares shrinks.
 
-    Examples that wait for a step count; the step may also add as much of l2 as there are features, or examples that wait.
+    Examples that wait for a step count; it may also add l2 for as many examples as there are outputs, or wait.
     """
     if base.reals[state.FORGETTING] < 1.0:
         return
