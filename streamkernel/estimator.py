@@ -361,8 +361,9 @@ class KernelModel(model_file.Portable):
         Raises
         ------
         MergeError
-            If a parameter, the kernel in use, the scales of inputs or features differ, or a model has not yet seen the
-            examples that decide its bandwidths. This model stays as it was.
+            If a parameter, the kernel in use, the scales of inputs or features differ, a model has not yet seen the
+            examples that decide its bandwidths, or the base cannot be what they went on from, or had examples waiting
+            for a batch that one of several has learnt. This model stays as it was.
 
         Examples
         --------

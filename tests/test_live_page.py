@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import threading
@@ -227,18 +226,18 @@ def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: s
 
 
 def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) -> None:
-    two, three = cluster_numbers(2).recent, cluster_numbers(4, workers=3, spread=math.nan).recent[2:]
+    two, three = cluster_numbers(2).recent, cluster_numbers(4, workers=3, spread=0.5).recent[2:]
     idle = three[1]._replace(events=(0, 1000, 1000), seconds=(0.001, 1.0, 2.0))
     cluster.cluster = cluster_numbers(9)._replace(recent=(*two, three[0], idle), last=idle)
     found = status_of(cluster)
     assert found["cluster"]["round"] == [6, 7, 8, 9]
     rates = {"worker 0": [2000, 2002, 2004, None], "worker 1": [1000, 1001, 1002, 1000]}
     assert found["cluster"]["rates"] == rates | {"worker 2": [None, None, 1002 / 1.5, 500]}
-    assert found["cluster"]["spread"] == [0.25, 0.25, None, None]
-    assert found["now"]["spread of replicas"] is None
+    assert found["cluster"]["spread"] == [0.25, 0.25, 0.5, 0.5]
+    assert found["now"]["spread of replicas"] == 0.5
     rows = dict(View(cluster, "").rows())
     shown = [rows[name] for name in ("workers", "round, s", "merging, s", "spread of replicas")]
-    assert shown == ["3", "1.57", "0.05", "–"]
+    assert shown == ["3", "1.57", "0.05", "0.5000"]
     cluster.cluster = None
     assert status_of(cluster)["cluster"] is None
     assert not {"workers", "spread of replicas"} & {*status_of(cluster)["now"], *dict(View(cluster, "").rows())}

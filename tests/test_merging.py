@@ -197,8 +197,33 @@ def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
         merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
-        twice = 0 if divide else 5 * (lengths == (13, 10))  # each replica has learnt them, of which f is the mean
-        assert merging.summary(model).examples == at + twice
+        if divide or lengths != (13, 10):  # or each has learnt them
+            assert merging.summary(model).examples == at
+
+
+def branches(lengths, n=103):
+    """Return models that went on from one that learns in batches of 4, and that one."""
+    xs, ys = stream(n + sum(lengths))
+    base = learnt(KernelRegressor(**SMALL, second_order=None, batch_size=4), xs[:n], ys[:n])
+    models, at = [], n
+    for more in lengths:
+        models.append(learnt(pickle.loads(pickle.dumps(base)), xs[at : at + more], ys[at : at + more]))
+        at += more
+    return models, base
+
+
+@pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
+def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
+    models, base = branches(lengths)
+    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learnt", *models[1:], base=base)
+
+
+@pytest.mark.parametrize(("lengths", "n"), [((5, 1, 3), 104), ((1, 0), 102), ((0, 0), 103), ((7,), 103)])
+def test_events_of_branches_and_their_base_count_once(lengths, n):
+    models, base = branches(lengths, n)
+    empty = KernelRegressor(**SMALL, second_order=None, batch_size=4)
+    merged = models[0].merge(*models[1:], empty, base=base)
+    assert merging.n_examples(merged) == n + sum(lengths)
 
 
 def test_pending_labels_are_those_of_all():
@@ -515,6 +540,25 @@ def test_models_that_learnt_nothing_change_nothing(name):
     assert content(alone.merge(copy.deepcopy(model), base=copy.deepcopy(model))) == told
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
+    kind, options = MODELS[name]
+    base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
+    merging.summary(base)
+    models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
+    for seed, model in enumerate(models):
+        events, ys = stream(70, seed)
+        learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
+    one, other = models
+    expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
+    assert content(one.merge(other, kind(**options), base=base)) == expected
+    empty = kind(**options).merge(copy.deepcopy(base), base=base)
+    assert merging.n_examples(empty) == 301
+    assert predictions(empty, xs) == close(predictions(base, xs))
+    alone = content(nothing := kind(**options))
+    assert content(nothing.merge(kind(**options), base=base)) == alone
+
+
 def close(told):
     """Return what predictions are compared with where factors have been rounded anew."""
     if isinstance(told[0], tuple):
@@ -627,6 +671,16 @@ def test_the_spread_of_replicas_with_new_labels():
     parts = [merging.summary(one, root.events) for one in replicas]
     assert 0.0 < merging.spread_of(parts) < 2.0
     assert merging.spread_of(parts[:1]) == 0.0
+
+
+@pytest.mark.parametrize("size", [0.0, 1e9])
+def test_the_spread_of_opposite_replicas_is_finite(size):
+    xs, ys = stream(40)
+    told = {**SMALL, "second_order": None}
+    models = [learnt(KernelRegressor(**told), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
+    spread = merging.spread_of([merging.summary(model) for model in models])
+    assert np.isfinite(spread)
+    assert (spread > 0.0) == (size > 0.0)
 
 
 # --- scales -------------------------------------------------------------------------------------------------------
@@ -876,6 +930,62 @@ def test_a_base_that_is_none_is_refused():
     for one in long:
         one._learner.ints[state.BLOCKS] = min(6, one._learner.ints[state.BLOCKS])
     refused(long[0], "features that they do not have", long[1], base=stranger)
+
+
+@pytest.mark.parametrize("order", ["block", "full"])
+def test_a_base_of_other_events_is_refused_of_second_order(order):
+    told = {**SMALL, "second_order": order}
+    one, other, stranger = (learnt(KernelRegressor(**told), *stream(400, seed, 2.0 * seed)) for seed in range(3))
+    refused(one, "went on from the base, got one whose Gram matrix is smaller", other, base=stranger)
+    refused(one, "went on from the base, got one whose Gram matrix is smaller", base=stranger)
+    forgets = [learnt(KernelRegressor(**told, forgetting=0.99), *stream(400, seed)) for seed in range(3)]
+    forgets[0].merge(forgets[1], base=forgets[2])  # of a base nearly nothing may be left
+
+
+BRANCHES = {
+    "block": {"second_order": "block"},
+    "full": {"second_order": "full"},
+    "l2": {"second_order": "full", "l2": 0.02},
+    "forgets": {"second_order": "full", "forgetting": 0.98},
+    "forgets, l2": {"second_order": "block", "forgetting": 0.98, "l2": 0.02},
+    "batches": {"second_order": "block", "batch_size": 5},
+    "arc-cosine": {"kernel": kernels.ArcCosine(1)},
+    "ladder": {"kernel": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))},
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
+    """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
+    xs, ys = stream(1500)
+    still = ([xs[0]] * 1500, ys)
+    for n in (300, 1003):
+        told = pickle.dumps(learnt(KernelRegressor(**{**SMALL, **BRANCHES[name]}), xs[:n], ys[:n]))
+        for more, (us, vs), which in (
+            (1, still, 0),
+            (3, still, 1),
+            (30, still, 2),
+            (400, still, 3),
+            (400, (xs, ys), 0),
+        ):
+            base, one, other, third = (pickle.loads(told) for _ in range(4))
+            for i, model in enumerate((one, other, third)):
+                learnt(model, us[i : i + more], vs[i : i + more])
+            for settled in (base, one)[:which]:
+                settled._learner.settle()
+            one.merge(other, base=base).merge(third, base=base)
+            assert merging.n_examples(one) == n + 3 * more
+            one.merge(base, base=base)
+
+
+def test_models_with_nan_are_refused():
+    with pytest.raises(MergeError, match="finite Gram matrices, got NaN or infinity"):
+        second_order._factor(np.array([[1.0, 0.0], [0.0, np.nan]]))
+    one, other = made("second order", 300, 1), made("second order", 300, 2)
+    for model in (one, other):
+        merging.summary(model)  # takes the step that examples wait for
+    other._learner.groups[0].factor[0, 3] = np.nan
+    refused(one, "got NaN or infinity", other)
 
 
 def test_models_together_over_the_cap_are_refused():

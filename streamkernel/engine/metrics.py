@@ -167,9 +167,8 @@ def _cluster(cluster: ClusterNumbers) -> Iterator[Metric]:
     yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
     yield _histogram("round_seconds", "Time of a round, from its plan until it is merged and judged.", cluster.rounds)
     yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
-    if not math.isnan(cluster.last.spread):
-        text = "How far replicas were from their mean when they were merged last, in units of its size."
-        yield _gauge("replica_spread", text, cluster.last.spread)
+    text = "How far replicas were from their mean when they were merged last, in units of its size."
+    yield _gauge("replica_spread", text, cluster.last.spread)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

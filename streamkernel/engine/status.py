@@ -88,7 +88,7 @@ def rounds_of(cluster: ClusterNumbers) -> dict[str, Any]:
         "rates": {name: [of.get(name) for of in rates] for name in names},
         "seconds": [one.round_seconds for one in recent],
         "merging": [one.merge_seconds for one in recent],
-        "spread": [one.spread if math.isfinite(one.spread) else None for one in recent],
+        "spread": [one.spread for one in recent],
     }
 
 

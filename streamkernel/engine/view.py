@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -77,7 +76,7 @@ class View:
                 ("workers", f"{len(last.events):,}"),
                 ("round, s", f"{last.round_seconds:.2f}"),
                 ("merging, s", f"{last.merge_seconds:.2f}"),
-                ("spread of replicas", "–" if math.isnan(last.spread) else f"{last.spread:.4f}"),
+                ("spread of replicas", f"{last.spread:.4f}"),
             ]
         if engine.last_dead_letters:
             rows.append(("last dead letter", escape(engine.last_dead_letters[-1]["reason"])))

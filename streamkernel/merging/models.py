@@ -91,14 +91,20 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     Raises
     ------
     MergeError
-        If they have not the same parameters, kernel, scales and features, or one of them is of another kind.
+        If they have not the same parameters, kernel, scales and features, one of them is of another kind, or a base
+        cannot be the one that they went on from.
     """
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
     _check(parts, root)
-    _scales([part for part in parts if part.examples], root)
+    known = [part for part in parts if part.examples]
+    _scales(known, root)
+    if root is not None and root.waiting and len(known) > 1:
+        _check_waiting(known, root)
     if isinstance(models[0]._learner, Mixture):
         second_order.check([part.learnt for part in ([] if root is None else [root]) + parts if part.examples])
+    if base is not None and isinstance(base._learner, Mixture):
+        second_order.check_base([f for model in models if isinstance(f := model._learner, Mixture)], base._learner)
 
 
 def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
@@ -123,7 +129,9 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
     waiting = [_waiting(part, base) for part in parts]
     more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
     if not any(more):
-        return
+        more = [part.examples > 0 for part in parts]  # an empty model becomes what the base is
+        if len(set(more)) < 2:
+            return
     if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
         waiting.append(base.waiting)  # nobody has learnt them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
@@ -211,7 +219,7 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
     weights = events / events.sum()
     mean = sum(w * f for w, f in zip(weights, functions, strict=True))
     square = sum(w * np.square(f - mean).sum() for w, f in zip(weights, functions, strict=True))
-    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-300)))
+    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-100)))
 
 
 def _check(parts: Sequence[Summary], base: Summary | None) -> None:
@@ -225,7 +233,18 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
                 raise MergeError(f"Expected models of the same {name}, got {value!r} and {other.same.get(name)!r}")
         if (other.scales is None) != (first.scales is None):
             raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")
-        if base is not None and other.events < base.events:
+        if base is not None and other.examples and other.events < base.events:
             raise MergeError(
                 f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
             )
+
+
+def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
+    """Raise an error if what waits for a batch in a base has been learnt since: it would count once a model."""
+    learnt = sum(part.events > base.events for part in parts)
+    if learnt:
+        raise MergeError(
+            "Expected a base of which no example waits for a batch, or models that took no step since, got "
+            f"{len(base.waiting)} that wait, which {learnt} of {len(parts)} models have learnt; let the base learn "
+            "until none waits, and go on from it then"
+        )

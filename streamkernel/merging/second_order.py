@@ -15,6 +15,9 @@ from streamkernel.merging.numbers import merged_numbers
 from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, I64
 
+_ROUNDING = 1e-3
+"""What rounding may take of a sum of squares, of its size."""
+
 
 def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
     """Return what merging takes of a function, as arrays.
@@ -152,6 +155,30 @@ def check(parts: Sequence[Mapping[str, Any]]) -> None:
         raise MergeError("Expected models of the same features, got some that were compacted in another way")
 
 
+def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
+    """Raise an error if functions have not gone on from a base: where nothing is forgotten, no sum of squares shrinks.
+
+    Examples that wait for a step count; it may also add l2 for as many examples as there are outputs, or wait.
+    """
+    if base.reals[state.FORGETTING] < 1.0:
+        return
+    learnt = [f for f in parts if f.ints[state.EXAMPLES]]
+    for g, group in enumerate(base.groups):
+        least = (1.0 - _ROUNDING) * _diagonal(group)
+        for f in learnt:
+            more = f.l2 * (len(least) + int(f.ints[state.WAITING]))
+            if (f.table[g] == base.table[g]).all() and (_diagonal(f.groups[g]) + more < least).any():
+                raise MergeError(
+                    "Expected models that went on from the base, got one whose Gram matrix is smaller than the base's"
+                )
+
+
+def _diagonal(group: Group) -> F64:
+    """Return the diagonal of the Gram matrix of a group, with the examples that wait."""
+    factor, rows = (np.einsum("ij,ij->j", part, part, dtype=np.float64) for part in (group.factor, group.rows))
+    return np.asarray(factor + rows)
+
+
 def _is_same(part: Mapping[str, Any], base: Mapping[str, Any], g: int) -> bool:
     """Return whether a group is one that the base had."""
     return base["grams"] is not None and bool((part["table"][g] == base["table"][g]).all())
@@ -215,9 +242,17 @@ def _gram(factor: Any) -> F64:
 
 
 def _factor(gram: F64, least: float = 0.0) -> F64:
-    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows."""
+    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows.
+
+    Raises
+    ------
+    MergeError
+        If the matrix is not finite.
+    """
     from scipy.linalg.lapack import dpotrf
 
+    if not np.isfinite(gram).all():
+        raise MergeError("Expected finite Gram matrices, got NaN or infinity")
     more = 0.0
     while True:
         lower, failed = dpotrf(gram.T, lower=1, clean=1)
