@@ -99,6 +99,8 @@ class Divided(Protocol):
         """Return what each worker is to read next, at most so many events; ``None`` at the end.
 
         `positions` are the last ``Event.resume`` of each stream. If nothing is there yet, all shares are of 0 events.
+        ``begin`` of all shares together tells where each stream begins that can tell, also where nothing is to be read;
+        ``None`` does not tell.
         """
 
     def read(self, share: Share) -> Iterator[Sequence[Event]]:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 import select
+import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -58,17 +59,20 @@ class FileBytes:
         The file.
     grows
         Asked at its end whether to wait for more.
+    end
+        At most so many bytes are taken for the file, whatever was added since.
     """
 
-    def __init__(self, path: Path, grows: Callable[[], bool]) -> None:
+    def __init__(self, path: Path, grows: Callable[[], bool], end: int = sys.maxsize) -> None:
         self._path = path
         self._grows = grows
+        self._end = end
         self._file = path.open("rb", buffering=0)
 
     def read(self, timeout: float) -> bytes | None:
         """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
         deadline = time.monotonic() + timeout
-        while not (chunk := self._file.read(CHUNK_BYTES)):
+        while not (chunk := self._file.read(min(CHUNK_BYTES, max(0, self._end - self._file.tell())))):
             if not self._grows():
                 return None
             _check_long_enough(self._path, self._file.tell(), self._size())
@@ -92,7 +96,7 @@ class FileBytes:
         self._file.close()
 
     def _size(self) -> int:
-        return os.fstat(self._file.fileno()).st_size
+        return min(self._end, os.fstat(self._file.fileno()).st_size)
 
 
 class GzipBytes:

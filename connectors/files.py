@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from connectors.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
 from connectors.checks import is_broken, position_of, unknown_name
 from connectors.following import FollowReader
 from connectors.formats import FORMATS, TEXT_FORMATS, format_of
-from connectors.globs import PatternReader, files_of, is_pattern
+from connectors.globs import PatternReader, files_of, is_pattern, place_in
 from connectors.parquet import ParquetReader, arrow
 from connectors.rotation import Mark, find
 from connectors.text import TextReader
@@ -135,8 +136,8 @@ class FileSource:
         Parameters
         ----------
         positions
-            The ``resume`` of the last event of each stream, under its name, which is the path of the file. Empty:
-            from the start.
+            The ``resume`` of the last event of each stream, under its name, which is the path of the file; also those
+            that `DividedFiles` gave. Empty: from the start.
 
         Raises
         ------
@@ -147,7 +148,7 @@ class FileSource:
         if isinstance(self._reader, PatternReader):
             self._reader.seek(positions)
             return
-        position = position_of(self._name, positions)
+        position = place_in(position_of(self._name, positions))
         if position is None:
             return
         if isinstance(self._reader, TextReader):
@@ -210,13 +211,15 @@ def _never() -> bool:
     return False
 
 
-def file_reader(path: Path, format: str | None, grows: Callable[[], bool], limit: int) -> TextReader | ParquetReader:
-    """Open one file that is not followed, or until `grows` says that its end is the end."""
+def file_reader(
+    path: Path, format: str | None, grows: Callable[[], bool], limit: int, end: int = sys.maxsize
+) -> TextReader | ParquetReader:
+    """Open one file that is not followed, or until `grows` says that its end is the end; plain text up to `end`."""
     _check_file(path)
     format = format or format_of(path)
     if format == "parquet":
         return ParquetReader(str(path), path)
-    stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows)
+    stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
     return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
 
 

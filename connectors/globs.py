@@ -15,6 +15,8 @@ from connectors.checks import BROKEN, is_broken, position_of
 from connectors.text import HeaderError, TextReader
 
 LATE = "late"
+DONE = "done"
+SIZE = "size"
 LOOK_SECONDS = 0.2
 """How long to wait at the end of the last file before looking for new ones."""
 
@@ -70,6 +72,28 @@ def _match(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     return bool(names) and fnmatchcase(names[0], patterns[0]) and _match(names[1:], patterns[1:])
 
 
+def has(position: Position, note: str) -> bool:
+    """Tell whether a position says more than where in its file it is.
+
+    Examples
+    --------
+    >>> has({"late": [9, 1]}, LATE), has([9, 1], LATE)
+    (True, False)
+    """
+    return isinstance(position, dict) and note in position
+
+
+def place_in(position: Position) -> Position:
+    """Return where in its file a position is.
+
+    Examples
+    --------
+    >>> place_in({"late": [9, 1]}), place_in({"done": [9, 1], "size": 9}), place_in([9, 1])
+    ([9, 1], [9, 1], [9, 1])
+    """
+    return next((position[note] for note in (LATE, DONE) if has(position, note)), position)
+
+
 def files_of(pattern: Path) -> dict[str, int]:
     """Return the files that match, in the order of their names, and their sizes in bytes."""
     found = {}
@@ -116,20 +140,24 @@ class PatternReader:
         self._told: list[Event] = []
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on where each file was: the last one in order, those that were late, and those without a position."""
+        """Go on where each file was: the last one in order, those that were late, and those without a position.
+
+        One with ``{"done": position}`` was at its end: if it is the last one, what was added since is read.
+        """
         own = {name: position for name, position in positions.items() if matches(Path(name), self._pattern)}
         if not own:
             position_of(str(self._pattern), positions)
         self._front = max(own, default="")
         for name, position in own.items():
-            late = isinstance(position, dict) and LATE in position
-            self._positions[name] = position = position[LATE] if late else position
-            if is_broken(position) or not (late or name == self._front):
+            late = has(position, LATE)
+            self._positions[name] = place = place_in(position)
+            if is_broken(place) or not (late or name == self._front):
                 self._over.add(name)
             elif late:
                 self._resumed.add(name)
-            if name not in self._over and not Path(name).exists():
-                self._give_up(name, f"Expected the rest of a file that was read up to {position}, found no file")
+            if name not in self._over and not has(position, DONE) and not Path(name).exists():
+                what = "a file" if place is None else f"the rest of a file that was read up to {place}"
+                self._give_up(name, f"Expected {what}, found no file")
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end of all."""

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from connectors.base import Event, Position, Share
-from connectors.checks import position_of
+from connectors.checks import is_broken, position_of
 from connectors.files import STDIN_PATH, FileSource, file_reader, is_compressed
-from connectors.globs import LATE, PatternReader, files_of, is_pattern, matches
-
-DONE = "done"
+from connectors.globs import DONE, LATE, SIZE, PatternReader, files_of, has, is_pattern, matches, place_in
 
 
 class DividedFiles:
@@ -22,8 +20,14 @@ class DividedFiles:
     one has the first, the fourth, ... of them. It reads one after the other, until it has as many events as it is to
     read, and goes on there in the next round. Files that appear are in the next plan.
 
-    Records and positions are those of :class:`~connectors.files.FileSource` with a pattern, also for one file. At the
-    end of a file a mark has the position ``{"done": position}``.
+    Records are those of :class:`~connectors.files.FileSource` with a pattern, also for one file, and each of the two
+    goes on from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``.
+    At the end of a file a mark has ``{"done": position, "size": bytes}``. A file that is done is not read again, but
+    for what is added to the last one, in order, of those that were begun.
+
+    A share has the size of each file as ``end``. Plain text is read as if it ended there, whatever was added since, so
+    a share has the same events whenever it is read. Compressed files and those of Parquet are read whole: they have to
+    be whole when they appear.
 
     Parameters
     ----------
@@ -57,12 +61,12 @@ class DividedFiles:
     ...         for events in source.read(share):
     ...             positions |= {event.stream: event.resume for event in events}
     ...             print(worker, [(Path(e.stream).name, e.resume, e.record) for e in events])
-    0 [('a.csv', [4, 2], {'n': 1}), ('a.csv', [6, 3], {'n': 2})]
-    1 [('b.csv', [4, 2], {'n': 1}), ('b.csv', [6, 3], {'n': 2})]
-    0 [('a.csv', [8, 4], {'n': 3})]
-    0 [('a.csv', {'done': [8, 4]}, None)]
-    1 [('b.csv', [8, 4], {'n': 3})]
-    1 [('b.csv', {'done': [8, 4]}, None)]
+    0 [('a.csv', {'late': [4, 2]}, {'n': 1}), ('a.csv', {'late': [6, 3]}, {'n': 2})]
+    1 [('b.csv', {'late': [4, 2]}, {'n': 1}), ('b.csv', {'late': [6, 3]}, {'n': 2})]
+    0 [('a.csv', {'late': [8, 4]}, {'n': 3})]
+    0 [('a.csv', {'done': [8, 4], 'size': 8}, None)]
+    1 [('b.csv', {'late': [8, 4]}, {'n': 3})]
+    1 [('b.csv', {'done': [8, 4], 'size': 8}, None)]
     >>> source.close()
     >>> directory.cleanup()
     """
@@ -94,29 +98,33 @@ class DividedFiles:
         Returns
         -------
         list of Share or None
-            ``None`` if all files are finished.
+            ``None`` if all files are finished. The last one that was begun comes first, unless its position is that of
+            a late one: it is read on before a later one is begun, from where on it would count as finished.
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)
         found = {name: size for name, size in files_of(self._pattern).items() if size}
-        found |= dict.fromkeys((name for name in positions.keys() - found.keys() if self._is_ours(name)), 0)
-        names = sorted(name for name in found if not _is_finished(positions.get(name)))
+        begun = set(filter(self._is_ours, positions))
+        found |= dict.fromkeys(begun - found.keys(), 0)
+        last = max(begun, default="")
+        over = {name for name in begun if _is_over(positions[name], found[name], name == last)}
+        names = sorted(found.keys() - over, key=lambda name: (name not in begun or has(positions[name], LATE), name))
         self._sizes = {name: found[name] for name in names}
-        places = [(name, _unwrapped(positions.get(name))) for name in names]
-        dealt = [dict(places[worker::workers][:events]) for worker in range(workers)]
-        return [Share(begin, {}, events if begin else 0) for begin in dealt] if names else None
+        dealt = [names[worker::workers][:events] for worker in range(workers)]
+        return [self._share(own, positions, events) for own in dealt] if names else None
 
     def read(self, share: Share) -> Iterator[list[Event]]:
         """Yield the events of a share, a few hundred at a time, and a mark at the end of each file."""
         left = share.events
         for name, position in share.begin.items():
-            reading = self._at(name, position)
+            size = share.end[name]
+            reading = self._at(name, position, size)
             while (events := reading.take(left)) is not None:
-                yield events
+                yield [Event(e.stream, {LATE: e.resume}, e.raw, e.record, e.error) for e in events]
                 left -= len(events)
                 if not left:
                     return
-            yield [Event(name, {DONE: reading.position}, b"")]
+            yield [Event(name, {DONE: reading.position, SIZE: size}, b"")]
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
         """Return what is behind these positions, as far as it is known.
@@ -143,28 +151,32 @@ class DividedFiles:
     def _is_ours(self, name: str) -> bool:
         return matches(Path(name), self._pattern)
 
-    def _at(self, name: str, position: Position) -> _Reading:
-        """Return the file that is open, if it is there that it is to be gone on with, or open it anew."""
-        if self._reading is None or (self._reading.name, self._reading.position) != (name, position):
-            self.close()
-            self._reading = _Reading(name, position, self._open(name))
-        return self._reading
+    def _share(self, names: list[str], positions: Mapping[str, Position], events: int) -> Share:
+        begin = {name: place_in(positions.get(name)) for name in names}
+        return Share(begin, {name: self._sizes[name] for name in names}, events if names else 0)
 
-    def _open(self, name: str) -> PatternReader:
+    def _at(self, name: str, position: Position, size: int) -> _Reading:
+        """Return the file that is open, if it is there that it is to be gone on with, or open it anew."""
+        reading = self._reading
+        if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
+            self.close()
+            reading = self._reading = _Reading(name, position, size, self._open(name, size))
+        return reading
+
+    def _open(self, name: str, size: int) -> PatternReader:
         pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
         return PatternReader(
-            pattern, lambda path, grows: file_reader(path, self._format, grows, self._limit), follow=False
+            pattern, lambda path, grows: file_reader(path, self._format, grows, self._limit, size), follow=False
         )
 
 
 class _Reading:
     """One file, of which no more events are taken than are wanted."""
 
-    def __init__(self, name: str, position: Position, reader: PatternReader) -> None:
-        self.name, self.position, self._reader = name, position, reader
+    def __init__(self, name: str, position: Position, size: int, reader: PatternReader) -> None:
+        self.name, self.position, self.size, self._reader = name, position, size, reader
         self._at_hand: list[Event] = []
-        if position is not None:
-            reader.seek({name: position})
+        reader.seek({name: {LATE: position}})
 
     def take(self, most: int) -> list[Event] | None:
         """Return the next events, ``None`` at the end of the file."""
@@ -181,18 +193,18 @@ class _Reading:
         self._reader.close()
 
 
-def _is_finished(position: Position) -> bool:
-    return isinstance(position, dict) and DONE in position
-
-
-def _unwrapped(position: Position) -> Position:
-    """Return the position in a file, without the note of a source that read it late."""
-    return position[LATE] if isinstance(position, dict) else position
+def _is_over(position: Position, size: int, is_last: bool) -> bool:
+    """Tell whether a file of this size is not to be read again; the last is the last, in order, that was begun."""
+    if is_broken(place_in(position)):
+        return True
+    if has(position, DONE):
+        return not is_last or size <= position[SIZE]
+    return not (is_last or has(position, LATE))
 
 
 def _left(name: str, size: int, position: Position) -> int:
-    if _is_finished(position):
+    if has(position, DONE) and size <= position[SIZE]:
         return 0
-    place = _unwrapped(position)
+    place = place_in(position)
     is_offset = isinstance(place, list) and not is_compressed(Path(name))
     return max(0, size - place[0]) if is_offset else size

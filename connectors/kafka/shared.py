@@ -43,8 +43,8 @@ class DividedTopics:
     partitions
         Numbers of the partitions to read of each topic; without, all, also those that come to be, within minutes.
     start, until, decoder, key
-        As for :class:`~connectors.kafka.source.KafkaSource`. Partitions that came to be later are read from their
-        beginning, not from the latest record on.
+        As for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read from its
+        beginning, not from the latest record on, if others of its topic have positions: it came to be later.
 
     Raises
     ------
@@ -95,16 +95,17 @@ class DividedTopics:
         Returns
         -------
         list of Share or None
-            ``None`` if all partitions are read `until` where they were to be.
+            ``None`` if all partitions are read `until` where they were to be. Each partition that is not stands in
+            ``begin`` of one of them, also an empty one.
         """
         client = self._planner = self._planner or self._connected()
-        is_first = not self._partitions
-        if is_first or time.monotonic() - self._looked > LOOK_SECONDS:
+        if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
             self._partitions, self._looked = self._found(client), time.monotonic()
-        start = "earliest" if self._start == "latest" and not is_first else self._start
+        begun = {stream.rpartition(":")[0] for stream in positions}
         for partition in self._partitions:
             if str(partition) not in positions and partition not in self._starts:
-                self._starts[partition] = offset_at(client, partition, start)
+                is_later = self._start == "latest" and partition.topic in begun
+                self._starts[partition] = offset_at(client, partition, "earliest" if is_later else self._start)
         self._ends = dict(client.ends(self._partitions))  # after the beginnings, which may be where the ends were
         spans = {}
         for partition, end in self._ends.items():

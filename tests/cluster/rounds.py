@@ -14,6 +14,7 @@ from river import metrics, preprocessing
 from streams import content
 
 from connectors import DeadLetters, DividedFiles, FileSink
+from connectors.globs import place_in
 from streamkernel import KernelClassifier, model_file
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, Report, Task
@@ -161,7 +162,8 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     """Check that each event of files of `records` was learnt once, and what came of it written once."""
     bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
     good = sum(sizes) - bad
-    places = [(line["stream"], line["resume"][1]) for line in [*lines(folder), *lines(folder, "dead_letters.jsonl")]]
+    told = [*lines(folder), *lines(folder, "dead_letters.jsonl")]
+    places = [(line["stream"], place_in(line["resume"])[1]) for line in told]
     assert Counter(Path(name).name for name, _ in places) == {f"part-{i}.jsonl": n for i, n in enumerate(sizes)}
     assert len(set(places)) == len(places)
     state = read_newest(folder / "state")

@@ -75,13 +75,14 @@ def test_a_driver_that_begins_anew_after_every_round_gives_the_same_bits(data, t
 def test_learn_twice_gives_the_same_bits(data):
     replica = Replica(lambda: DividedFiles(data / "part-*.jsonl"), metric=metrics.Accuracy(), writes=True, label="y")
     model = rounds.classifier()
-    first = Task(Share({str(data / "part-0.jsonl"): None}, {}, 300), 0, 0, 1, is_alone=True)
+    ends = {str(path): path.stat().st_size for path in data.glob("*.jsonl")}
+    first = Task(Share({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
     model = replica.learn(model, set(), first).model
     position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
-    share = Share({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, {}, 500)
+    share = Share({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)
     sent = pickle.dumps(model)
     one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, Task(share, 1, 1, 3)) for _ in range(2))
-    assert list(one.positions.values()) == [{"done": [62806, 700]}, [8900, 100]]
+    assert list(one.positions.values()) == [{"done": [62806, 700], "size": 62806}, {"late": [8900, 100]}]
     for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "numbers"):
         assert getattr(one, name) == getattr(two, name)
     assert pickle.dumps(one.summary) == pickle.dumps(two.summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from collections import defaultdict
@@ -13,11 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
 from connectors import DividedFiles, Event, FileSource, Share, shared_files
+from connectors.globs import place_in
 
 
 class Workers:
@@ -59,9 +61,13 @@ class Workers:
             source.close()
 
 
+def as_of_one_process(events: Iterable[Event]) -> list[Event]:
+    return [event._replace(resume=place_in(event.resume)) for event in events]
+
+
 def by_stream(events: Iterable[Event]) -> dict[str, list[Event]]:
     found = defaultdict(list)
-    for event in events:
+    for event in as_of_one_process(events):
         found[event.stream].append(event)
     return dict(found)
 
@@ -92,13 +98,20 @@ def test_every_format_is_read_as_by_one_process(tmp_path: Path, workers: int, ev
     run = Workers(pattern)
     assert by_stream(run.rest(workers, events)) == by_stream(read_all(FileSource(pattern)))
     assert {Path(name).name[0]: position for name, position in run.positions.items()} == {
-        "a": {"done": [200 - 6, 41]},
-        "b": {"done": [4 + sum(len(f"b,{n}\n") for n in range(1300)), 1301]},
-        "c": {"done": None},
-        "d": {"done": [len(numbers(0, 30)), 30]},
-        "e": {"done": [len(numbers(0, 1100)), 1100]},
-        "f": {"done": [6, 1]},
-        "g": {"done": 1200},
+        path.name[0]: {"done": place, "size": path.stat().st_size}
+        for path, place in zip(
+            sorted(tmp_path.iterdir()),
+            [
+                [200 - 6, 41],
+                [4 + sum(len(f"b,{n}\n") for n in range(1300)), 1301],
+                None,
+                [len(numbers(0, 30)), 30],
+                [len(numbers(0, 1100)), 1100],
+                [6, 1],
+                1200,
+            ],
+            strict=False,
+        )
     }
     run.close()
 
@@ -151,7 +164,254 @@ def test_every_event_is_read_once_whatever_the_rounds_are_like(
             events += [event for one in found or [] for event in one]
         assert by_stream(events) == by_stream(read_all(FileSource(run.path)))
         assert run.round(3, 5) is None
+        assert set(run.driver.lag(run.positions).values()) <= {0}
         run.close()
+
+
+class Folder:
+    """A folder in which files appear and the last one in order is written to; no two records have the same number."""
+
+    SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".svm", ".parquet")
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, 0
+        self.rows: dict[str, int] = {}
+
+    def add(self, letter: str, suffix: str, rows: int) -> None:
+        """Make a file, if there is none of this letter; rows may be none."""
+        if not any(name.startswith(letter) for name in self.rows):
+            self.rows[letter + suffix] = 0
+            head = {".csv": b"n\n", ".parquet": b"", ".gz": gzip.compress(b"n\n" if ".csv" in suffix else b"\n")}
+            Path(self.path, letter + suffix).write_bytes(head.get(Path(letter + suffix).suffix, b"\n"))
+            self.write_to(letter + suffix, rows)
+
+    def grow(self, rows: int) -> None:
+        """Write to the last file."""
+        self.write_to(max(self.rows), rows)
+
+    def write_to(self, name: str, rows: int) -> None:
+        path, new = self.path / name, range(self.count, self.count + rows)
+        self.count += rows
+        if path.suffix == ".parquet":
+            old = pq.read_table(path)["n"].to_pylist() if path.stat().st_size else []
+            pq.write_table(pa.table({"n": pa.array([*old, *new], pa.int64())}), path, row_group_size=3)
+            return
+        line = {".jsonl": b'{"n": %d}\n', ".svm": b"%d 7:1\n"}.get(Path(name.removesuffix(".gz")).suffix, b"%d\n")
+        data = b"".join(line % n for n in new)
+        with path.open("ab") as file:
+            file.write(gzip.compress(data) if path.suffix == ".gz" and rows else data)
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(Folder.SUFFIXES), st.integers(0, 6)), st.integers(0, 4)
+    ),
+    max_size=2,
+)
+TURNS = st.lists(
+    st.tuples(CHANGES, st.one_of(st.integers(0, 9), st.tuples(st.integers(1, 4), st.integers(1, 5)))), max_size=12
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    files=st.lists(st.tuples(st.sampled_from("bde"), st.sampled_from(Folder.SUFFIXES), st.integers(0, 9)), min_size=1),
+    turns=TURNS,
+    is_one=st.booleans(),
+)
+def test_one_process_and_several_take_turns_and_read_each_event_once(
+    files: list[Any], turns: list[Any], is_one: bool
+) -> None:
+    """Each time from positions alone; before it, files appear, before those that are there too, or the last one grows.
+
+    A turn is of one process for so many events, or a round of workers with so many each.
+    """
+    with TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("connectors.text.BATCH_EVENTS", 1)
+        patch.setattr("connectors.parquet.BATCH_ROWS", 1)
+        folder, positions, events = Folder(Path(path)), dict[str, Any](), list[Event]()
+        for file in files[: 1 if is_one else None]:
+            folder.add(*file)
+        where = Path(path, next(iter(folder.rows)) if is_one else "*")
+        for changes, turn in [*turns, ([], 10**9), ([], (2, 5)), ([], 10**9)]:
+            for change in changes:
+                if isinstance(change, int):
+                    folder.grow(change)
+                elif not is_one:
+                    folder.add(*change)
+            found = one_process(where, positions, turn) if isinstance(turn, int) else several(where, positions, *turn)
+            events += [event for event in found if not event.is_mark]
+            positions |= json.loads(json.dumps({event.stream: event.resume for event in found}))
+        assert [event.error for event in events if event.error] == []
+        told = [(event.record or {}).get("label", (event.record or {}).get("n")) for event in events]
+        assert sorted(told) == list(range(folder.count))
+
+
+def one_process(path: Path, positions: dict[str, Any], most: int) -> list[Event]:
+    source, events = FileSource(path), list[Event]()
+    source.seek(positions)
+    while len(events) < most and (batch := source.poll(timeout=1)) is not None:
+        events += batch
+    source.close()
+    return events
+
+
+def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> list[Event]:
+    run = Workers(path)
+    run.positions = positions
+    events = [event for worker, share in enumerate(run.plan(workers, most) or []) for event in run.read(worker, share)]
+    run.close()
+    return events
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
+@pytest.mark.parametrize("is_one", [True, False])
+def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
+    """In the same run and in a next one; and a file that is done is not planned for ever."""
+    folder = Folder(tmp_path)
+    folder.add("b", suffix, 0)
+    path, count = tmp_path / f"b{suffix}", 0
+    run = Workers(path if is_one else tmp_path / "*")
+    for number, rows in enumerate((0, 2, 0, 3, 2)):
+        if number == 3:
+            run.close()
+            positions, run = run.positions, Workers(run.path)
+            run.positions = positions
+        folder.grow(rows)
+        found = run.rest(2, 2)  # A round of two events ends before the end of the file is met.
+        assert [event.record and event.record["n"] for event in found] == list(range(count, count + rows))
+        count += rows
+        assert run.positions[str(path)]["size"] == path.stat().st_size
+        assert run.plan(2, 2) is None
+        assert run.driver.lag(run.positions) == {}
+        folder.grow(1)
+        count += 1
+        assert run.plan(2, 2) is not None
+        size, place = path.stat().st_size, place_in(run.positions[str(path)])
+        left = size - place[0] if suffix in (".jsonl", ".csv") and place else size
+        assert run.driver.lag(run.positions) == {(str(path), "0"): left}
+        assert len(run.rest(2, 2)) == 1
+        assert run.driver.lag(run.positions) == {}
+    run.close()
+
+
+def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / f"{name}.jsonl", numbers(0, 2))
+    run = Workers(tmp_path / "*")
+    run.rest(2, 2)
+    write(tmp_path / "a.jsonl", numbers(0, 3))
+    assert run.plan(2, 2) is None
+    source = FileSource(run.path)
+    source.seek(run.positions)
+    assert read_all(source) == []
+    run.close()
+
+
+@pytest.mark.parametrize("by_one", [True, False])
+def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Path, by_one: bool) -> None:
+    """Else nobody could tell from the positions that it is not finished."""
+    for name in "ab":
+        write(tmp_path / f"{name}.jsonl", numbers(0, 9))
+    run = Workers(tmp_path / "*")
+    if by_one:
+        run.positions = {event.stream: event.resume for event in read_all(FileSource(tmp_path / "b.jsonl"))}
+    else:
+        run.round(2, 9)
+        run.round(2, 9)
+        run.positions.pop(str(tmp_path / "a.jsonl"))
+    write(tmp_path / "b.jsonl", numbers(0, 12))
+    write(tmp_path / "c.jsonl", numbers(0, 5))
+    assert [[Path(name).name for name in share.begin] for share in run.plan(2, 4) or []] == [
+        ["b.jsonl", "c.jsonl"],
+        ["a.jsonl"],
+    ]
+    assert [event.record and event.record["n"] for event in run.rest(2, 2) if "b.jsonl" in event.stream] == [9, 10, 11]
+    run.close()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.mark.parametrize("most", [1, 2, 3, 9])
+@pytest.mark.parametrize("is_afresh", [True, False])
+def test_a_share_ends_where_the_file_did_when_it_was_planned(
+    tmp_path: Path, name: str, most: int, is_afresh: bool
+) -> None:
+    """Half a line there is a record by itself, and the other half, which came since, is in the next plan."""
+    head, half, rest = {
+        "a.jsonl": (b'{"n": 0}\n', b'{"n": ', b'1}\n{"n": 2}\n'),
+        "a.csv": (b'n\n0\n', b'"1', b'2"\n2\n'),
+    }[name]  # fmt: skip
+    path = write(tmp_path / name, head + half)
+    run = Workers(path)
+    events = run.read(0, (run.plan(1, 1) or [])[0])
+    run.positions |= {event.stream: event.resume for event in events}
+    (share,) = run.plan(1, most) or []
+    assert share.end == {str(path): len(head + half)}
+    before = run.read(0, share)
+    write(path, head + half + rest)
+    if is_afresh:
+        run.sources.popitem()[1].close()
+    assert run.read(0, share) == before == Workers(path).read(1, share)
+    assert [(event.raw, event.record) for event in before if not event.is_mark] == [(half, None)]
+    assert ("done" in before[-1].resume) == (most > 1)
+    run.positions |= {event.stream: event.resume for event in before}
+    assert run.driver.lag(run.positions) == {(str(path), "0"): 0} or most > 1
+    assert [event.raw for event in run.rest(1, most)] == rest.splitlines()
+    assert run.positions == {
+        str(path): {"done": [len(head + half + rest), 4 + name.count("csv")], "size": path.stat().st_size}
+    }
+    run.close()
+
+
+def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / f"{name}.jsonl", numbers(0, 2))
+    run = Workers(tmp_path / "*")
+    (share,) = run.plan(1, 9) or []
+    (tmp_path / "b.jsonl").unlink()
+    *_, told, mark = run.read(0, share)
+    assert told == Event(
+        str(tmp_path / "b.jsonl"),
+        {"late": [0, 0, "broken"]},
+        b"",
+        error=f"Expected a file, found no file - at {tmp_path / 'b.jsonl'}",
+    )
+    assert mark.resume == {"done": [0, 0, "broken"], "size": 18}
+    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: mark.resume}
+    write(tmp_path / "b.jsonl", numbers(0, 3))
+    assert run.plan(1, 9) is None
+    run.positions[told.stream] = told.resume
+    assert run.plan(1, 9) is None
+    run.close()
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_one_file_is_gone_on_with_by_one_process(tmp_path: Path, follow: bool) -> None:
+    path = write(tmp_path / "a.jsonl", numbers(0, 4))
+    for position in ({"late": [18, 2]}, {"done": [18, 2], "size": 18}):
+        source = FileSource(path, follow=follow)
+        source.seek({str(path): position})
+        assert records(source.poll(timeout=1) or []) == [{"n": 2}, {"n": 3}]
+        source.close()
+    source = FileSource(path)
+    source.seek({str(path): {"done": None, "size": 1}})
+    assert len(read_all(source)) == 4
+
+
+def test_what_one_process_has_finished_may_be_deleted(tmp_path: Path) -> None:
+    for name in "abc":
+        write(tmp_path / f"{name}.jsonl", numbers(0, 2))
+    run = Workers(tmp_path / "*")
+    run.positions = {event.stream: event.resume for event in read_all(FileSource(run.path))[:5]}
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").unlink()
+    assert records(run.rest(2, 3)) == [{"n": 1}]
+    (tmp_path / "c.jsonl").unlink()
+    write(tmp_path / "d.jsonl", numbers(5, 6))
+    source = FileSource(run.path)
+    source.seek(run.positions)
+    assert records(read_all(source)) == [{"n": 5}]
+    run.close()
 
 
 def test_files_are_dealt_out_in_turn_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -180,7 +440,11 @@ def test_a_share_has_no_more_files_than_events(tmp_path: Path) -> None:
 
 def test_workers_without_a_file_have_nothing_to_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 2))
-    assert DividedFiles(path).plan({}, 3, 5) == [Share({str(path): None}, {}, 5), Share({}, {}, 0), Share({}, {}, 0)]
+    assert DividedFiles(path).plan({}, 3, 5) == [
+        Share({str(path): None}, {str(path): 18}, 5),
+        Share({}, {}, 0),
+        Share({}, {}, 0),
+    ]
 
 
 def test_a_file_that_appears_is_in_the_next_plan(tmp_path: Path) -> None:
@@ -188,7 +452,9 @@ def test_a_file_that_appears_is_in_the_next_plan(tmp_path: Path) -> None:
     run = Workers(tmp_path / "*.jsonl")
     run.round(2, 2)
     write(tmp_path / "a.jsonl", numbers(4, 6))
-    assert run.round(2, 2) == [
+    found = run.round(2, 2)
+    assert found is not None
+    assert [as_of_one_process(events) for events in found] == [
         read_all(FileSource(tmp_path / "a.jsonl")),
         read_all(FileSource(tmp_path / "b.jsonl"))[2:],
     ]
@@ -284,4 +550,16 @@ def test_what_waits_is_counted_by_file(tmp_path: Path) -> None:
     assert run.driver.lag(run.positions) == sizes | {(str(plain), "0"): 54}
     run.rest(2, 4)
     assert set(run.driver.lag(run.positions).values()) <= {0}
+    run.close()
+
+
+def test_a_file_that_was_cut_is_told_though_it_has_grown_again_since(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", numbers(0, 1))
+    run = Workers(path)
+    run.positions = {str(path): {"late": [18, 2]}}
+    (share,) = run.plan(1, 9) or []
+    write(path, numbers(0, 3))
+    told, mark = run.read(0, share)
+    assert "Expected at least 18 bytes, got 9" in str(told.error)
+    assert mark.resume == {"done": [0, 0, "broken"], "size": 9}
     run.close()

@@ -228,6 +228,33 @@ def test_what_comes_after_the_beginning_is_read_from_the_latest_on(servers, divi
     assert values(read(source, share)) == list(range(50, 60))
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_plan_tells_where_every_partition_begins(servers, divided, start):
+    """So what came while the driver was down is read, also of partitions without an event before."""
+    topics = [made(servers, partitions=3), made(servers)]
+    produce_to(servers, topics[0], [b'{"n": %d}' % n for n in range(9)], 0)
+    places = [9 if start == "latest" else 0, 0, 0, 0]
+    streams = [f"{topics[0]}:{n}" for n in range(3)] + [f"{topics[1]}:0"]
+    shares = divided(topics, start=start).plan({}, 3, 0)
+    begun = {stream: place for share in shares for stream, place in share.begin.items()}
+    assert (begun, [share.events for share in shares]) == (dict(zip(streams, places, strict=True)), [0, 0, 0])
+    for number in (0, 1):
+        produce_to(servers, topics[0], [b'{"n": 10}'], number)
+    produce_to(servers, topics[1], [b'{"n": 10}'], 0)
+    again = divided(topics, start=start)
+    shares = again.plan(begun, 3, 100)
+    assert {stream: place for share in shares for stream, place in share.begin.items()} == begun
+    assert sorted(values([event for share in shares for event in read(again, share)])) == [
+        *range(places[0], 9),
+        10,
+        10,
+        10,
+    ]
+    (share,) = divided(topics, start=start).plan({streams[0]: 10, streams[2]: 0}, 1, 100)
+    later = 1 if start == "latest" else 0  # Another topic has no position: it begins where it would have at first.
+    assert share.begin == {streams[0]: 10, streams[1]: 0, streams[2]: 0, streams[3]: later}
+
+
 def test_records_that_were_deleted_unread_are_told(servers, divided):
     topic = made(servers, partitions=2)
     brokers.produce(servers, topic, rows(200), partitions=2)
@@ -306,18 +333,22 @@ def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, clien
     source = DividedTopics(Options(servers, given, client), topic, start=start)
     try:
         first = source.plan({}, 2, 10)
+        begun = first[0].begin | first[1].begin
         admin = KafkaAdminClient(bootstrap_servers=servers)
         admin.create_partitions({topic: 3})
         admin.close()
         produce_to(servers, topic, [b'{"n": 1}', b'{"n": 2}'], 2)
-        assert source.plan({}, 2, 10) == first  # it looks once a minute
+        assert source.plan(begun, 2, 10) == first  # it looks once a minute
         monkeypatch.setattr(shared, "LOOK_SECONDS", 0.0)
         end = time.monotonic() + 30
-        while len((shares := source.plan({}, 2, 10))[0].begin) < 2:
+        while len((shares := source.plan(begun, 2, 10))[0].begin) < 2:
             assert time.monotonic() < end
         assert shares[0].begin == first[0].begin | {f"{topic}:2": 0}
         assert values(read(source, shares[0])) == ([0] if start == "earliest" else []) + [1, 2]
         assert list(shares[1].begin) == [f"{topic}:1"]
+        source.close()
+        source = DividedTopics(Options(servers, given, client), topic, start=start)  # One that was not there meanwhile.
+        assert source.plan(begun, 2, 10) == shares
     finally:
         source.close()
 
