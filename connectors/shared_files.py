@@ -5,11 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from connectors.base import Event, Position, Share
 from connectors.checks import is_broken, position_of
 from connectors.files import STDIN_PATH, FileSource, file_reader, is_compressed
+from connectors.formats import format_of
 from connectors.globs import DONE, LATE, SIZE, PatternReader, files_of, has, is_pattern, matches, place_in
 
 
@@ -25,8 +27,9 @@ class DividedFiles:
     At the end of a file a mark has ``{"done": position, "size": bytes}``. A file that is done is not read again, but
     for what is added to the last one, in order, of those that were begun.
 
-    A share has the size of each file as ``end``. Plain text is read as if it ended there, whatever was added since, so
-    a share has the same events whenever it is read. Compressed files and those of Parquet are read whole: they have to
+    A share has the size of each file as ``end``, or where its last whole line ends, if it is the last file and has
+    more. Plain text is read as if it ended there, whatever was added since, so a share has the same events whenever it
+    is read. Compressed files and those of Parquet are read whole: they have to
     be whole when they appear.
 
     Parameters
@@ -81,6 +84,7 @@ class DividedFiles:
         self._pattern = Path(path) if is_pattern(Path(path)) else Path(glob.escape(self._name))
         self._format, self._limit = format, max_record_bytes
         self._sizes: dict[str, int] = {}  # of the files that were not finished at the last plan
+        self._growing = ""  # the last one of all
         self._reading: _Reading | None = None
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
@@ -110,6 +114,9 @@ class DividedFiles:
         over = {name for name in begun if _is_over(positions[name], found[name], name == last)}
         names = sorted(found.keys() - over, key=lambda name: (name not in begun or has(positions[name], LATE), name))
         self._sizes = {name: found[name] for name in names}
+        self._growing = max(found, default="")
+        if len(names) > 1 and self._growing in names and not self._lines(self._growing, positions):
+            names.remove(self._growing)  # until there is more of it, or it alone is left
         dealt = [names[worker::workers][:events] for worker in range(workers)]
         return [self._share(own, positions, events) for own in dealt] if names else None
 
@@ -153,7 +160,28 @@ class DividedFiles:
 
     def _share(self, names: list[str], positions: Mapping[str, Position], events: int) -> Share:
         begin = {name: place_in(positions.get(name)) for name in names}
-        return Share(begin, {name: self._sizes[name] for name in names}, events if names else 0)
+        return Share(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
+
+    def _end(self, name: str, positions: Mapping[str, Position]) -> int:
+        """Return where to stop in a file: after its last whole line, if it may still be written and there are some."""
+        return (self._lines(name, positions) if name == self._growing else 0) or self._sizes[name]
+
+    def _lines(self, name: str, positions: Mapping[str, Position]) -> int:
+        """Return where the last whole line ends in a file, 0 if there is none behind its position.
+
+        It is the size of a file whose records are not lines, as with quotes in CSV.
+        """
+        size, position, kind = self._sizes[name], positions.get(name), self._format or format_of(Path(name))
+        read = position[SIZE] if isinstance(position, dict) and DONE in position else _offset(position)
+        if is_compressed(Path(name)) or kind == "parquet" or read >= size:
+            return size
+        first = max(read, size - self._limit)
+        with suppress(OSError), Path(name).open("rb") as file:
+            file.seek(first)
+            text = file.read(size - first)
+            lines = text.rfind(b"\n") + 1
+            return size if kind == "csv" and b'"' in text else first + lines if lines else 0
+        return size
 
     def _at(self, name: str, position: Position, size: int) -> _Reading:
         """Return the file that is open, if it is there that it is to be gone on with, or open it anew."""
@@ -205,6 +233,10 @@ def _is_over(position: Position, size: int, is_last: bool) -> bool:
 def _left(name: str, size: int, position: Position) -> int:
     if has(position, DONE) and size <= position[SIZE]:
         return 0
+    return size if is_compressed(Path(name)) else max(0, size - _offset(position))
+
+
+def _offset(position: Position) -> int:
+    """Return the bytes before a position in plain text."""
     place = place_in(position)
-    is_offset = isinstance(place, list) and not is_compressed(Path(name))
-    return max(0, size - place[0]) if is_offset else size
+    return int(place[0]) if isinstance(place, list) else 0

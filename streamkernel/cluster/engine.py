@@ -101,6 +101,8 @@ class ClusterEngine(Engine):
                     return
                 if self._begin(shares):
                     continue
+                if self._wanted() is None:
+                    shares = [share for share in shares if share.events] or shares[:1]
                 if not any(share.events for share in shares):
                     self._watchdog(False)
                     self._look()
@@ -147,10 +149,7 @@ class ClusterEngine(Engine):
             if found["positions"] == self._positions:
                 return [Share(*share) for share in found["shares"]]
         workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._round_events)
-        shares = self._divided.plan(self._positions, workers, events)
-        if shares is not None and self._wanted() is None:
-            shares = [share for share in shares if share.events] or shares[:1]
-        return shares
+        return self._divided.plan(self._positions, workers, events)
 
     def _write_down(self, shares: Sequence[Share]) -> bool:
         """Make a plan durable; return whether it is."""

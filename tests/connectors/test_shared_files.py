@@ -295,6 +295,24 @@ def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_
     run.close()
 
 
+@given(cuts=st.lists(st.integers(0, 100), min_size=1, max_size=12), first=st.integers(0, 30))
+def test_lines_that_are_written_in_pieces_are_read_whole(cuts: list[int], first: int) -> None:
+    """As long as there is something else to read."""
+    text = numbers(0, 12)
+    with TemporaryDirectory() as name:
+        (Path(name) / "a.jsonl").write_bytes(numbers(100, 200))
+        last = Path(name) / "b.jsonl"
+        last.write_bytes(text[:first])
+        run, found = Workers(Path(name, "*")), list[Event]()
+        for cut in [*sorted(cuts), len(text)]:
+            last.write_bytes(text[: max(first, cut)])
+            found += [event for events in run.round(2, 3) or [] for event in events]
+        found += run.rest(2, 3)
+        run.close()
+    assert [event.error for event in found if event.error] == []
+    assert sorted(event.record["n"] for event in found if event.record) == [*range(12), *range(100, 200)]
+
+
 def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
