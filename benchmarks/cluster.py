@@ -3,6 +3,8 @@
 Files of JSON lines are learnt by engines of the same configuration: alone, with one worker, and with two, in turns.
 Time counts from the second round on, when all workers are there and have read their code.
 
+"2 apart" is what the cores allow: the rates of two runs at once that have nothing to do with each other, over one.
+
 What more workers would do on cores of their own is simulated from what was measured. With R workers, a round of L
 events each takes L·t + S + R·M + R·D + C: t is the time of an event with one worker, S + R·M that of merging one or
 two replicas; R·D + C that of all else that workers wait for (planning, sending, judging, writing, a checkpoint).
@@ -15,6 +17,8 @@ import json
 import statistics
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,17 +85,24 @@ def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, p
         engine = cluster_engine_of(config, "local", lambda: workers) if workers else engine_of(config)
         seen: list[tuple[float, int]] = []
         engine.run(watch=lambda engine: seen.append((time.perf_counter(), engine.outcomes["learned"])))
-        first = 2 if workers else len(seen) // 5
-        (began, before), (ended, after) = seen[first], seen[-2]
+        first, last = (2, -3) if workers else (len(seen) // 5, -2)  # it is told once more at the end of all
+        (began, before), (ended, after) = seen[first], seen[last]
         events = (after - before) / (ended - began)
         if not workers:
             return Rates(events)
         assert engine.cluster is not None
-        rounds = engine.cluster.recent[-(len(seen) - first - 1) : -1]
+        rounds = engine.cluster.recent[first + 1 : -1]  # without the last one, which is shorter
         learning = statistics.mean(max(one.seconds) for one in rounds)
         merging = statistics.mean(one.merge_seconds for one in rounds)
         event = sum(sum(one.seconds) for one in rounds) / sum(sum(one.events) for one in rounds)
         return Rates(events, event, merging, (ended - began) / len(rounds) - learning - merging)
+
+
+def apart(folder: Path, model: dict[str, Any], round_events: int, predictions: bool) -> float:
+    """Return events a second of two runs at once, each without a cluster."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        runs = [pool.submit(rate, folder, model, 0, round_events, predictions) for _ in range(2)]
+        return sum(run.result().events for run in runs)
 
 
 def simulated(one: Rates, two: Rates, length: int) -> list[str]:
@@ -115,19 +126,21 @@ def main() -> None:
             if options.only not in title:
                 continue
             found: dict[int, list[Rates]] = {0: [], 1: [], 2: []}
+            both = []
             for turn in track(range(options.turns), title):
                 for workers in (0, 1, 2) if turn % 2 else (2, 1, 0):
                     found[workers].append(rate(folder, model, workers, options.round, options.predictions))
+                both.append(apart(folder, model, options.round, options.predictions) / found[0][-1].events)
             alone, one, two = ([run.events for run in found[workers]] for workers in (0, 1, 2))
             pairs = [b / a for a, b in zip(one, two, strict=True)]
             over = [b / a for a, b in zip(alone, two, strict=True)]
             rates = [f"{statistics.median(rates):,.0f}" for rates in (alone, one, two)]
-            table.append([title, *rates, f"{statistics.median(pairs):.2f}", f"{statistics.median(over):.2f}"])
+            table.append([title, *rates, *(f"{statistics.median(ratios):.2f}" for ratios in (pairs, over, both))])
             middle = {count: Rates(*map(statistics.median, zip(*runs, strict=True))) for count, runs in found.items()}
             seconds = [f"{1e6 * middle[1].event:.1f}", f"{1e6 * middle[2].event:.1f}"]
             waited = [f"{1e3 * part:.1f}" for count in (1, 2) for part in (middle[count].merge, middle[count].other)]
             more.append([title, *seconds, *waited, *simulated(middle[1], middle[2], options.round)])
-    head = ["model", "no cluster", "1 worker", "2 workers", "2 over 1", "2 over none"]
+    head = ["model", "no cluster", "1 worker", "2 workers", "2 over 1", "2 over none", "2 apart"]
     show(f"Events a second, {options.events:,} events, rounds of {options.round:,} a worker", head, table)
     head = ["model", "event, µs, 1", "2", "merge, ms, 1", "rest, 1", "merge, 2", "rest, 2"]
     head += [f"{count} over 1" for count in SIMULATED]
