@@ -90,8 +90,11 @@ def main() -> None:
             axis.set(
                 xscale="log", xlabel="events a worker and round", ylabel="accuracy", title=f"{name}, {order} order"
             )
+            axis.set_xticks(lengths, [f"{length:,}" for length in lengths])
+            axis.set_xticks([], minor=True)
             title = f"{name}, {order} order, {len(events):,} events: accuracy (spread); alone {single:.4f}"
             show(title, ["workers", *(f"rounds of {length:,}" for length in lengths)], rows)
+    axes[0, 0].legend(frameon=False)
     race.save(figure, told.output)
 
 

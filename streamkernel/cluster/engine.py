@@ -146,7 +146,7 @@ class ClusterEngine(Engine):
         """Return what was planned for the round that goes on from here, or plan it."""
         if self._state is not None and (path := self._state.path / PLAN).exists():
             found = orjson.loads(path.read_bytes())
-            if found["positions"] == self._positions:
+            if found.get("positions") == self._positions:
                 return [Share(*share) for share in found["shares"]]
         workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._round_events)
         return self._divided.plan(self._positions, workers, events)
