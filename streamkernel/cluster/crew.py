@@ -143,6 +143,7 @@ class Crew:
                         worker=task.number,
                         reason=str(error).partition("\n")[0],
                     )
+                    ray.kill(self._workers[task.number])  # it may be there, and out of reach
                     self._workers[task.number] = self._kind.remote(self._replica)
                     later.append((now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(lost, 30)), task))
                     lost += 1
