@@ -94,7 +94,7 @@ def main() -> None:
             axis.set_xticks([], minor=True)
             title = f"{name}, {order} order, {len(events):,} events: accuracy (spread); alone {single:.4f}"
             show(title, ["workers", *(f"rounds of {length:,}" for length in lengths)], rows)
-    axes[0, 0].legend(frameon=False)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(workers) + 1)
     race.save(figure, told.output)
 
 
