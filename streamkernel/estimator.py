@@ -369,10 +369,11 @@ class KernelModel(model_file.Portable):
         --------
         >>> import random
         >>> from streamkernel import KernelRegressor, kernels
-        >>> random.seed(1)
-        >>> north, south = (KernelRegressor(kernels.Gaussian(1.0), second_order="full") for _ in range(2))
+        >>> rng = random.Random(1)
+        >>> kernel = kernels.Gaussian(1.0)
+        >>> north, south = (KernelRegressor(kernel, max_features=256, second_order="full") for _ in range(2))
         >>> for _ in range(1000):
-        ...     (x, z) = (random.random(), random.random())
+        ...     (x, z) = (rng.random(), rng.random())
         ...     north.learn_one({"x": x}, x)
         ...     south.learn_one({"x": -z}, z)
         >>> round(south.predict_one({"x": 0.5}), 1)

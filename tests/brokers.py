@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +174,19 @@ def make_topics(
 ) -> None:
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
+    from kafka.errors import TopicAlreadyExistsError, UnknownBrokerIdError
 
     names = list(names)
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.create_topics([NewTopic(name, partitions, -1, topic_configs=dict(config or {})) for name in names])
+    new = [NewTopic(name, partitions, -1, topic_configs=dict(config or {})) for name in names]
     end = time.monotonic() + 60
-    while {topic["name"] for topic in admin.describe_topics(names) if topic["partitions"]} != set(names):
-        assert time.monotonic() < end  # a broker that has not heard of it yet
-    admin.close()
+    made = False
+    while not made:
+        assert time.monotonic() < end  # a broker that has not heard of the topics, or of the controller, yet
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        with closing(admin):
+            with suppress(UnknownBrokerIdError, TopicAlreadyExistsError):
+                admin.create_topics(new)
+            made = {topic["name"] for topic in admin.describe_topics(names) if topic["partitions"]} == set(names)
 
 
 def delete_topic(servers: str, name: str) -> None:
