@@ -29,8 +29,7 @@ class DividedFiles:
 
     A share has the size of each file as ``end``, or where its last whole line ends, if it is the last file and has
     more. Plain text is read as if it ended there, whatever was added since, so a share has the same events whenever it
-    is read. Compressed files and those of Parquet are read whole: they have to
-    be whole when they appear.
+    is read. Compressed files and those of Parquet are read whole: they have to be whole when they appear.
 
     Parameters
     ----------
@@ -171,16 +170,17 @@ class DividedFiles:
 
         It is the size of a file whose records are not lines, as with quotes in CSV.
         """
-        size, position, kind = self._sizes[name], positions.get(name), self._format or format_of(Path(name))
-        read = position[SIZE] if isinstance(position, dict) and DONE in position else _offset(position)
+        size, read, kind = self._sizes[name], _read(positions.get(name)), self._format or format_of(Path(name))
         if is_compressed(Path(name)) or kind == "parquet" or read >= size:
             return size
         first = max(read, size - self._limit)
         with suppress(OSError), Path(name).open("rb") as file:
             file.seek(first)
             text = file.read(size - first)
+            if kind == "csv" and b'"' in text:
+                return size
             lines = text.rfind(b"\n") + 1
-            return size if kind == "csv" and b'"' in text else first + lines if lines else 0
+            return first + lines if lines else 0
         return size
 
     def _at(self, name: str, position: Position, size: int) -> _Reading:
@@ -231,12 +231,12 @@ def _is_over(position: Position, size: int, is_last: bool) -> bool:
 
 
 def _left(name: str, size: int, position: Position) -> int:
-    if has(position, DONE) and size <= position[SIZE]:
-        return 0
-    return size if is_compressed(Path(name)) else max(0, size - _offset(position))
+    return size if is_compressed(Path(name)) and not has(position, DONE) else max(0, size - _read(position))
 
 
-def _offset(position: Position) -> int:
-    """Return the bytes before a position in plain text."""
+def _read(position: Position) -> int:
+    """Return how many bytes of a file were read, those before its position if it is plain text and not done."""
+    if has(position, DONE):
+        return int(position[SIZE])
     place = place_in(position)
     return int(place[0]) if isinstance(place, list) else 0

@@ -15,7 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from connectors import Unavailable
 from streamkernel.cluster.replica import Replica, Report, Task
-from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE
+from streamkernel.engine.settling import error_of, pause_after
 from streamkernel.errors import InputError
 
 LOCAL = "local"
@@ -132,20 +132,9 @@ class Crew:
                     log.warning("Kafka is asked again", worker=task.number, reason=str(error.cause))
                     later.append((now + AGAIN_SECONDS, task))
                 except ray.exceptions.RayError as error:
-                    if getattr(error, "actor_init_failed", False):
-                        raise ConnectionError(
-                            f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, "
-                            "has to be on all nodes"
-                        ) from error
+                    self._replace(task.number, error)
                     waiting("worker_lost")
-                    log.warning(
-                        "a worker was lost and its share done again",
-                        worker=task.number,
-                        reason=str(error).partition("\n")[0],
-                    )
-                    ray.kill(self._workers[task.number])  # it may be there, and out of reach
-                    self._workers[task.number] = self._kind.remote(self._replica)
-                    later.append((now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(lost, 30)), task))
+                    later.append((now + pause_after(lost), task))
                     lost += 1
             late = sorted(task.number for task in tasks if task.number not in found)
             if late and now - told > LATE_SECONDS:
@@ -158,6 +147,17 @@ class Crew:
         """Let the workers and the cluster go."""
         self._resize(0, 0)
         self._ray.shutdown()
+
+    def _replace(self, number: int, error: Any) -> None:
+        """Have another worker in the place of one that is lost, unless none can be made."""
+        if getattr(error, "actor_init_failed", False):
+            raise ConnectionError(
+                f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
+                "on all nodes"
+            ) from error
+        log.warning("a worker was lost and its share done again", worker=number, reason=str(error).partition("\n")[0])
+        self._ray.kill(self._workers[number])  # it may be there, and out of reach
+        self._workers[number] = self._kind.remote(self._replica)
 
     def _resize(self, least: int, most: int) -> None:
         while len(self._workers) > most:
@@ -222,8 +222,7 @@ def connected(address: str) -> Any:
 
 
 def _tell(attempt: RetryCallState) -> None:
-    error = attempt.outcome.exception() if attempt.outcome else None
-    log.warning("the cluster is asked again", reason=_reason(error), times=attempt.attempt_number)
+    log.warning("the cluster is asked again", reason=_reason(error_of(attempt)), times=attempt.attempt_number)
 
 
 def _reason(error: BaseException | None) -> str:

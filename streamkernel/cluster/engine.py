@@ -21,7 +21,7 @@ from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.runner import POLL_SECONDS, Engine
-from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE, asked, pause
+from streamkernel.engine.settling import asked, pause, pause_after
 from streamkernel.engine.status import point_of
 
 log = structlog.get_logger("streamkernel")
@@ -166,8 +166,8 @@ class ClusterEngine(Engine):
 
     def _wait(self, stopping: Callable[[], bool]) -> None:
         """Wait before the next try to write, longer each time."""
-        pause(min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._failed), stopping)
-        self._failed = min(self._failed + 1, 30)
+        pause(pause_after(self._failed), stopping)
+        self._failed += 1
 
     def _most(self) -> int:
         """Return how many workers there may be."""

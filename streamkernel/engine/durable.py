@@ -22,7 +22,7 @@ from streamkernel.engine.checkpoint import StateDirectory, check_setup
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
-from streamkernel.engine.settling import FIRST_PAUSE, LONGEST_PAUSE, asked, pause, settled
+from streamkernel.engine.settling import LONGEST_PAUSE, asked, pause, pause_after, settled
 
 log = structlog.get_logger("streamkernel")
 
@@ -194,8 +194,7 @@ class DurableLearner(Learner):
     def _settle(self, stopping: Callable[[], bool]) -> bool:
         """Go on from the checkpoint that counts; return whether it is known, which it is not if we have to stop."""
         if self._refusals > 1:  # as by another process of the same name, or a clock that the brokers do not believe
-            longest = max(LONGEST_PAUSE, 2.0 * self._every)
-            pause(min(longest, FIRST_PAUSE * 2.0 ** min(self._refusals - 2, 30)), stopping)
+            pause(pause_after(self._refusals - 2, max(LONGEST_PAUSE, 2.0 * self._every)), stopping)
         state, source = cast(StateDirectory, self._state), cast(GroupSource, self.source)
         newest = asked(cast(Transactions, self._transactions).newest, stopping, self._count)
         if newest is None:

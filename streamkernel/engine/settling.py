@@ -13,10 +13,10 @@ from connectors import TopicMissing, Unavailable
 from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError
 
 FIRST_PAUSE = 0.5
-"""Seconds after the second commit that is refused in a row; after each further one, twice as long."""
+"""Seconds to wait after something was first in vain; after each further time, twice as long."""
 
 LONGEST_PAUSE = 30.0
-"""Seconds between two questions to brokers that do not answer, at most."""
+"""Seconds to wait before the next try, at most."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -37,7 +37,7 @@ def asked(ask: Callable[[], T], stopping: Callable[[], bool], count: Callable[[s
     """
 
     def tell(attempt: RetryCallState) -> None:
-        error = attempt.outcome.exception() if attempt.outcome else None
+        error = error_of(attempt)
         count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
         log.warning("Kafka is asked again", reason=str(error), times=attempt.attempt_number)
 
@@ -50,6 +50,16 @@ def asked(ask: Callable[[], T], stopping: Callable[[], bool], count: Callable[[s
         retry_error_callback=lambda attempt: None,
     )
     return retrying(ask)
+
+
+def error_of(attempt: RetryCallState) -> BaseException | None:
+    """Return what went wrong."""
+    return attempt.outcome.exception() if attempt.outcome else None
+
+
+def pause_after(times: int, longest: float = LONGEST_PAUSE) -> float:
+    """Return the seconds to wait after so many times in vain before the last one."""
+    return min(longest, FIRST_PAUSE * 2.0 ** min(times, 30))
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> None:

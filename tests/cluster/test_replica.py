@@ -19,7 +19,6 @@ from rounds import assert_each_once, classifier, engine, lines, read_newest, rec
 from connectors import DividedFiles, FileSource, Share
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, model_file, rules
 from streamkernel import state as learning_state
-from streamkernel.cluster import engine as cluster_engine
 from streamkernel.cluster import replica, steps
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
@@ -336,7 +335,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
             raise OSError(28, "No space left on device")
         put(path, content)
 
-    monkeypatch.setattr(cluster_engine, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("streamkernel.engine.settling.FIRST_PAUSE", 0.0)
     monkeypatch.setattr(model_file, "put", put_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 2

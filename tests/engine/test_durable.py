@@ -23,7 +23,7 @@ EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} fo
 @pytest.fixture(scope="module", autouse=True)
 def no_pauses():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkernel.engine.durable.FIRST_PAUSE", 0.0)
+        patch.setattr("streamkernel.engine.settling.FIRST_PAUSE", 0.0)
         yield
 
 
