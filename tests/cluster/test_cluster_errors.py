@@ -99,7 +99,7 @@ def test_without_ray_it_is_said_how_to_get_it_and_all_else_works(folder):
     program = hidden + "from streamkernel.cli import main; main()"
     found = subprocess.run(
         [sys.executable, "-c", program, "run", "--cluster", "local", "run.toml"],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert found.returncode == 2
     assert (
@@ -110,7 +110,7 @@ def test_without_ray_it_is_said_how_to_get_it_and_all_else_works(folder):
     (folder / "run.toml").write_text(GOOD.replace("[source]", "[source]\nfollow = false"))
     found = subprocess.run(
         [sys.executable, "-c", program, "run", "run.toml"],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert rounds.read_newest(folder / "state")["outcomes"]["learned"] == 296

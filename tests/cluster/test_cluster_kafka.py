@@ -56,7 +56,7 @@ def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, top
         process.wait(rng.uniform(0.0, 0.3))
     process.kill()
     process.wait()
-    assert run.start().wait(120) == 0, run.log()
+    assert run.start().wait(300) == 0, run.log()
     assert_same(run, calm)
 
 
@@ -82,7 +82,7 @@ def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
     process = run.start()
     writer.join()
     places = {"grows:0": 1334, "grows:1": 1333, "grows:2": 1333}
-    wait_for(lambda: run.has_state("one") and run.state()["positions"] == places, 120)
+    wait_for(lambda: run.has_state("one") and run.state()["positions"] == places, 300)
     process.terminate()
     assert process.wait(60) == 0, run.log()
     bad = len(range(5, N, BAD_EVERY))
@@ -105,7 +105,7 @@ def test_one_machine_and_a_cluster_go_on_from_each_other(servers, tmp_path, deli
         if is_divided:
             run.here()
         else:
-            assert run.start().wait(120) == 0, run.log()
+            assert run.start().wait(300) == 0, run.log()
         learned = times * (len(part) - bad)
         assert run.state()["outcomes"] == {
             "learned": learned, "predicted": learned, "dead_letter": times * bad, "pending": 0

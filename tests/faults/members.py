@@ -43,7 +43,7 @@ def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subproc
             continue
         leaving = members.pop(name)
         (leaving.kill if rng.random() < 0.5 else leaving.terminate)()
-        assert leaving.wait(60) <= 0, run.log(name)  # by the signal, if it had not begun yet
+        assert leaving.wait(120) <= 0, run.log(name)  # by the signal, if it had not begun yet
     return {name: members.get(name) or run.start(name) for name in NAMES}
 
 
@@ -68,7 +68,7 @@ def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) 
         time.sleep(0.5)
     for process in members.values():
         process.terminate()
-    ends = {process.wait(60) for process in members.values()}
+    ends = {process.wait(120) for process in members.values()}
     assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
 
 

@@ -19,7 +19,7 @@ def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp
     process.send_signal(signal.SIGSTOP)
     time.sleep(9.0)
     process.send_signal(signal.SIGCONT)
-    assert process.wait(120) == 0, run.log()
+    assert process.wait(300) == 0, run.log()
     assert_same(run, calm)
 
 
