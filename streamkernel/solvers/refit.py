@@ -16,6 +16,23 @@ _ROWS = 4096
 _STEPS = 1000
 
 
+def _ridges(problem: Problem, l2: float) -> F64:
+    """Return the ridge of each output."""
+    return np.asarray(l2 * np.repeat(problem.groups.weights > 0.0, np.diff(problem.groups.bounds)))
+
+
+def largest_curvature(problem: Problem, l2: float) -> F64:
+    """Return κ (1/n) ZᵀZ + l2 I, with κ the loss's largest second derivative and no ridge where there is no price."""
+    Z, n = problem.Z, len(problem.y)
+    found = np.zeros((Z.shape[1], Z.shape[1]))
+    for first in range(0, n, _ROWS):
+        part = Z[first : first + _ROWS].astype(np.float64)
+        found += part.T @ part
+    found *= problem.curvature / n
+    found[np.diag_indices_from(found)] += _ridges(problem, l2) + 1e-10 * max(found.diagonal().mean(), 1e-30)
+    return found
+
+
 def ridge(problem: Problem, w: F64, l2: float, tol: float = 1e-13) -> F64:
     """Return the w, shape (columns, outputs), that minimises (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖² of what is penalised.
 
@@ -27,15 +44,8 @@ def ridge(problem: Problem, w: F64, l2: float, tol: float = 1e-13) -> F64:
     ----------
     O'Donoghue and Candès, "Adaptive Restart for Accelerated Gradient Schemes", 2015.
     """
-    Z, n = problem.Z, len(problem.y)
-    ridges = l2 * np.repeat(problem.groups.weights > 0.0, np.diff(problem.groups.bounds))
-    gram = np.zeros((Z.shape[1], Z.shape[1]))
-    for first in range(0, n, _ROWS):
-        part = Z[first : first + _ROWS].astype(np.float64)
-        gram += part.T @ part
-    gram *= problem.curvature / n
-    gram[np.diag_indices_from(gram)] += ridges + 1e-10 * max(gram.diagonal().mean(), 1e-30)
-    R = cholesky(gram, lower=True)
+    ridges = _ridges(problem, l2)
+    R = cholesky(largest_curvature(problem, l2), lower=True)
     inverse = solve_triangular(R, np.eye(len(R)), lower=True)
     smooth = problem._replace(groups=problem.groups._replace(weights=np.zeros_like(problem.groups.weights)))
     u = ahead = w @ R

@@ -11,9 +11,11 @@ import numpy as np
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.rows import F32, F64, I64
 from streamkernel.solvers.chosen_features import PER_BLOCK
+from streamkernel.solvers.elimination import eliminated
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.refit import refit
+from streamkernel.solvers.refit import largest_curvature, refit
 from streamkernel.solvers.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse_problem import checked
 
 FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
 """Of the largest price, from sparse to dense, tried where none is given."""
@@ -32,12 +34,16 @@ _GAIN = 1e-6
 
 _NO_PRICE = 1e-12
 
+_RIDGE = 1e-5
+"""Where features are left out."""
+
 
 class Options(NamedTuple):
     """What :class:`streamkernel.solvers.AsyDSSKL` is given."""
 
     rounds: int
     features_per_round: int
+    max_features: int | None
     l1: float | None
     refit: bool
     form: Literal["minibatch", "paper"]
@@ -85,6 +91,15 @@ class _Task(NamedTuple):
         kept = coef.any(axis=1) | ~self.penalised
         return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
 
+    def bounded(self, coef: F64, most: int) -> F64:
+        """Return coefficients of at most so many features."""
+        used, found = np.append(coef[:-1].any(axis=1), True), coef.copy()
+        used[:-1] = np.repeat(used[:-1].reshape(-1, self.group).any(axis=1), self.group)
+        part = self._replace(Z=self.Z[:, used])
+        problem = checked(part.Z, self.y, self.loss, 1.0, self.columns, self.group, part.penalised)
+        found[used] = eliminated(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
+        return found
+
 
 def learn_in_rounds(
     features: Callable[[I64], F32], y: F64, loss: Loss, columns: int, outputs: int, options: Options, tell: Tell
@@ -131,9 +146,12 @@ def learn_in_rounds(
             start=start,
             tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),  # type: ignore[misc]
         )
-        stays = found.coef[:-1].reshape(-1, outputs * columns).any(axis=1)
+        coef = found.coef
+        if options.max_features is not None:
+            coef = task.at(some).bounded(coef, options.max_features)
+        stays = coef[:-1].reshape(-1, outputs * columns).any(axis=1)
         stay = np.append(np.repeat(stays, outputs), True)
-        places, coef = np.vstack([places, candidates])[stays], found.coef[stay]
+        places, coef = np.vstack([places, candidates])[stays], coef[stay]
         kept = task.Z[:, :-1][:, stay[:-1]]
         epochs += found.history[-1].epochs
         yield Sparse(places, coef, l1, found.objective, found.violation, epochs)
@@ -158,7 +176,10 @@ def _convex(task: _Task, options: Options) -> F64:
 
 
 def _price(task: _Task, coef: F64, held: I64, rest: I64, options: Options) -> float:
-    """Return, of the shares of the largest price, the highest within a standard error of the best held-out loss."""
+    """Return, of the shares of the largest price, the highest within a standard error of the best held-out loss.
+
+    Where something else bounds the features, it is the best.
+    """
     train, test = task.at(rest), task.at(held)
     given: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
     largest = largest_l1(train.Z, train.y, task.loss, **given)
@@ -178,15 +199,16 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: Options) -> fl
         if means[-1] > min(means) + errors[-1]:
             break
     best = int(np.argmin(means))
-    return next(l1 for l1, mean in zip(prices, means, strict=False) if mean <= means[best] + errors[best])
+    slack = errors[best] if options.max_features is None else 0.0
+    return next(l1 for l1, mean in zip(prices, means, strict=False) if mean <= means[best] + slack)
 
 
 def _ridge(task: _Task, coef: F64, held: I64, rest: I64) -> float:
-    """Return the ridge with the least held-out loss."""
+    """Return the ridge with the least held-out loss, for all rows: what it adds to the sum of losses is the same."""
     if not len(held):
         return RIDGES[0]
     train, test, means = task.at(rest), task.at(held), []
     for l2 in RIDGES:
         coef = train.refitted(coef, l2)
         means.append(float(test.losses(coef).mean()))
-    return RIDGES[int(np.argmin(means))]
+    return RIDGES[int(np.argmin(means))] * len(rest) / len(task.y)

@@ -145,6 +145,32 @@ def test_a_higher_price_keeps_fewer_and_without_refit_coefficients_are_smaller()
     assert np.linalg.norm(shrunk.coef_) < np.linalg.norm(few.coef_)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bound_costs_less_than_a_price_that_leaves_as_few(seed: int) -> None:
+    X, y = waves()
+    told: dict[str, Any] = {"loss": "square", "rounds": 2, "features_per_round": 64, "seed": seed}
+    priced = AsyDSSKL(l1=0.03, **told).fit(X, y)
+    bounded = AsyDSSKL(max_features=len(priced.features_), **told).fit(X, y)
+    assert len(bounded.features_) == len(priced.features_) < 64
+    assert bounded.score(*waves(seed=1)) > priced.score(*waves(seed=1)) + 0.05
+
+
+def test_a_bound_that_is_not_reached_changes_nothing() -> None:
+    X, y = rings()
+    free, bounded = (AsyDSSKL(l1=0.01, max_features=most, **SMALL).fit(X, y) for most in (None, 64))
+    assert free.features_.tolist() == bounded.features_.tolist()
+    assert free.coef_.tobytes() == bounded.coef_.tobytes()
+
+
+@pytest.mark.parametrize("told", [{}, {"refit": False}, {"loss": "smooth_hinge"}, {"loss": "sigmoid"}])
+def test_a_bound_of_features_for_several_classes(told: dict[str, Any]) -> None:
+    X, y = rings(classes=3)
+    model = AsyDSSKL(max_features=20, rounds=3, features_per_round=32, **told).fit(X, y)
+    assert len(model.features_) == 20
+    assert model.coef_.shape == (3, 40)
+    assert model.score(*rings(classes=3, seed=1)) > 0.85
+
+
 def test_ctrl_c_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rings()
     whole, calls = rounds.minimise_sparse, []
@@ -172,6 +198,7 @@ def test_too_few_passes_are_told() -> None:
     [
         ({"loss": "hinge"}, "a loss of logistic, smooth_hinge, sigmoid, square, correntropy, got 'hinge'"),
         ({"rounds": 0}, "rounds as an integer of 1 or more, got 0"),
+        ({"max_features": 0}, "max_features as an integer of 1 or more, got 0"),
         ({"features_per_round": 2.5}, "features_per_round as an integer of 1 or more, got 2.5"),
         ({"l1": -1.0}, "l1 > 0, got -1.0"),
         ({"kernel": kernels.Polynomial(2)}, "features have directions of their own, got Polynomial"),
