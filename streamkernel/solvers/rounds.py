@@ -91,12 +91,14 @@ class _Task(NamedTuple):
         kept = coef.any(axis=1) | ~self.penalised
         return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
 
-    def bounded(self, coef: F64, most: int) -> F64:
-        """Return coefficients of at most so many features."""
-        used, found = np.append(coef[:-1].any(axis=1), True), coef.copy()
-        used[:-1] = np.repeat(used[:-1].reshape(-1, self.group).any(axis=1), self.group)
-        part = self._replace(Z=self.Z[:, used])
-        problem = checked(part.Z, self.y, self.loss, 1.0, self.columns, self.group, part.penalised)
+    def bounded(self, coef: F64, most: int, rows: I64) -> F64:
+        """Return coefficients of at most so many features, of which some rows say what each is worth."""
+        stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
+        if stays.sum() <= most:
+            return coef
+        used, found = np.append(np.repeat(stays, self.group), True), coef.copy()
+        part = self._replace(Z=self.Z[np.ix_(rows, used)], y=self.y[rows])
+        problem = checked(part.Z, part.y, self.loss, 1.0, self.columns, self.group, part.penalised)
         found[used] = eliminated(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
         return found
 
@@ -148,7 +150,7 @@ def learn_in_rounds(
         )
         coef = found.coef
         if options.max_features is not None:
-            coef = task.at(some).bounded(coef, options.max_features)
+            coef = task.bounded(coef, options.max_features, some)
         stays = coef[:-1].reshape(-1, outputs * columns).any(axis=1)
         stay = np.append(np.repeat(stays, outputs), True)
         places, coef = np.vstack([places, candidates])[stays], coef[stay]
