@@ -251,7 +251,7 @@ def _total(x):
         (kernels.Polynomial(9, 1.0), {"b": 1e20}, "of usable size for Polynomial"),
         (kernels.DotProduct([0.0, 0.0, 1.0]), {"b": 1e20}, "of usable size for DotProduct"),
     ],
-    ids=repr,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, message):
     """In a model that has learnt and in a new one, in batches and not; and by the kernel itself where it can tell."""
