@@ -2,7 +2,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo demo-kafka test lint clean
+QUICK := not java and not ray and not prometheus and not browser and not slow
+PYTEST := $(BIN)/pytest -n auto
+
+.PHONY: demo demo-kafka test test-all lint clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -10,8 +13,12 @@ demo: .venv/demo-installed ## install and run the main job on data that ships wi
 demo-kafka: .venv/test-installed ## a broker, a consumer that is killed again and again, and the proof that nothing was lost
 	$(BIN)/python tests/faults/kafka_runs.py --broker noida --kills 3 --events 20000
 
-test: .venv/test-installed lint ## everything that CI runs
-	$(BIN)/pytest
+test: export STREAMKERNEL_NO_SKIPS = 1
+test: .venv/test-installed lint ## what needs nothing but Python: for every change
+	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
+
+test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
+	$(PYTEST) --dist loadgroup
 
 lint: .venv/test-installed
 	$(BIN)/ruff check .

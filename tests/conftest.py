@@ -1,18 +1,63 @@
-"""What every test shares: hypothesis draws the same examples at every run, and no test is skipped unseen."""
+"""What all tests share: repeatable examples, one thread for linear algebra, and a count of tests that did not run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads spin, and other processes want the cores
+
+import brokers
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=50)
-settings.load_profile("repeatable")
+settings.register_profile("all", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile("quick", settings.get_profile("all"), max_examples=15)
+settings.load_profile("all")  # `make test` says --hypothesis-profile=quick
+
+GROUPS = {"java": "servers", "ray": "servers", "prometheus": "servers", "browser": "browser"}
+"""Of tests with these marks, those of a group run in one process, which starts what they need once."""
+
+LEFT = pytest.StashKey[int]()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what was skipped, and how to get it; where everything must be there, fail."""
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """Apache Kafka, one broker of it, for all tests of a process."""
+    if not brokers.has_java():
+        pytest.skip("Apache Kafka needs java and mvn")
+    with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
+        yield broker
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests together that share a server."""
+    for item in items:
+        if group := next((GROUPS[mark.name] for mark in item.iter_markers() if mark.name in GROUPS), None):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT] = 0
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the tests that are not run."""
+    if items:
+        items[0].config.stash[LEFT] += len(items)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Read the count of a worker; they all have the same."""
+    node.config.stash[LEFT] = getattr(node, "workeroutput", {}).get("left", node.config.stash[LEFT])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in one line each how many tests were left out, and what was skipped and why."""
+    if config.option.markexpr:
+        terminalreporter.write_line(f"{config.stash[LEFT]} tests are left to `make test-all`")
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         reasons = sorted({report.longrepr[2].removeprefix("Skipped: ") for report in skipped})
@@ -21,6 +66,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run with skipped tests where STREAMKERNEL_NO_SKIPS is set."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = session.config.stash[LEFT]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("STREAMKERNEL_NO_SKIPS") and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

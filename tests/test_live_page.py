@@ -113,6 +113,7 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.browser
 def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
     titles = [title.text for title in page.find_elements(By.CSS_SELECTOR, "figure h3")]
     assert titles == TITLES
@@ -129,6 +130,7 @@ def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
     assert "KernelClassifier" in page.find_element(By.ID, "model").text
 
 
+@pytest.mark.browser
 def test_what_was_refused_is_shown_as_text(page: webdriver.Chrome) -> None:
     wait_for(lambda: page.find_elements(By.CSS_SELECTOR, "#dead li"))
     text = page.find_element(By.CSS_SELECTOR, "#dead li").text
@@ -136,10 +138,12 @@ def test_what_was_refused_is_shown_as_text(page: webdriver.Chrome) -> None:
     assert "<script>alert(1)</script>" in text
 
 
+@pytest.mark.browser
 def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome) -> None:
     assert page.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+@pytest.mark.browser
 def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
     chart = page.find_element(By.CSS_SELECTOR, "figure > svg")
     assert chart.get_attribute("aria-label").startswith("Quality of late over ")
@@ -154,6 +158,7 @@ def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
     assert read.text == ""
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -164,11 +169,13 @@ def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
     assert len(found["passes"]) > 15
 
 
+@pytest.mark.browser
 def test_the_console_has_no_error(page: webdriver.Chrome) -> None:
     time.sleep(1.5)
     assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.browser
 def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Path) -> None:
     source = Slow()
     letters = DeadLetters(FileSink(tmp_path / "dead_letters.jsonl"))
@@ -196,6 +203,7 @@ def cluster(request: pytest.FixtureRequest) -> Engine:
     return engine
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("size", SIZES)
 def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: str, cluster: Engine) -> None:
     driver.set_window_size(*SIZES[size])
@@ -243,6 +251,7 @@ def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) 
     assert not {"workers", "spread of replicas"} & {*status_of(cluster)["now"], *dict(View(cluster, "").rows())}
 
 
+@pytest.mark.browser
 def test_nothing_comes_from_elsewhere(page: webdriver.Chrome, address: str) -> None:
     names = page.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert names

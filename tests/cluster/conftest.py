@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from faults.conftest import broker, servers
+from faults.conftest import servers
 from runs import below, kill_all
 
-__all__ = ["broker", "servers"]
+__all__ = ["servers"]
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ import rounds
 from faults.kafka_runs import wait_for
 from runs import FilesRun, after_a_round, below, here, is_loopback, listening, workers_of
 
+pytestmark = pytest.mark.ray
+
 SIZES = 2500, 1800, 1500
 
 

@@ -16,6 +16,8 @@ from faults import members
 from faults.kafka_runs import BAD_EVERY, Run, ids, records, wait_for
 from runs import TopicsRun, workers_of
 
+pytestmark = [pytest.mark.java, pytest.mark.ray]
+
 N = 4000
 
 
@@ -60,15 +62,15 @@ def test_workers_and_drivers_killed_where_predictions_go_to_a_topic(servers, top
     assert_same(run, calm)
 
 
-def test_a_broker_that_is_killed_in_a_round_and_comes_back(servers, broker, topic, calm, tmp_path):
+def test_a_broker_that_is_killed_in_a_round_and_comes_back(servers, apache, topic, calm, tmp_path):
     run = TopicsRun(servers, tmp_path, topic)
     process = run.start()
     wait_for(lambda: run.rounds() > 3)
-    broker.kill()
+    apache.kill()
     time.sleep(3.0)
     assert process.poll() is None, run.log()
-    broker.start()
-    broker.wait()
+    apache.start()
+    apache.wait()
     assert process.wait(180) == 0, run.log()
     assert_same(run, calm)
 

@@ -11,7 +11,7 @@ from topics import made
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
 
-KINDS = ["noida", "apache"]
+KINDS = ["noida", pytest.param("apache", marks=pytest.mark.java)]
 
 
 @pytest.fixture(scope="session", params=["given"] if os.environ.get(brokers.SERVERS) else KINDS)
@@ -21,11 +21,8 @@ def servers(request, tmp_path_factory):
     elif request.param == "noida":
         with brokers.noida(tmp_path_factory.mktemp("noida")) as broker:
             yield f"127.0.0.1:{broker.port}"
-    elif brokers.has_java():
-        with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
-            yield f"127.0.0.1:{broker.port}"
     else:
-        pytest.skip("Apache Kafka needs java and mvn")
+        yield f"127.0.0.1:{request.getfixturevalue('apache').port}"
 
 
 @pytest.fixture(params=CLIENTS)

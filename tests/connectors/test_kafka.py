@@ -318,6 +318,7 @@ def test_what_was_not_committed_never_was(servers, options):
         one.close()
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("servers", ["given" if os.environ.get(brokers.SERVERS) else "apache"], indirect=True)
 def test_who_was_evicted_commits_nothing(servers, options):
     """A member whose session is over: the group has gone on without it. The small broker does not look."""

@@ -68,6 +68,7 @@ def test_recorded_series_are_used() -> None:
     assert not [rule["record"] for group in groups for rule in group["rules"] if rule["record"] not in used]
 
 
+@pytest.mark.prometheus
 @pytest.mark.parametrize("words", [["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]])
 def test_promtool_passes_config_and_rules(words: list[str]) -> None:
     if shutil.which("promtool") is None:

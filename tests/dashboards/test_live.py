@@ -25,6 +25,8 @@ from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 from streamkernel.engine.view import compile_all
 
+pytestmark = pytest.mark.prometheus
+
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
 SMALL = "max_features = 64\nfeatures_per_seed = 16\n"

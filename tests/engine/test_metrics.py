@@ -105,6 +105,7 @@ def test_the_handbook_names_every_incident() -> None:
     assert re.findall(r"`(\w+)`", row) == list(INCIDENTS)
 
 
+@pytest.mark.prometheus
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("promtool is missing: apt-get install prometheus")

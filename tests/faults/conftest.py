@@ -1,4 +1,4 @@
-"""One broker for all tests of faults, and a run on it that is left alone."""
+"""A broker for the tests of faults, and a run on it that is left alone."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from faults.kafka_runs import N, Run, records
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory):
-    if not brokers.has_java():
-        pytest.skip("Apache Kafka needs java and mvn")
-    with brokers.apache(tmp_path_factory.mktemp("apache")) as (broker,):
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def servers(broker):
-    """Its address."""
-    return f"127.0.0.1:{broker.port}"
+def servers(apache):
+    """Return the address of the broker."""
+    return f"127.0.0.1:{apache.port}"
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 from faults.kafka_runs import N, Run, assert_same, ids, wait_for
 
 from streamkernel.engine.checkpoint import checkpoints
+
+pytestmark = pytest.mark.java
 
 
 class Limit:

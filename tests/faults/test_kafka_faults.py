@@ -13,6 +13,8 @@ from faults.kafka_runs import BAD_EVERY, N, Run, assert_same, wait_for
 
 from connectors.kafka.options import CLIENTS
 
+pytestmark = pytest.mark.java
+
 
 @pytest.fixture(params=CLIENTS)
 def client(request):
@@ -45,14 +47,14 @@ def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
     assert_same(run, calm)
 
 
-def test_a_broker_that_is_killed_and_comes_back(calm, broker, servers, tmp_path, client):
+def test_a_broker_that_is_killed_and_comes_back(calm, apache, servers, tmp_path, client):
     run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
     wait_for(lambda: "resumed" in run.log() or len(run.seen()) > 0)
-    broker.kill()
+    apache.kill()
     time.sleep(2.0)
-    broker.start()
-    broker.wait()
+    apache.start()
+    apache.wait()
     assert process.wait(180) == 0, run.log()
     assert_same(run, calm)
 
@@ -68,13 +70,13 @@ def test_a_replay_is_the_model_that_was(calm, tmp_path):
     assert part["outcomes"]["learned"] + part["outcomes"]["dead_letter"] == 2000
 
 
-def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, broker, servers, tmp_path):
+def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, servers, tmp_path):
     run = Run(servers, tmp_path, "later", source=f"until = {N}")
-    broker.kill()
+    apache.kill()
     process = run.start()
     wait_for(lambda: "Expected a Kafka broker at" in run.log())
-    broker.start()
-    broker.wait()
+    apache.start()
+    apache.wait()
     wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())
     brokers.make_topics(servers, names=["later"])
     brokers.produce(servers, "later", kafka_runs.records(N))

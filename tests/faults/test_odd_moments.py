@@ -7,8 +7,11 @@ import signal
 import time
 
 import brokers
+import pytest
 from faults import members
 from faults.kafka_runs import N, Run, assert_same, ids, records, wait_for
+
+pytestmark = pytest.mark.java
 
 
 def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp_path):

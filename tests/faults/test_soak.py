@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import brokers
+import pytest
 from faults import soak
+
+pytestmark = pytest.mark.java
 
 RECORDS = 60_000
 
