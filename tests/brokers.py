@@ -17,6 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from waiting import LIMIT, wait_for
+
 VERSION = "4.0.0"
 SERVERS = "TEST_KAFKA_SERVERS"
 """A variable with the addresses of a cluster to run the tests against, instead of brokers of our own."""
@@ -77,15 +79,20 @@ class Broker:
 
     def wait(self) -> None:
         """Wait until it answers."""
-        end = time.monotonic() + 60
-        while True:
+
+        def answers() -> bool:
+            assert self._process.poll() is None, self.log()
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
+                socket.create_connection(("127.0.0.1", self.port), LIMIT).close()
             except OSError:
-                if time.monotonic() > end or self._process.poll() is not None:
-                    raise RuntimeError((self._folder / f"{self.port}.log").read_text()[-3000:]) from None
-                time.sleep(0.1)
+                return False
+            return True
+
+        wait_for(answers, what=self.log)
+
+    def log(self) -> str:
+        """Return the end of what it has written."""
+        return (self._folder / f"{self.port}.log").read_text()[-3000:]
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):  # it may be gone already
@@ -146,14 +153,12 @@ def _wait_for_all(broker: Broker, brokers: int) -> None:
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    end = time.monotonic() + 60
-    found = 0
-    while found < brokers:
-        assert time.monotonic() < end
-        with suppress(KafkaError):
-            admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
-            found = len(admin.describe_cluster()["brokers"])
-            admin.close()
+    def knows_all() -> bool:
+        with suppress(KafkaError), closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")) as admin:
+            return len(admin.describe_cluster()["brokers"]) == brokers
+        return False
+
+    wait_for(knows_all, what=broker.log)
 
 
 def _jars() -> Path:
@@ -178,15 +183,14 @@ def make_topics(
 
     names = list(names)
     new = [NewTopic(name, partitions, -1, topic_configs=dict(config or {})) for name in names]
-    end = time.monotonic() + 60
-    made = False
-    while not made:
-        assert time.monotonic() < end  # a broker that has not heard of the topics, or of the controller, yet
-        admin = KafkaAdminClient(bootstrap_servers=servers)
-        with closing(admin):
+
+    def made() -> bool:  # a broker may not have heard of the topics, or of the controller, yet
+        with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
             with suppress(UnknownBrokerIdError, TopicAlreadyExistsError):
                 admin.create_topics(new)
-            made = {topic["name"] for topic in admin.describe_topics(names) if topic["partitions"]} == set(names)
+            return {topic["name"] for topic in admin.describe_topics(names) if topic["partitions"]} == set(names)
+
+    wait_for(made)
 
 
 def delete_topic(servers: str, name: str) -> None:
@@ -214,15 +218,14 @@ def committed(servers: str, topic: str) -> list[Any]:
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed", group_id=None)
-    deadline = time.monotonic() + 60
-    while not (numbers := consumer.partitions_for_topic(topic)):  # a broker that has not heard of it yet
-        assert time.monotonic() < deadline
+    numbers = wait_for(lambda: consumer.partitions_for_topic(topic))  # a broker may not have heard of it yet
     parts = [TopicPartition(topic, number) for number in numbers]
     consumer.assign(parts)
     consumer.seek_to_beginning()
     ends, found = consumer.end_offsets(parts), []
+    end = time.monotonic() + LIMIT
     while any(consumer.position(part) < ends[part] for part in parts):
-        assert time.monotonic() < deadline
+        assert time.monotonic() < end
         found += [record for records in consumer.poll(200).values() for record in records]
     consumer.close()
     return found

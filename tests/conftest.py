@@ -10,9 +10,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads 
 
 import brokers
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("all", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile(
+    "all", derandomize=True, deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("quick", settings.get_profile("all"), max_examples=15)
 settings.load_profile("all")  # `make test` says --hypothesis-profile=quick
 

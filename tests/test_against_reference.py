@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from cases import pairwise
 from reference import algorithms as plain
 
 from streamkernel import losses, rules, state, steps
@@ -142,9 +143,10 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
     assert close(f.scores(f.directions.rows(NAMES, X[:50])), reference.scores(X[:50], averaged=True))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 40])
-@pytest.mark.parametrize("loss", ["square", "logistic of 3", "hinge"])
-@pytest.mark.parametrize("rule", ["DSG", "CDSG"])
+@pytest.mark.parametrize(
+    ("rule", "loss", "batch"),
+    pairwise(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40])),
+)
 def test_the_preconditioner_is_the_printed_one(rule, loss, batch):
     """The compiled one solves a system of the size of the batch, the printed one of the size of the block."""
     f, reference = pair(loss, rule, batch, "averaged", epsilon=0.05)
@@ -186,7 +188,7 @@ def cases():
         yield rule, loss, batch, setting
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), list(cases()))
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(cases()))
 def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     f, reference = pair(loss, rule, batch, setting)
     X, y = examples(STEPS * batch, loss)

@@ -8,7 +8,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from streams import CLASSIFIERS, classifier, content, examples, frame, learn, predictions, regressor, targets
 
@@ -33,7 +34,7 @@ def learn_in_groups(model, xs, ys, sizes):
 groups = st.lists(st.one_of(st.just(0), st.integers(1, 90)), max_size=30)
 
 
-@settings(max_examples=12)
+@max_examples(12)
 @pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
 @given(sizes=groups)
 def test_a_classifier_learns_the_same_in_any_grouping(options, sizes):
@@ -43,7 +44,7 @@ def test_a_classifier_learns_the_same_in_any_grouping(options, sizes):
     assert content(model) == content(learn(classifier(**options), xs, ys))
 
 
-@settings(max_examples=12)
+@max_examples(12)
 @pytest.mark.parametrize(
     "options", [{}, {"batch_size": 5, "kernel": None}, {"loss": "huber", "average": True}], ids=repr
 )
@@ -105,7 +106,7 @@ FORMS = {
 READ = "as it is", "other objects", "an integer", "a Boolean", "its own class", "an ordered one"
 
 
-@settings(max_examples=60)
+@max_examples(60)
 @given(st.lists(st.tuples(st.sampled_from(list(FORMS)), st.sampled_from(list(FORMS)), st.booleans()), max_size=40))
 def test_any_mapping_is_read_alike(forms):
     """Dictionaries like the one before are read by compiled code; a view of one is not, and learns the same.

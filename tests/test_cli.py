@@ -1,13 +1,15 @@
-"""The command line as a user meets it: real processes, real signals, real scrapes."""
+"""The command line as a user meets it: real processes where signals, pipes and ports count, else in this process."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
+import logging
 import pickle
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+from click.testing import Result
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+from waiting import LIMIT, wait_for
 
 from streamkernel import (
     GaussianProcessRegressor,
@@ -27,7 +33,10 @@ from streamkernel import (
     load,
     model_file,
 )
+from streamkernel.cli import app
+from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint import checkpoints
+from streamkernel.engine.config import load_config
 
 CONFIG = """
 label = "y"
@@ -57,8 +66,20 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from streamkernel.cli import main; main()", *map(str, words)]
 
 
-def call(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*words), capture_output=True, text=True, timeout=180, check=False, **options)
+def call(*words: object, cwd: Path | None = None) -> Result:
+    """Run a command in this process, as if started in a directory, and leave signals and logs as they were."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    root = logging.getLogger()
+    before = root.handlers, root.level, structlog.get_config()
+    try:
+        with contextlib.chdir(cwd or Path.cwd()):
+            return CliRunner().invoke(app, [str(word) for word in words])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        root.handlers, level, config = before
+        root.setLevel(level)
+        structlog.configure(**config)
 
 
 def events(n: int, seed: int = 5) -> str:
@@ -75,15 +96,12 @@ def prepared(folder: Path, text: str, extra: str = "") -> Path:
 
 
 def wait_for_lines(path: Path, lines: int) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists() or path.read_bytes().count(b"\n") < lines:
-        assert time.monotonic() < deadline, f"{path.name} has not reached {lines} lines"
-        time.sleep(0.02)
+    wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, what=lambda: f"{lines} in {path.name}")
 
 
 def stop(process: subprocess.Popen[str], number: signal.Signals) -> int:
     process.send_signal(number)
-    return process.wait(timeout=60)
+    return process.wait(LIMIT)
 
 
 def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
@@ -92,17 +110,24 @@ def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
 
 
+def run_until(config: Path, lines: int) -> None:
+    """Run in this process until there are so many predictions."""
+    engine = engine_of(load_config(config))
+    engine.run(stopping=lambda: engine.outcomes["predicted"] >= lines)
+
+
 def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
-    n = 20_000
+    n = 8000
     text = events(n)
     whole, parts = prepared(tmp_path / "whole", text), prepared(tmp_path / "parts", text)
     (parts.parent / "events.jsonl").unlink()
     (parts.parent / "events.jsonl").hardlink_to(whole.parent / "events.jsonl")  # Positions say of which file they are.
-    stops = [(300, signal.SIGKILL, -9), (2000, signal.SIGTERM, 0), (6000, signal.SIGINT, 0), (n, signal.SIGTERM, 0)]
-    for config, at, number, code in [(whole, n, signal.SIGTERM, 0), *((parts, *each) for each in stops)]:
-        process = subprocess.Popen(command("run", config), stderr=subprocess.DEVNULL, text=True)
-        wait_for_lines(config.parent / "predictions.jsonl", at)
+    run_until(whole, n)
+    for at, number, code in [(300, signal.SIGKILL, -9), (2000, signal.SIGTERM, 0), (4000, signal.SIGINT, 0)]:
+        process = subprocess.Popen(command("run", parts), stderr=subprocess.DEVNULL, text=True)
+        wait_for_lines(parts.parent / "predictions.jsonl", at)
         assert stop(process, number) == code
+    run_until(parts, n)
     ours, theirs = (folder / "predictions.jsonl" for folder in (parts.parent, whole.parent))
     assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
     assert ours.read_bytes().count(b"\n") == n
@@ -118,6 +143,7 @@ def once(config: Path) -> Path:
 
 def test_a_growing_file_is_followed_and_scraped(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(500), "[http]\nport = 0\n")
+    began = time.monotonic()
     process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -139,14 +165,14 @@ def test_a_growing_file_is_followed_and_scraped(tmp_path: Path) -> None:
         assert 0.5 < found["streamkernel_metric{Accuracy}"] <= 1.0
         assert found["streamkernel_event_seconds_count"] == 801.0
         assert found["streamkernel_consumer_lag{0," + str(tmp_path / "run" / "events.jsonl") + "}"] == 0.0
-        assert 0.0 <= found["streamkernel_checkpoint_age_seconds"] < 5.0
+        assert 0.0 <= found["streamkernel_checkpoint_age_seconds"] < time.monotonic() - began
     finally:
         assert stop(process, signal.SIGTERM) == 0
         process.stderr.close()  # type: ignore[union-attr]
 
 
 def samples(address: str) -> dict[str, float]:
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=LIMIT) as answer:
         text = answer.read().decode()
     found = {}
     for family in text_string_to_metric_families(text):
@@ -156,18 +182,14 @@ def samples(address: str) -> dict[str, float]:
     return found
 
 
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_standard_input(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(
         'label = "y"\n[source]\npath = "-"\nformat = "jsonl"\n[model]\ntype = "KernelClassifier"\n'
     )
-    answer = call("run", tmp_path / "config.toml", input=events(200) + "{broken\n", cwd=tmp_path)
+    text = events(200) + "{broken\n"
+    answer = subprocess.run(
+        command("run", tmp_path / "config.toml"), input=text, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert answer.returncode == 0, answer.stderr
     assert "events learnt │ 200" in re.sub(r" +", " ", answer.stderr)
     assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
@@ -175,19 +197,19 @@ def test_standard_input(tmp_path: Path) -> None:
 
 def test_inspect_says_what_the_model_is(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(400))
-    assert call("run", once(config)).returncode == 0
+    assert call("run", once(config)).exit_code == 0
     answer = call("inspect", tmp_path / "run" / "state")
-    assert answer.returncode == 0
+    assert answer.exit_code == 0
     for text in ("KernelClassifier", "512 in 4 seeds", "max_features = 512", "events learned", "400"):
         assert text in answer.stdout
 
 
 def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(400))
-    assert call("run", once(config)).returncode == 0
+    assert call("run", once(config)).exit_code == 0
     before = {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()}
     answer = call("replay", config, tmp_path / "again", cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
+    assert answer.exit_code == 0, answer.stderr
     assert "events learned" in answer.stdout
     assert {path: path.read_bytes() for path in before} == before
     assert (tmp_path / "again" / "predictions.jsonl").read_text() == (config.parent / "predictions.jsonl").read_text()
@@ -197,7 +219,7 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
         ([tmp_path / "third", "--start", "3"], "expected topics, of which a range can be replayed, got none"),
     ]:
         answer = call("replay", config, *words)
-        assert (answer.returncode, text in answer.stderr) == (2, True), answer.stderr
+        assert (answer.exit_code, text in answer.stderr) == (2, True), answer.stderr
 
 
 def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
@@ -213,7 +235,7 @@ def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
     told = ["events.jsonl", "--label", "y", "-o", "other"]
     for command, text in [("compact", "other: 32 features of 128"), ("polish", "primal-dual gap")]:
         answer = call(command, "model", *told, cwd=tmp_path)
-        assert (answer.returncode, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
+        assert (answer.exit_code, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
         assert "predict_proba_one" in dir(load(tmp_path / "other"))
     KernelClassifier().save(tmp_path / "second")
     for words, text in [
@@ -229,7 +251,7 @@ def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
         (["compact", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
     ]:
         answer = call(*words, cwd=tmp_path)
-        assert (answer.returncode, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
+        assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
         assert "Traceback" not in answer.stderr
 
 
@@ -249,7 +271,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
     )
     both, expected = load(tmp_path / "both"), parts[0].merge(parts[1], base=base)
     assert both.predict_proba_one({"a": 0.5, "b": 0.5}) == expected.predict_proba_one({"a": 0.5, "b": 0.5})
-    assert call("merge", "b", "both", "b", "-o", "b", cwd=tmp_path).returncode == 0
+    assert call("merge", "b", "both", "b", "-o", "b", cwd=tmp_path).exit_code == 0
     GaussianProcessRegressor().save(tmp_path / "process")
     novelty = KernelNoveltyDetector()
     novelty.save(tmp_path / "novelty")
@@ -267,7 +289,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
         (["a", "b", "--base", "both"], "Expected models that went on from one of 1241 examples, got one of 41"),
     ]:
         answer = call("merge", *words, "-o", "a", cwd=tmp_path)
-        assert (answer.returncode, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
+        assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
         assert "Traceback" not in answer.stderr
     assert (tmp_path / "a").read_bytes() == before
 
@@ -282,7 +304,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
 )
 def test_errors_are_one_line(tmp_path: Path, words: list[str], text: str) -> None:
     answer = call(*words, cwd=tmp_path)
-    assert answer.returncode == 2
+    assert answer.exit_code == 2
     assert text in answer.stderr
     assert "Traceback" not in answer.stderr
 
@@ -294,45 +316,39 @@ def test_check_names_every_mistake_and_runs_nothing(tmp_path: Path) -> None:
         'directory = "state"\ncheckpoint_seconds = "often"\n'
     )
     answer = call("run", "--check", config)
-    assert answer.returncode == 2
+    assert answer.exit_code == 2
     for text in ("source.folow", "follow", "model.type", "KernelClassifier", "state.checkpoint_seconds", 'got "often"'):
         assert text in answer.stderr
     assert not (tmp_path / "state").exists()
     config.write_text(CONFIG)
     (tmp_path / "events.jsonl").write_text("")
     answer = call("run", "--check", config)
-    assert (answer.returncode, answer.stdout.strip()) == (0, f"{config} is valid")
+    assert (answer.exit_code, answer.stdout.strip()) == (0, f"{config} is valid")
     assert not (tmp_path / "state").exists()
 
 
 def test_another_model_in_an_old_state_directory_is_refused(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(50))
-    assert call("run", once(config)).returncode == 0
+    assert call("run", once(config)).exit_code == 0
     config.write_text(CONFIG.replace("512", "256"))
     answer = call("run", once(config))
-    assert answer.returncode == 2
+    assert answer.exit_code == 2
     assert "512" in answer.stderr
     assert "256" in answer.stderr
 
 
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
-    config = prepared(tmp_path / "run", events(10), "[http]\nport = 0\n")
-    process = subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)/metrics", line)))
-        other = prepared(tmp_path / "other", events(10), f"[http]\nport = {port}\n")
-        answer = call("run", other)
-        assert answer.returncode == 2
-        assert f"127.0.0.1:{port}" in answer.stderr
-    finally:
-        stop(process, signal.SIGTERM)
-        process.stderr.close()  # type: ignore[union-attr]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        answer = call("run", prepared(tmp_path / "run", events(10), f"[http]\nport = {port}\n"))
+    assert answer.exit_code == 2
+    assert f"127.0.0.1:{port}" in answer.stderr
 
 
-def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path) -> None:
-    answer = call("demo", "--events", 1500, "--directory", tmp_path / "demo", env=os.environ | {"COLUMNS": "100"})
-    assert answer.returncode == 0, answer.stderr
+def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    answer = call("demo", "--events", 1500, "--directory", tmp_path / "demo")
+    assert answer.exit_code == 0, answer.stderr
     assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
     model = load(tmp_path / "demo" / "model-1.safetensors")
     assert 1024 < model.n_features <= 4096

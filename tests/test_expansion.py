@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel import InputError, losses, rules, steps
@@ -120,7 +121,7 @@ def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, per_block, blocks
         assert directions.cached_bytes <= cache_bytes
 
 
-@settings(max_examples=20)
+@max_examples(20)
 @given(st.lists(inputs, min_size=1, max_size=8))
 def test_many_rows_score_as_one_by_one(rows):
     f = learnt(function(average=True))

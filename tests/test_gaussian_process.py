@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from processes import MODELS, XS, YS, gp
 from river import datasets, proba
@@ -161,7 +162,7 @@ def test_with_dist_says_what_river_says():
 
 
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
-@settings(max_examples=4)
+@max_examples(4)
 @given(sizes=st.lists(st.one_of(st.just(0), st.integers(1, 90)), max_size=20))
 def test_it_learns_the_same_in_any_grouping_and_whatever_is_predicted(options, sizes):
     model, done = gp(**options), 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import posterior_variance as plain
 from sklearn.gaussian_process.kernels import RBF
@@ -30,7 +31,7 @@ def test_the_operator_makes_the_printed_steps(nu):
         assert sum(column.size for column in A.theta) == (t + 1) * (t + 2) / 2  # the upper triangle, nothing else
 
 
-@settings(max_examples=25)
+@max_examples(25)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 99))
 def test_the_operator_and_the_functions_are_those_of_the_reference_step_by_step(width, size, seed):
     """Blocks and batches, with old blocks moved again."""

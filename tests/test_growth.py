@@ -11,7 +11,8 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from streams import WAYS, content, examples, frame, learn, predictions
 
@@ -95,7 +96,7 @@ def test_every_kernel_grows_and_any_grouping_of_events_has_the_same_bits(kernel)
         assert together.iloc[i].to_dict() == pytest.approx(one.predict_proba_one(x), abs=1e-15)
 
 
-@settings(max_examples=10)
+@max_examples(10)
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=6), st.sampled_from([1, 7, 100]), st.booleans())
 def test_calls_of_any_sizes_across_looks_have_the_same_bits(sizes, batch, forgets):
     xs, ys = examples(560, ("b", "a", "d"), seed=1)
@@ -258,7 +259,7 @@ def test_targets_that_are_constant_when_a_group_begins_do_no_harm():
     assert np.mean((found - ys[600:])[-300:] ** 2) < 0.6 * np.var(ys)
 
 
-@settings(max_examples=30)
+@max_examples(30)
 @given(st.integers(0, 1000), st.integers(2, 20), st.data())
 def test_the_mixture_without_functions_is_what_the_others_alone_say(seed, n, data):
     """With what those gone said as their target: (A v)_others = A_others v_others, and A as if they never were."""

@@ -7,7 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special
 from sklearn import gaussian_process, metrics
@@ -364,7 +365,7 @@ def test_a_multiple_of_a_kernel_learns_the_same(name, rule):
     assert np.allclose(predictions(one, xs[:50]), predictions(other, xs[:50]), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=25)
+@max_examples(25)
 @given(st.floats(1e-3, 1e3), st.sampled_from(["polynomial 2", "arc-cosine 2", "intersection", "sum", "multiple"]))
 def test_the_default_step_is_in_units_of_the_kernel(scale, name):
     """Whatever the size of k(x, x), a model neither diverges nor stands still."""

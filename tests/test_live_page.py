@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from typer.testing import CliRunner
+from waiting import wait_for
 
 from connectors import DeadLetters, Event, FileSink
 from streamkernel import KernelClassifier
@@ -74,7 +74,7 @@ def address() -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{port}/"
     source.over.set()
-    thread.join(30)
+    thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +104,6 @@ def number(page: webdriver.Chrome, name: str) -> float:
     path = f"//dl[@id='now']/div[dt[text()='{name}']]/dd"
     script = "return document.evaluate(arguments[0], document, null, XPathResult.STRING_TYPE).stringValue"
     return float(page.execute_script(script, path).replace(",", ""))
-
-
-def wait_for(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @pytest.mark.browser
@@ -171,7 +164,8 @@ def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
 
 @pytest.mark.browser
 def test_the_console_has_no_error(page: webdriver.Chrome) -> None:
-    time.sleep(1.5)
+    before = number(page, "learnt")
+    wait_for(lambda: number(page, "learnt") > before + 100)
     assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_cli import CONFIG, call, command, events, newest, once, prepared, stop, wait_for, wait_for_lines
+from cases import slow
+from test_cli import CONFIG, call, command, events, newest, once, prepared, run_until, stop, wait_for_lines
+from waiting import wait_for
 
 from streamkernel.engine.checkpoint import read_newest
 
@@ -34,12 +36,12 @@ def lines(folder: Path) -> list[tuple[object, ...]]:
     return [(line["label"], line["prediction"], line["probabilities"]) for line in found]
 
 
-@pytest.mark.parametrize(("path", "go_on"), [("events.jsonl", rotate), ("2026-*/events.jsonl", next_day)])
+@pytest.mark.parametrize(("path", "go_on"), [("events.jsonl", rotate), slow("2026-*/events.jsonl", next_day)])
 def test_killed_between_files_it_learns_what_one_run_over_one_file_does(
     tmp_path: Path, path: str, go_on: Callable[[Path, int], None]
 ) -> None:
     whole = prepared(tmp_path / "whole", "".join(PARTS))
-    assert call("run", once(whole)).returncode == 0
+    assert call("run", once(whole)).exit_code == 0
     config = prepared(tmp_path / "parts", PARTS[0])
     config.write_text(CONFIG.replace('path = "events.jsonl"', f'path = "{path}"'))
     folder = config.parent
@@ -59,11 +61,7 @@ def test_killed_between_files_it_learns_what_one_run_over_one_file_does(
     go_on(folder, 3)  # while it runs
     wait_for_lines(folder / "predictions.jsonl", 3900)
     assert stop(process, signal.SIGKILL) == -9
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command("run", config), stderr=log, text=True)
-    wait_for(lambda: "resumed" in (folder / "log").read_text())  # It listens to signals now.
-    wait_for_lines(folder / "predictions.jsonl", 4000)
-    assert stop(process, signal.SIGTERM) == 0
+    run_until(config, 4000)
 
     assert lines(folder) == lines(whole.parent)
     ours, theirs = newest(folder), newest(whole.parent)

@@ -7,7 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from streams import classifier as first_order_classifier
 from streams import content, frame, learn, predictions, saved_and_loaded
@@ -170,7 +171,7 @@ def test_other_kernels_of_first_order(kernel):
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
 
 
-@settings(max_examples=20)
+@max_examples(20)
 @given(st.integers(1, 9), st.lists(st.integers(0, 40), min_size=2, max_size=4))
 def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
     xs, ys = stream(sum(lengths))
@@ -289,7 +290,7 @@ def ridge(phi, y, lam):
     return np.linalg.solve(phi.T @ phi + lam * np.eye(phi.shape[1]), phi.T @ y)
 
 
-@settings(max_examples=15)
+@max_examples(15)
 @given(st.lists(st.lists(st.integers(1, 90), min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
 def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
     """Whatever the division: A and w after all rounds are those of all events."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from cases import pairwise
 from reference import algorithms as plain
 from scipy.stats import norm
 from sklearn import metrics
@@ -41,10 +44,10 @@ class Relative(plain.Reference):
         self.means.append(self.mean)
 
 
-@pytest.mark.parametrize("rule", ["DSG", "CDSG"])
-@pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("l2", [0.0, 0.01, 3.0])
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "batch", "l2", "average"),
+    pairwise(itertools.product(["DSG", "CDSG"], [1, 4], [0.0, 0.01, 3.0], [False, True])),
+)
 def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2, average):
     names, per_block, n = ["a", "b"], 8, 1200
     compiled_rule, plain_rule = {"DSG": (rules.DSG(), plain.dsg), "CDSG": (rules.CDSG(1.0), plain.cdsg(1.0))}[rule]

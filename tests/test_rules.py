@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,7 +39,7 @@ def choose(rule, beta, g=(1.0,), gamma=0.5, noise=0.1, t=0, room=True, scale=1.0
     return rules.choose(rule.parameters, KEY, t, room, beta, scale, np.array(g), gamma, noise)
 
 
-@settings(max_examples=200)
+@max_examples(200)
 @given(situations())
 def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
     beta, scale, g, gamma, noise = situation

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel.features import Directions
@@ -239,7 +240,7 @@ def test_what_is_no_usable_number_passes_and_does_not_count(bad):
     assert value(scales, {"a": bad, "b": 1.0}, "b") == value(scales, {"b": 1.0}, "b")
 
 
-@settings(max_examples=20)
+@max_examples(20)
 @given(st.integers(0, 10**6), st.integers(1, 700), st.integers(1, 700))
 def test_scales_that_are_restored_go_on_with_the_same_bits(seed, n, more):
     generator = np.random.default_rng(seed)

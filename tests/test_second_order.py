@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from cases import pairwise, slow
 from reference import algorithms, second_order
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -78,10 +81,10 @@ def plain_mixture(compiled, plain, **told):
     )
 
 
-@pytest.mark.parametrize("batch", [1, 16])
-@pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (1.0, 0.05), (0.99, 0.05)])
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "joint", "forgetting", "l2", "batch"),
+    pairwise(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16])),
+)
 def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch):
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
     compiled, plain, columns = LOSSES[loss]
@@ -95,18 +98,18 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
 
 
 GROWN = [
-    ("square", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3)]),
+    slow("square", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3)]),
     ("square", None, {"blocks": 9}, [(256, 1, 2)]),
     ("square", 1200, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
-    ("square", 1200, {"forgetting": 0.995, "l2": 0.001}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
+    slow("square", 1200, {"forgetting": 0.995, "l2": 0.001}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
     ("huber", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2)]),
-    ("logistic", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2)]),
+    slow("logistic", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2)]),
     ("logistic", 1200, {"forgetting": 0.995}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2), (2048, 1, 0)]),
-    ("logistic of 3", None, {"blocks": 10}, [(256, 1, 2), (512, 2, 2)]),
-    ("logistic of 3", None, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (2048, 3, 2)]),
+    slow("logistic of 3", None, {"blocks": 10}, [(256, 1, 2), (512, 2, 2)]),
+    slow("logistic of 3", None, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (2048, 3, 2)]),
     ("logistic of 3", 1200, {}, [(256, 1, 2), (512, 2, 2), (2048, 1, 0)]),
     ("softmax of 2", None, {"l2": 0.001}, [(256, 1, 2), (512, 2, 1)]),
-    ("squared hinge", None, {}, [(256, 1, 2), (1024, 2, 2), (2048, 3, 2)]),
+    slow("squared hinge", None, {}, [(256, 1, 2), (1024, 2, 2), (2048, 3, 2)]),
     ("smooth hinge of 3", 1200, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2), (2048, 1, 3)]),
 ]
 """Loss, where another stream begins, options, and (examples, stage, bandwidth) of the larger groups that begin."""

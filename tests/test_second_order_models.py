@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import math
 import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
+from cases import pairwise
 from streams import WAYS, content, examples, frame, learn, predictions
 
 from streamkernel import (
@@ -84,13 +86,11 @@ def r2(y, p):
     return 1.0 - np.mean((y - p) ** 2) / np.var(y)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n", [0, 1, 130, 259, 530])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(("options", "n", "way"), pairwise(itertools.product(OPTIONS, [0, 1, 130, 259, 530], WAYS)))
 def test_a_copy_predicts_and_learns_the_same_bits(options, n, way, tmp_path):
     """Among the first examples, in the middle of a batch, before and after new labels."""
     xs, ys = examples(620, ("b", "a", "d"))
-    model = learn(classifier(**options), xs[:n], ys[:n])
+    model = learn(classifier(**OPTIONS[options]), xs[:n], ys[:n])
     before = content(model)
     twin = WAYS[way](model, tmp_path)
     assert content(twin) == before

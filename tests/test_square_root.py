@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from cases import pairwise, slow
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
@@ -51,9 +53,12 @@ def check(R, X):
     assert np.array_equal(np.tril(found, -1), np.tril(R, -1))  # it is not looked at
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 24, 61, 256, 300, 530])
-@pytest.mark.parametrize("rows", [0, 1, 8, 13, 64, 72])
+@pytest.mark.parametrize(
+    ("n", "rows", "dtype"),
+    pairwise(
+        itertools.product([1, 2, 7, 8, 9, 24, 61, 256, 300, 530], [0, 1, 8, 13, 64, 72], [np.float32, np.float64])
+    ),
+)
 def test_rows_are_added(n, rows, dtype):
     generator = np.random.default_rng(n + rows)
     check(upper(generator, n, dtype), generator.normal(size=(rows, n)).astype(dtype))
@@ -215,8 +220,13 @@ def _forget(ints, reals, factor, table, most):
         newton_steps.step(ints, reals, factor, newton, rows, sums, PRIOR)
 
 
-@pytest.mark.parametrize("kept", [0.9, 0.99, 0.999, 0.99999])
-@pytest.mark.parametrize("batch", [8, 24, 64])
+@pytest.mark.parametrize(
+    ("batch", "kept"),
+    [
+        case if case in ((64, 0.9), (24, 0.99), (8, 0.999), (64, 0.99999)) else slow(*case)
+        for case in itertools.product([8, 24, 64], [0.9, 0.99, 0.999, 0.99999])
+    ],
+)
 def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
     """After a million rows it is λI + Σ ρ^age xxᵀ, λ within a factor of 3, also where there is nothing to be seen."""
     table = wide()

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from streams import examples, frame, learn
+from waiting import LIMIT
 
 from streamkernel import InputError, KernelClassifier, set_num_threads, threads
 from streamkernel import kernels as k
@@ -47,7 +48,7 @@ def test_the_first_row_that_cannot_be_used_is_named(second_order, several):
 
 
 def test_the_rows_are_shared_out(several):
-    met = threading.Barrier(2, timeout=30)
+    met = threading.Barrier(2, timeout=LIMIT)
     parts = []
 
     def evaluate(first, last):

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -88,7 +89,7 @@ def test_blocks_after_the_kept_ones_are_new():
     assert packed.cache[0, 0, 0, 4:8].tolist() == plain.cache[0, 0, 0, 40:44].tolist()  # block 1 + 9
 
 
-@settings(max_examples=20, deadline=None)
+@max_examples(20)
 @given(st.integers(0, 1000))
 def test_distilled_functions_are_ridge_regression(seed):
     rng = np.random.default_rng(seed)

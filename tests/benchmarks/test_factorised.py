@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from waiting import LIMIT
 
 from benchmarks.factorised import CASES, data, methods
 from benchmarks.rivals.factorised_sdca import sdca
@@ -20,7 +21,7 @@ def test_sdca_finds_the_optimum(loss: str, factorised: bool) -> None:
     b = np.sign(generator.normal(size=80))
     factors = Factors(U, np.ascontiguousarray(V.T)) if factorised else Factors(U @ V, None)
     problem = Problem(factors, b, LOSSES[loss].code, np.full(12, 0.1), np.full(12, 0.01), 0.0)
-    last = sdca(problem, tol=1e-9, seconds=60.0)[-1]
+    last = sdca(problem, tol=1e-9, seconds=LIMIT)[-1]
     ours = minimise(Factorised(U, V), b, loss, l2=0.1, l1=0.01, tol=1e-9)
     assert 0.0 <= last.gap <= 1e-9
     assert last.objective == pytest.approx(ours.objective, abs=2e-9)
@@ -29,6 +30,6 @@ def test_sdca_finds_the_optimum(loss: str, factorised: bool) -> None:
 def test_all_methods_reach_the_gap() -> None:
     case = CASES[0]._replace(n=300)
     for name, run in methods(*data(case, 0), case, 1e-3, 0).items():
-        history = run(60.0)
+        history = run(LIMIT)
         assert history[-1].gap <= 1e-3, name
         assert [at.seconds for at in history] == sorted(at.seconds for at in history)

@@ -15,7 +15,8 @@ from unittest import mock
 
 import rounds
 from faults import kafka_runs
-from faults.kafka_runs import Run, wait_for
+from faults.kafka_runs import Run
+from waiting import LIMIT, wait_for
 
 from streamkernel.cluster import assemble
 from streamkernel.engine.config import load_config
@@ -74,7 +75,7 @@ class FilesRun:
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(words(self.config, self.address), stderr=log, text=True, cwd=self.folder)
 
-    def finish(self, seconds: float = 300.0) -> None:
+    def finish(self, seconds: float = LIMIT) -> None:
         """Let it go on to the end."""
         process = self.start()
         try:
@@ -133,7 +134,7 @@ def words(config: Path, address: str, *more: str) -> list[str]:
 def after_a_round(run: FilesRun, process: subprocess.Popen[str], rng: random.Random, longest: float = 0.3) -> bool:
     """Wait for the next round and a random moment more; return whether the driver is still there."""
     before = max(1, run.rounds())
-    wait_for(lambda: run.rounds() > before or process.poll() is not None, 300)
+    wait_for(lambda: run.rounds() > before or process.poll() is not None)
     with suppress(subprocess.TimeoutExpired):
         process.wait(rng.uniform(0.0, longest))
     return process.poll() is None

@@ -12,8 +12,8 @@ from pathlib import Path
 import brokers
 import pytest
 import rounds
-from faults.kafka_runs import wait_for
 from runs import FilesRun, after_a_round, below, here, is_loopback, listening, workers_of
+from waiting import LIMIT, wait_for
 
 pytestmark = pytest.mark.ray
 
@@ -41,7 +41,7 @@ def test_workers_killed_at_random_moments(data, calm, tmp_path):
             assert all(is_loopback(address) for address in listening([process.pid, *below(process.pid)]))
             os.kill(rng.choice(found), signal.SIGKILL)
             times += 1
-    assert process.wait(300) == 0, run.log()
+    assert process.wait(LIMIT) == 0, run.log()
     assert times > 0  # a quick machine may be at the end before the others
     assert run.log().count("a worker was lost and its share done again") >= 1
     assert run.told() == calm
@@ -52,7 +52,7 @@ def test_drivers_stopped_and_killed_leave_nothing_behind(data, calm, tmp_path):
     process = run.start()
     assert after_a_round(run, process, rng)
     process.terminate()
-    assert process.wait(60) == 0, run.log()
+    assert process.wait(LIMIT) == 0, run.log()
     before = run.rounds()
     process = run.start()
     assert after_a_round(run, process, rng)
@@ -95,7 +95,7 @@ def test_a_cluster_whose_process_for_us_dies_at_once_is_asked_again(monkeypatch)
         with subprocess.Popen([sys.executable, "-c", program], **told) as driver:
             wait_for(lambda: servers_of_drivers())
             os.kill(servers_of_drivers()[0], signal.SIGKILL)
-            said, _ = driver.communicate(timeout=90)
+            said, _ = driver.communicate(timeout=LIMIT)
     finally:
         cluster.shutdown()
     assert "the cluster is asked again     reason='RuntimeError: Proxy failed to Connect to backend!" in said
@@ -129,7 +129,7 @@ def test_a_node_lost_in_a_round_of_a_driver_that_is_outside_the_cluster(data, ca
         assert after_a_round(run, process, random.Random(6)), run.log()
         busy = next(pid for pid in raylets if workers_of(pid))
         cluster.remove_node(raylets[busy], allow_graceful=False)
-        assert process.wait(90) == 0, run.log()
+        assert process.wait(LIMIT) == 0, run.log()
     finally:
         cluster.shutdown()
     assert "a worker was lost and its share done again" in run.log()

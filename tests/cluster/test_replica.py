@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import rounds
+from cases import max_examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from river import metrics, preprocessing
@@ -104,7 +105,7 @@ def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, worke
     assert state["metric"].get() == pytest.approx(alone.metric.get(), abs=0.02)
 
 
-@settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples(12), phases=[Phase.explicit, Phase.generate])
 @given(
     workers=st.lists(st.integers(1, 5), min_size=1, max_size=4),
     round_events=st.integers(20, 600),
@@ -128,7 +129,7 @@ NUMBERS = st.one_of(st.floats(-1e3, 1e3), st.floats(1.7e9, 1.7e9 + 10), st.just(
 RECORDS = st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1), max_size=12)
 
 
-@settings(max_examples=100)
+@max_examples(100)
 @given(before=RECORDS, shares=st.lists(RECORDS, min_size=1, max_size=4))
 @pytest.mark.parametrize("kind", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
 def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
@@ -159,7 +160,7 @@ def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
             assert found.transform_one(x) == together.transform_one(x)
 
 
-@settings(max_examples=100)
+@max_examples(100)
 @given(
     before=st.lists(st.sampled_from("abcd")),
     shares=st.lists(st.lists(st.sampled_from("abcdefgh")), min_size=1, max_size=4),
@@ -291,7 +292,7 @@ def test_a_checkpoint_that_fails_is_written_before_the_next_round(data, tmp_path
             raise OSError(28, "No space left on device")
         return prepare(state)
 
-    one._every = 0.01
+    one._every = 0.0
     monkeypatch.setattr(one._state, "prepare", prepare_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 3

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, errors, read_all, records, write
 
@@ -59,7 +60,7 @@ def test_every_format_is_read_in_the_order_of_names(tmp_path: Path) -> None:
         assert read_all(source_after(tmp_path / "**" / "*.*", events[:number])) == events[number:]
 
 
-@settings(max_examples=100, deadline=None)
+@max_examples(100)
 @given(
     contents=st.lists(
         st.lists(st.sampled_from([b"1", b"2", b"", b"bad,row", b'"q', b'r"']), max_size=4), min_size=1, max_size=4
@@ -85,7 +86,7 @@ def test_it_goes_on_after_every_record(
             assert read_all(source_after(pattern, events[:number])) == events[number:]
 
 
-@settings(max_examples=100, deadline=None)
+@max_examples(100)
 @given(
     names=st.permutations([f"{letter}.jsonl" for letter in "abcdef"]),
     come=st.lists(st.integers(0, 12), min_size=6, max_size=6).map(sorted),

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
@@ -30,7 +31,7 @@ JSON_RECORDS = st.lists(st.dictionaries(st.text(max_size=4), JSON_VALUES, max_si
 BLANKS = st.lists(st.sampled_from([b"", b"\n", b" \r\n\n"]), min_size=7, max_size=7)
 
 
-@settings(max_examples=60, deadline=None)
+@max_examples(60)
 @given(rows=ROWS, blanks=BLANKS, ending=st.sampled_from(["\n", "\r\n"]), name=NAMES, chunk=CHUNKS)
 def test_csv_goes_on_after_every_record(
     rows: list[tuple[str, ...]], blanks: list[bytes], ending: str, name: str, chunk: int
@@ -47,7 +48,7 @@ def test_csv_goes_on_after_every_record(
     assert records(events) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@max_examples(50)
 @given(rows=JSON_RECORDS, blanks=BLANKS, name=st.sampled_from(["jsonl", "ndjson.gz"]), chunk=CHUNKS)
 def test_json_lines_go_on_after_every_record(
     rows: list[dict[str, Any]], blanks: list[bytes], name: str, chunk: int
@@ -60,7 +61,7 @@ def test_json_lines_go_on_after_every_record(
     assert [event.raw for event in events] == lines
 
 
-@settings(max_examples=200, deadline=None)
+@max_examples(200)
 @given(
     data=st.text(alphabet='a1,"\n\r:# {}é\0', max_size=60).map(str.encode)
     | st.binary(max_size=30)
@@ -83,7 +84,7 @@ def test_no_bytes_at_all_stop_a_source_or_make_it_lose_its_place(data: bytes, fo
     assert all(offset <= len(data) for offset in offsets)
 
 
-@settings(max_examples=200, deadline=None)
+@max_examples(200)
 @given(data=st.text(alphabet='a1,"\n', max_size=40))
 def test_rows_of_csv_are_those_that_the_csv_module_finds(data: str) -> None:
     expected = []

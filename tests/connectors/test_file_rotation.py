@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
@@ -93,7 +94,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@max_examples(300)
 @given(
     steps=STEPS, by_date=st.booleans(), header=st.sampled_from([b"", b"n,text\n"]), chunk=st.sampled_from([5, 1 << 18])
 )

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import read_file, write
 
@@ -67,7 +68,7 @@ def test_half_a_line_does_not_spoil_the_next_one(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"n":1}\n{"n"\n{"n":2}\n'
 
 
-@settings(max_examples=40, deadline=None)
+@max_examples(40)
 @given(before=st.integers(0, 4), after=st.integers(0, 4), half=st.sampled_from([b"", b'{"n"']))
 def test_what_came_after_a_position_is_dropped(
     tmp_path_factory: pytest.TempPathFactory, before: int, after: int, half: bytes

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import brokers
 import pytest
 from topics import made, produce_to, rows, values
+from waiting import LIMIT
 
 from connectors import (
     CommitRefused,
@@ -30,7 +31,7 @@ from connectors.kafka.clients import Partition
 
 def drained(source, close=True):
     found = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT
     while (events := source.poll(0.2)) is not None:
         found += events
         assert time.monotonic() < end
@@ -221,7 +222,7 @@ def test_members_of_a_group_share_the_partitions(servers, options):
     while len(found) < 400:
         found += one.poll(0.2)
     two, others = KafkaSource(options, topic, group=group, member="two"), []
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT
     with ThreadPoolExecutor(1) as pool:
         while len(others) < 200 and time.monotonic() < end:
             waiting = pool.submit(one.poll, 0.2)

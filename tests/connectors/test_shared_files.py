@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
@@ -213,7 +214,7 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@max_examples(200)
 @given(
     files=st.lists(st.tuples(st.sampled_from("bde"), st.sampled_from(Folder.SUFFIXES), st.integers(0, 9)), min_size=1),
     turns=TURNS,

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from topics import made, produce_to, rows, values
+from waiting import LIMIT, wait_for
 
 from connectors import DividedTopics, Share, TopicMissing, Unavailable
 from connectors.kafka import Options, shared
@@ -37,7 +38,7 @@ def divided(options):
 
 def read(source, share):
     """Return the events of a share as another process would read it."""
-    found, end = [], time.monotonic() + 60
+    found, end = [], time.monotonic() + LIMIT
     for events in source.read(pickle.loads(pickle.dumps(share))):
         found += events
         assert time.monotonic() < end
@@ -51,9 +52,7 @@ def after(positions, events):
 
 def wait_for_end(source, offset):
     """Wait for the markers of transactions, which are written after these were committed."""
-    end = time.monotonic() + 15
-    while (share := source.plan({}, 1, 1000)[0]).events < offset:
-        assert time.monotonic() < end, share
+    wait_for(lambda: source.plan({}, 1, 1000)[0].events >= offset)
 
 
 def delete(servers, topic, number, offset):
@@ -340,9 +339,8 @@ def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, clien
         produce_to(servers, topic, [b'{"n": 1}', b'{"n": 2}'], 2)
         assert source.plan(begun, 2, 10) == first  # it looks once a minute
         monkeypatch.setattr(shared, "LOOK_SECONDS", 0.0)
-        end = time.monotonic() + 30
-        while len((shares := source.plan(begun, 2, 10))[0].begin) < 2:
-            assert time.monotonic() < end
+        wait_for(lambda: len(source.plan(begun, 2, 10)[0].begin) == 2)
+        shares = source.plan(begun, 2, 10)
         assert shares[0].begin == first[0].begin | {f"{topic}:2": 0}
         assert values(read(source, shares[0])) == ([0] if start == "earliest" else []) + [1, 2]
         assert list(shares[1].begin) == [f"{topic}:1"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from brokers import free_port
+from waiting import LIMIT, wait_for
 
 PROMETHEUS = Path(__file__).parents[2] / "dashboards" / "prometheus"
 RULES = ("recording.yml", "alerts.yml")
@@ -66,7 +67,7 @@ class Run:
 
     def is_ready(self) -> bool:
         """Return whether it learns."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=LIMIT) as answer:
             return bool(answer.status == 200)
 
     def stop(self) -> None:
@@ -83,7 +84,7 @@ class Stream(Run):
     ) -> None:
         folder.mkdir()
         self.record, self.each = record, 5
-        self._n, self._running = 0, True
+        self._n, self._running, self._writing = 0, True, threading.Lock()
         self._file = (folder / "events.jsonl").open("w")
         self.write(first)
         super().__init__(folder, 'path = "events.jsonl"\nfollow = true', model, more)
@@ -104,8 +105,8 @@ class Stream(Run):
 
     def pause(self) -> None:
         """Write no more records by itself."""
-        self.each = 0
-        time.sleep(0.3)
+        with self._writing:
+            self.each = 0
 
     def stop(self) -> None:
         """End both."""
@@ -116,7 +117,8 @@ class Stream(Run):
 
     def _feed(self) -> None:
         while self._running:
-            self.write(self.each)
+            with self._writing:
+                self.write(self.each)
             time.sleep(0.1)
 
 
@@ -136,7 +138,7 @@ class Prometheus:
         return {alert["labels"]["alertname"] for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"}
 
     def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self._address}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._address}/{path}", timeout=LIMIT) as answer:
             return json.loads(answer.read())["data"]
 
 
@@ -158,14 +160,13 @@ def scraping(folder: Path, ports: list[int]) -> Iterator[Prometheus]:
         process.wait()
 
 
-def until(condition: Callable[[], Any], what: Callable[[], str], seconds: float = 120.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while True:
+def until(condition: Callable[[], Any], what: Callable[[], str]) -> None:
+    """Wait for a condition of servers that may not answer yet."""
+
+    def is_so() -> Any:
         try:
-            if condition():
-                return
+            return condition()
         except OSError:
-            pass  # it does not answer yet
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
+            return False
+
+    wait_for(is_so, what=what)

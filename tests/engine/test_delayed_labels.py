@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from river import compose, dummy, linear_model, metrics, preprocessing, stats
@@ -181,7 +182,7 @@ def streams(draw: st.DrawFn) -> list[Record]:
     return records
 
 
-@settings(max_examples=300, deadline=None)
+@max_examples(300)
 @given(records=streams(), max_pending=st.integers(1, 5), max_seconds=st.sampled_from([0.5, 3.0, 1e9]))
 def test_any_order_is_joined_as_by_a_plain_loop(records: list[Record], max_pending: int, max_seconds: float) -> None:
     labels = DelayedLabels("id", max_pending=max_pending, max_seconds=max_seconds, time="t")
@@ -551,7 +552,6 @@ def rows_of(width: int) -> st.SearchStrategy[tuple[int, list[list[Any]]]]:
     return st.tuples(st.just(width), st.lists(st.lists(values | tables, min_size=width, max_size=width)))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4).flatmap(rows_of))
 def test_rows_are_packed_exactly(case: tuple[int, list[list[Any]]]) -> None:
     width, rows = case

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model, metrics
 
@@ -148,7 +149,7 @@ def content(saved):
 FAULTS = ["none", "refused", "no answer", "crash before", "crash after"]
 
 
-@settings(max_examples=40)
+@max_examples(40)
 @given(st.lists(st.sampled_from(FAULTS), max_size=12), st.integers(1, 7))
 def test_whatever_happens_to_commits_each_event_counts_once(tmp_path_factory, faults, piece):
     calm = run(tmp_path_factory.mktemp("calm"), Cluster(), [])

@@ -8,16 +8,17 @@ import math
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import schemathesis
+from cases import max_examples
 from hypothesis import HealthCheck, given, settings
 from river import compose, linear_model, metrics, preprocessing
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from waiting import LIMIT, wait_for
 
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
@@ -68,7 +69,7 @@ class Running:
         self.thread = threading.Thread(target=self.engine.run)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
         sent = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, raw, sent)
@@ -79,10 +80,7 @@ class Running:
         return answer.status, dict(answer.headers), json.loads(text) if kind == "application/json" else text.decode()
 
     def until(self, learned: int) -> None:
-        end = time.monotonic() + 60
-        while self.ask("GET", "/model")[0] != 200 or self.ask("GET", "/model")[2]["events"] < learned:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_for(lambda: (told := self.ask("GET", "/model"))[0] == 200 and told[2]["events"] >= learned)
 
 
 @contextmanager
@@ -93,7 +91,7 @@ def running(*arguments: Any, **options: Any) -> Iterator[Running]:
         yield run
     finally:
         run.source.over.set()
-        run.thread.join(30)
+        run.thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -162,21 +160,21 @@ def test_bad_bodies_are_answered_with_what_was_expected(run: Running, body: Any,
 
 @pytest.mark.parametrize("length", [(1 << 20) + 1, 100_000_000])
 def test_a_long_body_is_refused_before_it_is_read(run: Running, length: int) -> None:
-    with socket.create_connection(("127.0.0.1", run.port), 10) as client:
+    with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         client.sendall(HEAD.format(length=length).encode() + b"{")
         assert b"413" in client.recv(100)
 
 
 def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(run: Running) -> None:
     head = HEAD.replace("content-length: {length}", "transfer-encoding: chunked")
-    with socket.create_connection(("127.0.0.1", run.port), 10) as client:
+    with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         client.sendall(head.encode() + b"100001\r\n" + b" " * 0x100001)
         assert b"413" in client.recv(100)
 
 
 def test_a_slow_client_is_not_waited_for(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamkernel.engine.http.server.BODY_SECONDS", 0.2)
-    with socket.create_connection(("127.0.0.1", run.port), 10) as client:
+    with socket.create_connection(("127.0.0.1", run.port), LIMIT) as client:
         head = (
             "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 20\r\n\r\n"
         )
@@ -299,13 +297,6 @@ def test_the_history_is_bounded(run: Running) -> None:
     assert 0 < len(run.engine.history) < MOST
 
 
-def wait_for(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("operation", ["POST /predict", "GET /model", "GET /status", "GET /healthz", "GET /readyz"])
 def test_what_openapi_promises_is_so(run: Running, operation: str) -> None:
     """Requests made from the description, good and bad: answers have the statuses and the shapes that it names."""
@@ -313,7 +304,7 @@ def test_what_openapi_promises_is_so(run: Running, operation: str) -> None:
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{run.port}/openapi.json")
 
     @given(case=schema[path][method].as_strategy())
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples(60), suppress_health_check=list(HealthCheck))
     def check(case: Any) -> None:
         case.call_and_validate(
             excluded_checks=[positive_data_acceptance]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from river import linear_model, metrics, preprocessing
 
 from connectors import Event, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels, steps
-from streamkernel.engine import Engine
+from streamkernel.engine import Engine, durable
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.durable import INCIDENTS
@@ -119,6 +121,7 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+    began = time.time()
     first, second, third = (values(engine) for engine in engines(tmp_path))
     assert third["streamkernel_polish_gap"] <= Polish().tol
     assert "streamkernel_polish_gap" not in first
@@ -131,7 +134,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert first["streamkernel_event_seconds_count"] == 50
     assert first["streamkernel_checkpoint_seconds_count"] == 2
     assert first["streamkernel_checkpoint_size_bytes"] == next((tmp_path / "0").glob("*2.safetensors")).stat().st_size
-    assert abs(first["streamkernel_last_event_timestamp_seconds"] - time.time()) < 60
+    assert began <= first["streamkernel_last_event_timestamp_seconds"] <= time.time()
     assert first["streamkernel_model_bytes"] > 64 * 2 * 8  # the coefficients alone
     assert first["streamkernel_cache_bytes"] > 0
     assert second["streamkernel_pending_labels"] == second["streamkernel_events_total/pending"] - 20 == 20
@@ -175,6 +178,7 @@ def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPat
                 seen.append(values(engine))
             except Exception as error:
                 errors.append(error)
+            learner.join(0.002)  # else the readers take the interpreter for nearly all the time
 
     learner = threading.Thread(target=engine.run)
     readers = [threading.Thread(target=scrape) for _ in range(3)]
@@ -259,27 +263,29 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
     engine = Engine(
         KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy(), state=state, checkpoint_seconds=0.0
     )
-    poll, ages = source.poll, []
+    poll, ages, seconds = source.poll, [], itertools.count()
+    monkeypatch.setattr(
+        durable, "time", SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
+    )
+
+    prepare = StateDirectory.prepare
 
     def full(self: StateDirectory, state: Any) -> int:
         raise OSError(28, "No space left on device")
 
     def polled(timeout: float) -> Any:
-        time.sleep(0.02)
         ages.append(values(engine)["streamkernel_checkpoint_age_seconds"])
         if len(ages) == 2:
             monkeypatch.setattr(StateDirectory, "prepare", full)
         if len(ages) == 5:
-            monkeypatch.undo()
+            monkeypatch.setattr(StateDirectory, "prepare", prepare)
         return poll(timeout)
 
     source.poll = polled  # type: ignore[method-assign]
     engine.run()
     assert ages[2] < ages[3] < ages[4]
-    assert ages[4] > 0.06
-    found = values(engine)
-    assert found["streamkernel_incidents_total/checkpoint_failed"] > 0
-    assert found["streamkernel_checkpoint_age_seconds"] < ages[4] or ages[5] < ages[4]
+    assert values(engine)["streamkernel_incidents_total/checkpoint_failed"] > 0
+    assert ages[5] < ages[4]
 
 
 def test_many_streams_are_told_together() -> None:

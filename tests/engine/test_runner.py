@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -77,14 +78,13 @@ MODELS = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-@pytest.mark.parametrize("stops", [[1], [100], [255, 3], [40, 41, 300], [699]])
-def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable[[], Any], stops: list[int]) -> None:
+def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable[[], Any]) -> None:
     write_events(tmp_path / "events.jsonl")
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     engine(tmp_path / "whole", make()).run()
-    for stop in stops:
-        engine(tmp_path / "parts", make()).run(stopping=after(stop))
+    for before, stop in itertools.pairwise([0, 1, 40, 81, 100, 255, 258, 381, 699]):
+        engine(tmp_path / "parts", make()).run(stopping=after(stop - before))
     engine(tmp_path / "parts", make()).run()
     for file in ("predictions.jsonl", "dead_letters.jsonl"):
         assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
@@ -231,12 +231,12 @@ def test_another_setup_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
-    write_events(tmp_path / "events.jsonl", 300)
+    write_events(tmp_path / "events.jsonl", 50)
     (tmp_path / "run").mkdir()
     engine(tmp_path / "run", KernelClassifier(), checkpoint_seconds=0.0).run()
     numbers = [int(path.stem.split("-")[1]) for path in checkpoints(tmp_path / "run" / "state")]
     assert len(numbers) == 3
-    assert numbers[-1] > 100
+    assert numbers[-1] > 20
 
 
 def test_the_baseline_learns_the_same_events() -> None:

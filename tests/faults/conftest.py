@@ -5,6 +5,7 @@ from __future__ import annotations
 import brokers
 import pytest
 from faults.kafka_runs import N, Run, records
+from waiting import LIMIT
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +20,5 @@ def calm(servers, tmp_path_factory):
     brokers.make_topics(servers, names=["events"])
     brokers.produce(servers, "events", records(N))
     run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
-    assert run.start().wait(300) == 0, run.log()  # the first on a machine compiles
+    assert run.start().wait(LIMIT) == 0, run.log()  # the first on a machine compiles
     return run

@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
 
 import brokers
+from kafka import KafkaAdminClient
+from waiting import LIMIT, wait_for
 
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
@@ -151,7 +153,7 @@ class Run:
         """Return what ``/metrics`` of a running member says, ``{}`` if it does not answer yet."""
         at = re.findall(r"metrics at (\S+)", self.log(member))
         try:
-            with urllib.request.urlopen(at[-1], timeout=10) as answer:
+            with urllib.request.urlopen(at[-1], timeout=LIMIT) as answer:
                 lines = answer.read().decode().splitlines()
         except (IndexError, OSError):
             return {}
@@ -197,6 +199,11 @@ class Run:
         found = list(recorder.transformer.values["id"])
         return found + [-1] * abs(last.n_steps - len(found))
 
+    def members(self) -> int:
+        """Return how many members the group has."""
+        with contextlib.closing(KafkaAdminClient(bootstrap_servers=self.servers)) as admin:
+            return len(admin.describe_groups([self.name])[self.name]["members"])
+
     def committed(self) -> int:
         """Return how many records of the topic the group has committed."""
         asked = Options(self.servers).consumer(self.name)
@@ -232,14 +239,6 @@ def assert_same(run: Run, calm: Run) -> None:
     assert run.model() == calm.model()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so, or raise an error."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> int:
     """Kill a member at random moments and let it go on, at last to the end; return how often it was killed in time.
 
@@ -250,7 +249,7 @@ def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> in
         known = run.checkpoints()
         process = run.start()
         if rng.random() < 0.8:
-            wait_for(lambda known=known, process=process: run.checkpoints() != known or process.poll() is not None, 180)
+            wait_for(lambda known=known, process=process: run.checkpoints() != known or process.poll() is not None)
         try:
             process.wait(rng.uniform(0.0, longest))
             return times
@@ -258,7 +257,7 @@ def killed(run: Run, kills: int, rng: random.Random, longest: float = 0.4) -> in
             process.kill()
             process.wait()
             times += 1
-    assert run.start().wait(600) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     return times
 
 

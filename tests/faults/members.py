@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from faults.kafka_runs import Run, audited, records, tell
+from waiting import LIMIT, wait_for
 
 NAMES = ["one", "two", "three"]
 OPTIONS = {
@@ -43,7 +44,7 @@ def come_and_go(run: Run, changes: int, rng: random.Random) -> dict[str, subproc
             continue
         leaving = members.pop(name)
         (leaving.kill if rng.random() < 0.5 else leaving.terminate)()
-        assert leaving.wait(120) <= 0, run.log(name)  # by the signal, if it had not begun yet
+        assert leaving.wait(LIMIT) <= 0, run.log(name)  # by the signal, if it had not begun yet
     return {name: members.get(name) or run.start(name) for name in NAMES}
 
 
@@ -62,13 +63,10 @@ def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) 
     writer.start()
     members = come_and_go(run, changes, rng)
     writer.join()
-    end = time.monotonic() + 60.0 + n / 500
-    while run.committed() < n:
-        assert time.monotonic() < end, run.log_of_all()
-        time.sleep(0.5)
+    wait_for(lambda: run.committed() >= n, LIMIT + n / 100, run.log_of_all)
     for process in members.values():
         process.terminate()
-    ends = {process.wait(120) for process in members.values()}
+    ends = {process.wait(LIMIT) for process in members.values()}
     assert ends <= {0, -signal.SIGTERM}, run.log_of_all()  # one may not have begun yet
 
 

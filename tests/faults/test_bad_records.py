@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from faults.kafka_runs import Run
+from waiting import LIMIT
 
 from connectors.kafka.sink import LONGEST_RAW
 from streamkernel import model_file
@@ -150,7 +151,7 @@ def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
     brokers.make_topics(servers, names=[topic])
     brokers.produce(servers, topic, values)
     run = Run(servers, folder, topic)
-    assert run.start().wait(300 + n / 100) == 0, run.log()
+    assert run.start().wait(LIMIT + n / 100) == 0, run.log()
 
     dead = {int(letter.key): letter for letter in brokers.committed(servers, run.dead_letters)}
     outcomes = run.state()["outcomes"]

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from faults.kafka_runs import N, Run, assert_same, ids, wait_for
+from faults.kafka_runs import N, Run, assert_same, ids
+from waiting import LIMIT, wait_for
 
 from streamkernel.engine.checkpoint import checkpoints
 
@@ -69,7 +70,7 @@ def test_a_disk_that_is_full_for_a_while(servers, calm, tmp_path):
     """In some containers even root may not mount anything: there it is files that may not grow."""
     run = Run(servers, tmp_path, "events", source="until = 3000")
     with contextlib.closing((Disk if can_mount() else Limit)(run.state_directory())) as disk:
-        assert run.start().wait(180) == 0, run.log()
+        assert run.start().wait(LIMIT) == 0, run.log()
         run.source = ""
         process = run.start()
         disk.fill(process)
@@ -84,20 +85,20 @@ def test_a_disk_that_is_full_for_a_while(servers, calm, tmp_path):
         disk.free(process)
         wait_for(lambda: run.committed() == N)
         process.terminate()
-        assert process.wait(180) == 0, run.log()
+        assert process.wait(LIMIT) == 0, run.log()
         assert_same(run, calm)
 
 
 def test_a_disk_that_is_full_at_the_end(servers, calm, tmp_path):
     run = Run(servers, tmp_path, "events", source="until = 3000")
     with contextlib.closing(Limit(run.state_directory())) as disk:
-        assert run.start().wait(180) == 0, run.log()
+        assert run.start().wait(LIMIT) == 0, run.log()
         run.source = 'until = "latest"'
         process = run.start()
         disk.fill(process)
-        assert process.wait(180) == 2
+        assert process.wait(LIMIT) == 2
         assert f"'{run.state_directory()}/prepared-" in run.log().splitlines()[-1]  # which follows what was wrong
-        assert run.start().wait(180) == 0, run.log()
+        assert run.start().wait(LIMIT) == 0, run.log()
         assert_same(run, calm)
 
 
@@ -106,20 +107,20 @@ def test_a_disk_that_is_full_at_the_start(servers, tmp_path):
     state = run.state_directory()
     state.mkdir(parents=True)
     (state / ".identity.draft").symlink_to("/dev/full")
-    assert run.start().wait(180) == 2
+    assert run.start().wait(LIMIT) == 2
     assert f"streamkernel: [Errno 28] No space left on device: '{state}/identity'" in run.log()
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
 
 
 def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
     """The one before it counts: the model is right, and what was written since is written twice."""
     run = Run(servers, tmp_path, "events", source="until = 6000")
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     newest = checkpoints(run.state_directory())[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     older = run.state()["positions"]["events:0"]
     run.source = 'until = "latest"'
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     assert "a checkpoint is not whole, the one before it is tried" in run.log()
     assert "what is written for them is written twice" in run.log()
     assert run.model() == calm.model()

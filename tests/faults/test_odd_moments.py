@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 
 import brokers
 import pytest
 from faults import members
-from faults.kafka_runs import N, Run, assert_same, ids, records, wait_for
+from faults.kafka_runs import N, Run, assert_same, ids, records
+from waiting import LIMIT, wait_for
 
 pytestmark = pytest.mark.java
 
@@ -20,16 +20,16 @@ def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp
     process = run.start()
     wait_for(lambda: run.committed() > 0)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(9.0)
+    wait_for(lambda: run.members() == 0)
     process.send_signal(signal.SIGCONT)
-    assert process.wait(300) == 0, run.log()
+    assert process.wait(LIMIT) == 0, run.log()
     assert_same(run, calm)
 
 
 def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
     """Of two processes that have the same name, one ends with an error, whichever it is."""
     run = Run(servers, tmp_path, "events", source="until = 3000")
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     run.state_directory("two").parent.mkdir()
     shutil.copytree(run.state_directory(), run.state_directory("two"))
     run.source = ""
@@ -37,7 +37,7 @@ def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
     wait_for(lambda: run.committed() == N and any(process.poll() is not None for process in both.values()))
     ((left, process),) = [(name, process) for name, process in both.items() if process.poll() is None]
     process.terminate()
-    assert process.wait(180) == 0, run.log(left)
+    assert process.wait(LIMIT) == 0, run.log(left)
     assert sorted(process.returncode for process in both.values()) == [0, 2], run.log_of_all()
     assert run.model(left) == calm.model()
     assert run.seen() == calm.seen()
@@ -49,13 +49,13 @@ def test_a_group_that_was_forgotten(servers, calm, tmp_path):
     from kafka import KafkaAdminClient
 
     run = Run(servers, tmp_path, "events", source="until = 3000")
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.delete_groups([run.name, f"{run.name}-{(run.state_directory() / 'identity').read_text()}"])
     admin.close()
     assert run.committed() == 0
     run.source = 'until = "latest"'
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     assert "Kafka does not know the newest checkpoint" in run.log()
     assert_same(run, calm)
 
@@ -65,7 +65,7 @@ def test_a_clock_that_jumps(servers, calm, tmp_path):
     run = Run(servers, tmp_path, "events")
     run.program = "import random, time; real = time.time; time.time = lambda: real() + random.uniform(-1e7, 3e3); "
     run.program += Run.program
-    assert run.start().wait(180) == 0, run.log()
+    assert run.start().wait(LIMIT) == 0, run.log()
     assert_same(run, calm)
 
 
@@ -79,5 +79,5 @@ def test_a_topic_that_is_deleted(servers, tmp_path):
     brokers.delete_topic(servers, "short")
     wait_for(lambda: "Topic short not found" in run.log())
     process.terminate()
-    assert process.wait(180) == 0, run.log()
+    assert process.wait(LIMIT) == 0, run.log()
     assert run.state()["outcomes"]["learned"] == len(ids(500))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from cases import slow
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
@@ -18,11 +19,10 @@ from streamkernel.kernels.plan import Plan
 from streamkernel.solvers import AsyDSSKL, rounds
 from streamkernel.solvers.chosen_features import PER_BLOCK, ChosenFeatures
 
-LOSSES = ("logistic", "smooth_hinge", "sigmoid", "square", "correntropy")
 SMALL: dict[str, Any] = {"rounds": 2, "features_per_round": 32, "max_epochs": 60}
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["smooth_hinge", "square", slow("logistic"), slow("sigmoid"), slow("correntropy")])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learns_checks(loss: str) -> None:
     results = check_estimator(AsyDSSKL(loss=loss, **SMALL), on_skip=None)
@@ -43,7 +43,8 @@ def waves(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("loss", "classes"), [("logistic", 2), ("smooth_hinge", 2), ("sigmoid", 2), ("logistic", 4), ("smooth_hinge", 4)]
+    ("loss", "classes"),
+    [("logistic", 2), slow("smooth_hinge", 2), ("sigmoid", 2), slow("logistic", 4), ("smooth_hinge", 4)],
 )
 def test_rings_are_told_apart_by_a_part_of_the_features(loss: str, classes: int) -> None:
     X, y = rings(classes=classes)

@@ -7,7 +7,8 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 from sklearn.base import clone
@@ -184,7 +185,7 @@ def test_metrics_are_semidefinite_and_inputs_have_no_unit(seed: int, scale: floa
     np.testing.assert_allclose(b.metrics_ * scale**2, a.metrics_, atol=2e-3)
 
 
-@settings(max_examples=15)
+@max_examples(15)
 @given(seed=st.integers(0, 10**6))
 def test_neither_the_order_of_examples_nor_names_matter(seed: int) -> None:
     X, y, task = make(seed=seed)

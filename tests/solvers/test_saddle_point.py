@@ -8,7 +8,8 @@ import logging
 import cvxpy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from cases import max_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from reference import dspdc as plain
 from scipy import sparse
@@ -244,7 +245,7 @@ def test_errors_say_what_was_expected(bad: dict, message: str) -> None:
         minimise(given.pop("A"), given.pop("b"), given.pop("loss"), **given)
 
 
-@settings(max_examples=60)
+@max_examples(60)
 @given(
     st.integers(1, 12), st.integers(1, 8), st.sampled_from(list(LOSSES)), st.sampled_from([0.0, 0.05, 2.0]),
     st.sampled_from([1e-3, 0.1, 10.0]), st.booleans(), st.integers(0, 2**31), st.data(),
