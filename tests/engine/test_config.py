@@ -331,7 +331,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a secret": (
         SMALL + '[http]\ntoken = "s3cret"',
-        ["http.token: expected text of at least 8 characters, got another"],
+        ["http.token: expected text of 8 or more printable ASCII characters, got another"],
     ),
     "numbers that are none": (
         SMALL + '[state]\ncheckpoint_seconds = inf\ndirectory = false\n[http]\nport = "9464"',
@@ -724,6 +724,11 @@ def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeyp
     assert other.http.token is not None
     assert other.http.token.get_secret_value() == "of the file"
     assert "of the" not in repr(found) + repr(other)
+    for token in ("s3cret", "of a file\n", "of the wörld"):
+        monkeypatch.setenv("STREAMKERNEL_HTTP_TOKEN", token)
+        with pytest.raises(ConfigError, match="STREAMKERNEL_HTTP_TOKEN: expected text of 8 or more") as raised:
+            Config.model_validate(base)
+        assert token.strip() not in str(raised.value)
 
 
 def test_a_baseline_reads_what_the_model_reads() -> None:
