@@ -22,7 +22,7 @@ from connectors.dead_letters import DeadLetters
 from connectors.files import FileSource
 from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.shared_files import DividedFiles
-from connectors.sinks import FileSink
+from connectors.sinks import FileSink, OutputClosedError
 
 __all__ = [
     "CommitRefused",
@@ -39,6 +39,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "KafkaTransactions",
+    "OutputClosedError",
     "Position",
     "Share",
     "Sink",

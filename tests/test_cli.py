@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,11 +24,12 @@ from streamkernel import (
     KernelClassifier,
     KernelNoveltyDetector,
     KernelRegressor,
+    cli,
     kernels,
     load,
     model_file,
 )
-from streamkernel.engine.checkpoint import checkpoints
+from streamkernel.engine.checkpoint import checkpoints, read_newest
 
 CONFIG = """
 label = "y"
@@ -107,6 +109,49 @@ def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
     assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
     assert ours.read_bytes().count(b"\n") == n
     assert newest(parts.parent) == newest(whole.parent)
+
+
+def test_a_closed_terminal_stops_a_run_as_sigterm_does(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(300), "[http]\nport = 0\n")
+    config.write_text(config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 1000"))
+    with subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = next(found[0] for line in process.stderr if (found := re.search(r"http://\S+/metrics", line)))
+        wait_for(lambda: samples(address).get("streamkernel_events_total{learned}") == 300)
+        assert stop(process, signal.SIGHUP) == 0
+    saved = read_newest(tmp_path / "run" / "state")
+    assert saved is not None
+    assert saved["outcomes"]["learned"] == 300
+
+
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.default_int_handler])
+def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
+    """Under nohup it is ignored, and on a cluster it changes the number of workers."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in numbers]
+    try:
+        signal.signal(signal.SIGHUP, before)
+        cli.StopSignal()
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_reader_that_goes_away_ends_a_run_in_one_line(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(5000))
+    config.write_text(CONFIG.replace('"predictions.jsonl"', '"-"'))
+    process = subprocess.Popen(command("run", once(config)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert errors.count("standard output was closed") == 1
+    assert "Error" not in errors
+    closed = f"exec {' '.join(map(shlex.quote, command('run', once(config))))} >&-"
+    answer = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
+    assert (answer.returncode, answer.stderr.count("\n")) == (128 + signal.SIGPIPE, 1)
 
 
 def once(config: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -64,8 +65,8 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
 def _dead_letters(path: Path) -> list[dict[str, str]]:
     """Return the last dead letters of a file, if it is there."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - (1 << 20)))
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 20)))
             lines = file.read().splitlines()[-DEAD_LETTERS:]
     except OSError:
         return []
