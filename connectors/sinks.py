@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from connectors.base import Position
+from connectors.json_text import to_json
 
 BUFFER_BYTES = 1 << 18
 STDOUT_PATH = "-"
@@ -105,7 +106,7 @@ class FileSink:
         OutputClosedError
             If nobody reads standard output any more; `flush` and `close` raise it too.
         """
-        line = orjson.dumps(record, option=_JSON_LINE)
+        line = to_json(record, _JSON_LINE)
         try:
             self._file.write(line)
         except OSError as error:

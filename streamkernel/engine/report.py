@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from connectors.json_text import to_json
 from streamkernel.engine.description import checkpoint_rows
 from streamkernel.engine.quality import value
 from streamkernel.engine.status import is_mean
@@ -31,7 +32,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
     page = resources.files("streamkernel.engine.http").joinpath("page")
     html, style, script = (page.joinpath(name).read_text() for name in ("index.html", "page.css", "page.js"))
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
-    run = orjson.dumps(_run(state, directory), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    run = to_json(_run(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
     parts = {
         '<link rel="stylesheet" href="page.css">': f"<style>\n{style}</style>",
         '<script src="page.js"></script>': f"<script>\n{script}</script>",
