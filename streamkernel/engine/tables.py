@@ -144,7 +144,7 @@ class LabelsTable(ConfigTable):
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
-    max_pending: int = Field(default=100_000, ge=1, description="an integer of at least 1")
+    max_pending: int = Field(default=100_000, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
     max_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
 
 
@@ -187,4 +187,4 @@ class ClusterTable(ConfigTable):
     """How a run is divided that has workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
-    round_events: int = Field(default=4096, ge=1, description="an integer of at least 1")
+    round_events: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
