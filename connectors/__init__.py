@@ -19,7 +19,7 @@ from connectors.base import (
 )
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
-from connectors.files import FileSource
+from connectors.files import FileSource, field_names
 from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.shared_files import DividedFiles
 from connectors.sinks import FileSink, OutputClosedError
@@ -47,4 +47,5 @@ __all__ = [
     "TopicMissing",
     "Transactions",
     "Unavailable",
+    "field_names",
 ]

@@ -52,6 +52,10 @@ def run(
         except EXPECTED as error:
             _fail(error)
     if check:
+        try:
+            found.check_records()
+        except EXPECTED as error:
+            _fail(error)
         typer.echo(f"{config} is valid")
     else:
         _run(found, title, make)
@@ -108,6 +112,9 @@ def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) ->
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
         _fail(error)
+    if reason := engine.refused_all():
+        typer.echo(f"streamkernel: {reason}", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()

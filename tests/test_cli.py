@@ -383,3 +383,25 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path) -> None:
     assert 1024 < model.n_features <= 4096
     assert len((tmp_path / "demo" / "predictions-2.jsonl").read_bytes().splitlines()) == 1500
     assert "Accuracy (baseline)" in answer.stderr
+
+
+def test_a_label_that_no_record_has(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(150).replace('"y"', '"ys"'))
+    answer = call("run", "--check", config)
+    assert answer.returncode == 2
+    assert 'label: expected a field of the records, got "y"; did you mean "ys"?; ' in answer.stderr
+    assert answer.stderr.strip().endswith('events.jsonl has "id", "a", "b", "ys"')
+    answer = call("run", once(config))
+    assert answer.returncode == 1
+    assert answer.stderr.count("every record so far was refused, 100 in all, for one kind of reason (label)") == 1
+    assert answer.stderr.strip().endswith('(label): Expected a label, got no such field - at field "y"')
+    assert re.search(r"events/s +│ +–", answer.stderr)
+    assert checkpoints(tmp_path / "run" / "state")
+
+
+def test_a_run_that_reads_nothing_after_a_restart_has_no_rate(tmp_path: Path) -> None:
+    config = once(prepared(tmp_path / "run", events(50)))
+    for rate in (r"[0-9,]+", "–"):
+        answer = call("run", config)
+        assert answer.returncode == 0
+        assert re.search(rf"events/s +│ +{rate} ", answer.stderr), answer.stderr

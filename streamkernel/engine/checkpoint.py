@@ -66,7 +66,7 @@ class StateDirectory:
     @property
     def identity(self) -> str:
         """A name of this directory that no other has, and that it keeps."""
-        path = _no_link(self.path / "identity")
+        path = no_link(self.path / "identity")
         if not path.exists():
             model_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
         return path.read_text()
@@ -206,15 +206,21 @@ def _locked(path: Path) -> int:
     return directory
 
 
-def _no_link(path: Path) -> Path:
-    """Return the path of a file in a state directory, unless a symbolic link is there."""
+def no_link(path: Path) -> Path:
+    """Return the path of a file in a state directory, unless it is that of a symbolic link.
+
+    Raises
+    ------
+    StateDirectoryError
+        If it is.
+    """
     if path.is_symlink():
         raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
     return path
 
 
 def _read(path: Path) -> dict[str, Any]:
-    description, tensors = model_file.read(_no_link(path), "checkpoint")
+    description, tensors = model_file.read(no_link(path), "checkpoint")
 
     def rebuilt(place: Any) -> Any:
         if "array" in place:
