@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
-.PHONY: demo demo-kafka test lint clean
+.PHONY: demo demo-kafka test lint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -18,6 +18,14 @@ lint: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
+	--custom-compile-command 'make lock' --group build pyproject.toml
+
+lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, test.txt for CI
+	$(PIP) install uv
+	$(LOCK) --output-file requirements/run.txt
+	$(LOCK) --output-file requirements/test.txt --extra test
+
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
@@ -26,9 +34,10 @@ $(BIN)/python:
 	$(PIP) install --editable '.[plot]'
 	@touch $@
 
-.venv/test-installed: pyproject.toml | $(BIN)/python
+.venv/test-installed: pyproject.toml requirements/test.txt | $(BIN)/python
 	@echo "installing streamkernel with its test tools into .venv"
-	$(PIP) install --editable '.[test]'
+	$(PIP) install --require-hashes --requirement requirements/test.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 clean:
