@@ -25,6 +25,9 @@ REQUEST_SECONDS = 60.0
 IDLE_SECONDS = 30.0
 """Time a client has to take an answer and to begin the next request."""
 
+NEW_SECONDS = 2.0
+"""Time in which a new connection makes room only if all are new: its request may have come, and not been read yet."""
+
 LOG_SECONDS = 60.0
 """Time between two log lines about too many connections, at least."""
 
@@ -34,9 +37,8 @@ log = structlog.get_logger("streamkernel")
 class Connection(H11Protocol):
     """A connection with a deadline for each phase, of which there is a bounded number.
 
-    A new client is always let in: if there are `MAX_CONNECTIONS` already, the connection is closed that has kept the
-    server waiting for the longest time, of the client that has the most connections. So clients that send half a
-    request, or do not read their answer, cannot keep others out.
+    Nobody is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one of
+    the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
     """
 
     _last_log = -LOG_SECONDS
@@ -48,11 +50,11 @@ class Connection(H11Protocol):
         self._is_idle = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection in, in the place of another one if there are too many."""
-        if len(self.connections) >= MAX_CONNECTIONS:
-            self._close_another()
+        """Take a connection in, and close one if there are too many."""
         super().connection_made(transport)
         self._limit(HEAD_SECONDS)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._close_one()
 
     def data_received(self, data: bytes) -> None:
         """Take in a part of a request."""
@@ -94,14 +96,16 @@ class Connection(H11Protocol):
         self._since, self._is_idle = self.loop.time(), is_idle
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
-    def _close_another(self) -> None:
-        waiting = [other for other in self.connections if isinstance(other, Connection) and not other._is_answering]
-        if not waiting:
-            return
-        of_client = Counter(other._host for other in waiting)
-        other = max(waiting, key=lambda other: (of_client[other._host], -other._since))
-        self.connections.discard(other)
-        other.transport.abort()
+    def _close_one(self) -> None:
+        connections = [one for one in self.connections if isinstance(one, Connection)]
+        of_client = Counter(one._host for one in connections)
+        new = self.loop.time() - NEW_SECONDS
+        found = max(
+            (one for one in connections if not one._is_answering),
+            key=lambda one: (of_client[one._host], one.cycle is not None or one._since < new, -one._since),
+        )
+        self.connections.discard(found)
+        found.transport.abort()
         if time.monotonic() - Connection._last_log >= LOG_SECONDS:
             Connection._last_log = time.monotonic()
-            log.warning("too many HTTP connections; closing those that wait longest", client=other._host)
+            log.warning("too many HTTP connections; closing those that wait longest", client=found._host)
