@@ -5,7 +5,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 QUICK := not java and not ray and not prometheus and not browser and not slow
 PYTEST := $(BIN)/pytest -n auto
 
-.PHONY: demo demo-kafka test test-all lint clean
+.PHONY: demo demo-kafka test test-all lint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -25,6 +25,14 @@ lint: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
+	--custom-compile-command 'make lock' --group build pyproject.toml
+
+lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, test.txt for CI
+	$(PIP) install uv
+	$(LOCK) --output-file requirements/run.txt
+	$(LOCK) --output-file requirements/test.txt --extra test
+
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
@@ -33,9 +41,10 @@ $(BIN)/python:
 	$(PIP) install --editable '.[plot]'
 	@touch $@
 
-.venv/test-installed: pyproject.toml | $(BIN)/python
+.venv/test-installed: pyproject.toml requirements/test.txt | $(BIN)/python
 	@echo "installing streamkernel with its test tools into .venv"
-	$(PIP) install --editable '.[test]'
+	$(PIP) install --require-hashes --requirement requirements/test.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 clean:

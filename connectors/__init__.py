@@ -19,10 +19,10 @@ from connectors.base import (
 )
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
-from connectors.files import FileSource
+from connectors.files import FileSource, field_names
 from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.shared_files import DividedFiles
-from connectors.sinks import FileSink
+from connectors.sinks import FileSink, OutputClosedError
 
 __all__ = [
     "CommitRefused",
@@ -39,6 +39,7 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "KafkaTransactions",
+    "OutputClosedError",
     "Position",
     "Share",
     "Sink",
@@ -46,4 +47,5 @@ __all__ = [
     "TopicMissing",
     "Transactions",
     "Unavailable",
+    "field_names",
 ]

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from connectors.base import Event, Position
@@ -19,6 +20,9 @@ from connectors.rotation import Mark, find
 from connectors.text import TextReader
 
 STDIN_PATH = "-"
+
+_FILES_LOOKED_AT = 8
+_LOOK_SECONDS = 10.0
 
 
 class FileSource:
@@ -195,6 +199,44 @@ class FileSource:
     def close(self) -> None:
         """Close the file, but not standard input."""
         self._reader.close()
+
+
+def field_names(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
+    """Return the names of the fields in a file, or in the first files that match a pattern.
+
+    They are those of the header or the schema, or else those in the first few hundred records.
+
+    Parameters
+    ----------
+    path, format
+        As for :class:`FileSource`.
+
+    Returns
+    -------
+    list of str
+        Nothing if there is no record yet.
+
+    Raises
+    ------
+    ValueError
+        If a header does not name every column once.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as directory:
+    ...     path = Path(directory, "ages.csv")
+    ...     path.write_text("name,age\\nAnn,\\n") and field_names(path)
+    ['name', 'age']
+    """
+    path = Path(path)
+    files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
+    names: dict[str, None] = {}
+    for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
+        with closing(file_reader(file, format, _never, 1 << 20)) as reader:
+            events = reader.poll(_LOOK_SECONDS) or ()
+            names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
+    return list(names)
 
 
 def _stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:

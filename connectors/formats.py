@@ -103,6 +103,11 @@ class Csv:
         """Whether the header has been read."""
         return bool(self._names)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the header."""
+        return self._names
+
     def parse(self, raw: bytes) -> Fields | None:
         """Return the fields of one row; the first one is the header and gives ``None``."""
         cells = _split(raw.decode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,11 @@ class ParquetReader:
             reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
             return [Event(self._name, self._row, b"", error=reason)]
         return [self._event(row) for row in _rows(batch)]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return list(self._file.schema_arrow.names)
 
     def lag(self) -> int:
         """Return the rows behind the last event."""

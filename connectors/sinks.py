@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from connectors.base import Position
+from connectors.json_text import to_json
 
 BUFFER_BYTES = 1 << 18
 STDOUT_PATH = "-"
 
 _JSON_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+
+
+class OutputClosedError(RuntimeError):
+    """Nobody reads standard output any more."""
+
+    def __init__(self) -> None:
+        super().__init__("standard output was closed; what was written last may not have been read")
 
 
 class FileSink:
@@ -28,6 +37,14 @@ class FileSink:
     ----------
     path
         The file, or ``"-"`` for standard output.
+    private
+        Whether the file is for the user of this process only: it is made so that nobody else can read it, and a
+        symbolic link in its place is not followed. Otherwise the umask decides, and links are followed.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened. Like those that writing raises, it has the path.
 
     Examples
     --------
@@ -52,14 +69,20 @@ class FileSink:
     >>> directory.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self._path = Path(path)
         self._to_stdout = str(self._path) == STDOUT_PATH
+        self._size = 0
         if self._to_stdout:
+            if sys.stdout is None:
+                raise OutputClosedError
             self._file: Any = sys.stdout.buffer
-            self._size = 0
-        else:
-            self._file = self._path.open("ab+", buffering=BUFFER_BYTES)
+            return
+        more, mode = (os.O_NOFOLLOW, 0o600) if private else (0, 0o666)
+        with self._naming():
+            self._file = open(  # noqa: SIM115 - it takes an opener, and stays open
+                self._path, "ab+", BUFFER_BYTES, opener=lambda path, flags: os.open(path, flags | more, mode)
+            )
             self._size = self._file.seek(0, os.SEEK_END)
             self._end_last_line()
 
@@ -80,8 +103,14 @@ class FileSink:
         ------
         TypeError
             If JSON cannot say what is in them.
+        OutputClosedError
+            If nobody reads standard output any more; `flush` and `close` raise it too.
         """
-        self._file.write(orjson.dumps(record, option=_JSON_LINE))
+        line = to_json(record, _JSON_LINE)
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise self._named(error) from error
 
     def flush(self) -> Position:
         """Make everything written durable.
@@ -91,11 +120,12 @@ class FileSink:
         int
             The position after it: the size of the file, 0 for standard output.
         """
-        self._file.flush()
-        if self._to_stdout:
-            return 0
-        os.fsync(self._file.fileno())
-        self._size = self._file.tell()
+        with self._naming():
+            self._file.flush()
+            if self._to_stdout:
+                return 0
+            os.fsync(self._file.fileno())
+            self._size = self._file.tell()
         return self._size
 
     def seek(self, position: Position) -> None:
@@ -113,20 +143,35 @@ class FileSink:
         """
         if self._to_stdout:
             return
-        self._file.flush()
         if self._size < position:
             sizes = f"Expected at least {position} bytes, got {self._size}"
             raise ValueError(f"{sizes} - at {self._path}: predictions were lost")
-        self._file.truncate(position)
-        self._file.seek(0, os.SEEK_END)
+        with self._naming():
+            self._file.flush()
+            self._file.truncate(position)
+            self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:
         """Flush and close the file; standard output stays open."""
         if self._to_stdout:
-            self._file.flush()
+            self.flush()
         elif not self._file.closed:
             self.flush()
             self._file.close()
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: OSError) -> Exception:
+        """Return an error that says which file is meant, which a full disk does not."""
+        if self._to_stdout and isinstance(error, BrokenPipeError):
+            return OutputClosedError()
+        error.filename = "standard output" if self._to_stdout else str(self._path)
+        return error
 
     def _end_last_line(self) -> None:
         if self._size:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from connectors.base import Event, Position
 from connectors.bytestreams import BrokenStreamError, ByteStream
 from connectors.checks import BROKEN, is_count
 from connectors.cutters import Oversized, Raw
-from connectors.formats import Format, Headless
+from connectors.formats import Csv, Format, Headless
 
 BATCH_EVENTS = 512
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -74,6 +74,11 @@ class TextReader:
             if time.monotonic() >= deadline:
                 break
         return events or (None if self._ended else [])
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the header, once it was read; none if there is no header."""
+        return self._form.names if isinstance(self._form, Csv) else ()
 
     def lag(self) -> int:
         """Return the bytes behind the last event, 0 if nobody can know."""

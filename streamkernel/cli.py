@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from connectors import OutputClosedError
 
 if TYPE_CHECKING:
     from streamkernel.engine.config import Config
@@ -49,6 +52,10 @@ def run(
         except EXPECTED as error:
             _fail(error)
     if check:
+        try:
+            found.check_records()
+        except EXPECTED as error:
+            _fail(error)
         typer.echo(f"{config} is valid")
     else:
         _run(found, title, make)
@@ -105,6 +112,9 @@ def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) ->
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
         _fail(error)
+    if reason := engine.refused_all():
+        typer.echo(f"streamkernel: {reason}", err=True)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -233,12 +243,18 @@ def _maintain(model: Path, events: Path, label: str, output: Path, task: Callabl
 
 
 class StopSignal:
-    """Becomes true at SIGINT or SIGTERM; a second SIGINT interrupts as usual."""
+    """Becomes true at SIGINT, SIGTERM or SIGHUP; a second SIGINT interrupts as usual.
+
+    SIGHUP, which a process gets when its terminal is closed, is left alone where it has a meaning already, as on a
+    cluster and under nohup.
+    """
 
     def __init__(self) -> None:
         self._requested = False
         signal.signal(signal.SIGINT, self._request)
         signal.signal(signal.SIGTERM, self._request)
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+            signal.signal(signal.SIGHUP, self._request)
 
     def requested(self) -> bool:
         """Say whether a signal has come."""
@@ -282,6 +298,9 @@ class Workers:
 
 def _fail(error: Exception) -> NoReturn:
     typer.echo(f"streamkernel: {error}", err=True)
+    if isinstance(error, OutputClosedError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it flushes what is left
+        raise typer.Exit(128 + signal.SIGPIPE) from None
     raise typer.Exit(2) from None
 
 

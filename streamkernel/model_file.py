@@ -151,17 +151,26 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     return model
 
 
-def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors) -> None:
-    """Write a file and make it durable; a reader finds the whole file, or the one before it."""
+def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors, mode: int = 0o666) -> None:
+    """Write a file and make it durable; a reader finds the whole file, or the one before it. `mode` is as for `put`."""
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
     header["checksum"] = _checksum(header, tensors)
-    put(path, save(tensors, header))
+    put(path, save(tensors, header), mode)
 
 
-def put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file beside `path`, make it durable, and put it in the place of `path`.
+
+    Parameters
+    ----------
+    path
+        The file. A symbolic link in its place is replaced, and none is followed.
+    content
+        What is to be in it.
+    mode
+        Its permissions, less those that the umask takes away.
 
     Raises
     ------
@@ -170,7 +179,8 @@ def put(path: Path, content: bytes) -> None:
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        with draft.open("wb") as file:
+        draft.unlink(missing_ok=True)  # of a process that was killed
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

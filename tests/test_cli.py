@@ -8,6 +8,7 @@ import logging
 import pickle
 import random
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -29,13 +30,14 @@ from streamkernel import (
     KernelClassifier,
     KernelNoveltyDetector,
     KernelRegressor,
+    cli,
     kernels,
     load,
     model_file,
 )
 from streamkernel.cli import app
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import checkpoints
+from streamkernel.engine.checkpoint import checkpoints, read_newest
 from streamkernel.engine.config import load_config
 
 CONFIG = """
@@ -132,6 +134,49 @@ def test_stop_kill_and_start_again_leave_no_trace(tmp_path: Path) -> None:
     assert ours.read_text().replace(str(parts.parent), "") == theirs.read_text().replace(str(whole.parent), "")
     assert ours.read_bytes().count(b"\n") == n
     assert newest(parts.parent) == newest(whole.parent)
+
+
+def test_a_closed_terminal_stops_a_run_as_sigterm_does(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(300), "[http]\nport = 0\n")
+    config.write_text(config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 1000"))
+    with subprocess.Popen(command("run", config), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = next(found[0] for line in process.stderr if (found := re.search(r"http://\S+/metrics", line)))
+        wait_for(lambda: samples(address).get("streamkernel_events_total{learned}") == 300)
+        assert stop(process, signal.SIGHUP) == 0
+    saved = read_newest(tmp_path / "run" / "state")
+    assert saved is not None
+    assert saved["outcomes"]["learned"] == 300
+
+
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.default_int_handler])
+def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
+    """Under nohup it is ignored, and on a cluster it changes the number of workers."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in numbers]
+    try:
+        signal.signal(signal.SIGHUP, before)
+        cli.StopSignal()
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+
+
+def test_a_reader_that_goes_away_ends_a_run_in_one_line(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(5000))
+    config.write_text(CONFIG.replace('"predictions.jsonl"', '"-"'))
+    process = subprocess.Popen(command("run", once(config)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert errors.count("standard output was closed") == 1
+    assert "Error" not in errors
+    closed = f"exec {' '.join(map(shlex.quote, command('run', once(config))))} >&-"
+    answer = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
+    assert (answer.returncode, answer.stderr.count("\n")) == (128 + signal.SIGPIPE, 1)
 
 
 def once(config: Path) -> Path:
@@ -354,3 +399,25 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
     assert 1024 < model.n_features <= 4096
     assert len((tmp_path / "demo" / "predictions-2.jsonl").read_bytes().splitlines()) == 1500
     assert "Accuracy (baseline)" in answer.stderr
+
+
+def test_a_label_that_no_record_has(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(150).replace('"y"', '"ys"'))
+    answer = call("run", "--check", config)
+    assert answer.returncode == 2
+    assert 'label: expected a field of the records, got "y"; did you mean "ys"?; ' in answer.stderr
+    assert answer.stderr.strip().endswith('events.jsonl has "id", "a", "b", "ys"')
+    answer = call("run", once(config))
+    assert answer.returncode == 1
+    assert answer.stderr.count("every record so far was refused, 100 in all, for one kind of reason (label)") == 1
+    assert answer.stderr.strip().endswith('(label): Expected a label, got no such field - at field "y"')
+    assert re.search(r"events/s +│ +–", answer.stderr)
+    assert checkpoints(tmp_path / "run" / "state")
+
+
+def test_a_run_that_reads_nothing_after_a_restart_has_no_rate(tmp_path: Path) -> None:
+    config = once(prepared(tmp_path / "run", events(50)))
+    for rate in (r"[0-9,]+", "–"):
+        answer = call("run", config)
+        assert answer.returncode == 0
+        assert re.search(rf"events/s +│ +{rate} ", answer.stderr), answer.stderr

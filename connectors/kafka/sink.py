@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from connectors.base import Event, Position
+from connectors.json_text import to_json
 from connectors.kafka.writer import Writer
 
 LONGEST_RAW = 900_000
@@ -54,7 +55,7 @@ class KafkaSink(_Topic):
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record, under the key of the one it was made from."""
-        self._writer.send(self._topic, orjson.dumps(record, option=_JSON), key, ())
+        self._writer.send(self._topic, to_json(record, _JSON), key, ())
 
 
 class KafkaDeadLetters(_Topic):
@@ -74,5 +75,8 @@ class KafkaDeadLetters(_Topic):
         told = {"reason": reason, "stream": event.stream, "resume": orjson.dumps(event.resume).decode()}
         if len(value) > LONGEST_RAW:
             told["length"] = str(len(value))
-        headers = [*event.headers, *((name, text[:10_000].encode()) for name, text in told.items())]
+        headers = [
+            *event.headers,
+            *((name, text[:10_000].encode(errors="backslashreplace")) for name, text in told.items()),
+        ]
         self._writer.send(self._topic, value[:LONGEST_RAW], event.key, headers)

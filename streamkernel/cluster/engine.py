@@ -13,12 +13,14 @@ import structlog
 from river import compose
 
 from connectors import CommitRefused, Divided, Share
+from connectors.json_text import to_json
 from streamkernel import bandwidth, merging, model_file, state
 from streamkernel.cluster import steps
 from streamkernel.cluster.crew import Crew
 from streamkernel.cluster.numbers import ClusterNumbers, RoundNumbers
 from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
+from streamkernel.engine.checkpoint import PRIVATE, no_link
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.runner import POLL_SECONDS, Engine
 from streamkernel.engine.settling import asked, pause, pause_after
@@ -144,7 +146,7 @@ class ClusterEngine(Engine):
 
     def _planned(self) -> list[Share] | None:
         """Return what was planned for the round that goes on from here, or plan it."""
-        if self._state is not None and (path := self._state.path / PLAN).exists():
+        if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
             found = orjson.loads(path.read_bytes())
             if found.get("positions") == self._positions:
                 return [Share(*share) for share in found["shares"]]
@@ -157,7 +159,7 @@ class ClusterEngine(Engine):
             return True
         plan = {"positions": self._positions, "shares": [[*share] for share in shares]}
         try:
-            model_file.put(self._state.path / PLAN, orjson.dumps(plan))
+            model_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
         except OSError as error:
             self._count("checkpoint_failed")
             log.error("the plan of a round could not be written and is tried again later", reason=str(error))

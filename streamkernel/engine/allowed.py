@@ -20,6 +20,7 @@ from river.feature_extraction import vectorize
 from river.linear_model import pa
 from river.metrics import mutual_info
 
+from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
 
 _PACKAGES = tuple(
@@ -40,6 +41,7 @@ _LISTED: dict[str, Any] = {
     **_of(collections, "Counter OrderedDict defaultdict deque"),
     **_of(vectorize, "find_all_ngrams remove_stop_words strip_accents_unicode"),
     **_of(vectorize, "tokenize_using_regex_pattern"),
+    **_of(patterns, "tokens"),
     **_of(mutual_info, "_average_arithmetic _average_geometric"),
     "builtins.str.lower": str.lower,
     "copy.deepcopy": copy.deepcopy,

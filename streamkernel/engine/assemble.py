@@ -23,9 +23,14 @@ def engine_of(config: Config) -> Engine:
         If another process uses the state directory.
     """
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
-    source = config.build_source(state.identity if state else None)
-    labels = None if config.labels is None else DelayedLabels(**config.labels.model_dump())
-    return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
+    try:
+        source = config.build_source(state.identity if state else None)
+        labels = None if config.labels is None else DelayedLabels(**config.labels.model_dump())
+        return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
+    except BaseException:
+        if state is not None:
+            state.close()
+        raise
 
 
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
@@ -50,7 +55,8 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     if writes and sink.dead_letters_topic is not None:
         dead_letters = KafkaDeadLetters(writes.writer, sink.dead_letters_topic)
     else:
-        dead_letters = DeadLetters(FileSink(config.dead_letters_path))
+        in_state = sink.dead_letters is None and config.state.directory is not None
+        dead_letters = DeadLetters(FileSink(config.dead_letters_path, private=in_state))
     return {
         "label": config.label,
         "ignore": config.ignore,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from river import base, preprocessing
@@ -22,6 +23,8 @@ from streamkernel.engine.catalogues import (
     transformers,
 )
 from streamkernel.engine.fields import OnFields
+from streamkernel.engine.limits import problem_with
+from streamkernel.engine.patterns import compiled, tokens
 from streamkernel.engine.problems import ConfigError, did_you_mean, of_error, shown, unknown_key
 
 __all__ = [
@@ -158,7 +161,11 @@ def _made(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
     for name, parameter in parameters.items():
         try:
             if name in given:
+                if too_large := problem_with(kind, name, given[name]):
+                    raise ConfigError(f"{where}.{name}: {too_large}")
                 arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
+                if name == "tokenizer_pattern" and given[name] != parameter.default:
+                    arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
             elif parameter.default is parameter.empty:
                 wanted = OBJECTS[name][0] if name in OBJECTS else expectation(parameter.annotation)
                 problems.append(f"{where}.{name}: {kind.__name__} needs it; expected {wanted}, got nothing")
@@ -170,6 +177,17 @@ def _made(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
         return kind(**arguments)
     except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
         raise ConfigError(of_error(where, error)) from error
+
+
+def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:
+    """Return what a vectorizer finds words with, in linear time."""
+    try:
+        compiled(pattern)
+    except ImportError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected a pattern of RE2, got {shown(pattern)}: {error}") from None
+    return functools.partial(tokens, pattern=pattern)
 
 
 def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import uuid
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +20,9 @@ from streamkernel.errors import ModelFileError
 KEPT = 3
 """Checkpoints that are kept; a torn one falls back to the one before."""
 
+PRIVATE = 0o600
+"""Permissions of the files: what was learned, and records that were refused, are for nobody else to read."""
+
 log = structlog.get_logger("streamkernel")
 
 
@@ -28,15 +33,18 @@ class StateDirectoryError(RuntimeError):
 class StateDirectory:
     """A directory of checkpoints, used by one process at a time.
 
+    Only the user who runs the process can read the files in it. A symbolic link in it is not followed, so that who can
+    write there cannot make the process read or overwrite files elsewhere.
+
     Parameters
     ----------
     path
-        The directory; it is made if it is missing.
+        The directory, or a symbolic link to it; if it is missing it is made, for its owner only.
 
     Raises
     ------
     StateDirectoryError
-        If another process uses it.
+        If another process uses it, or one of its files is a symbolic link.
 
     Examples
     --------
@@ -48,24 +56,19 @@ class StateDirectory:
     """
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700, parents=True, exist_ok=True)
+        if path.stat().st_mode & 0o002:
+            log.warning("every user of this machine can write to the state directory; use chmod o-w", path=str(path))
         self.path = path
         self.size: int | None = None  # of the last checkpoint that was written here
-        self._lock = (path / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise StateDirectoryError(
-                f"Expected a state directory of our own, got one in use by a process - at {path}"
-            ) from None
+        self._unlock = weakref.finalize(self, os.close, _locked(path))
 
     @property
     def identity(self) -> str:
         """A name of this directory that no other has, and that it keeps."""
-        path = self.path / "identity"
+        path = no_link(self.path / "identity")
         if not path.exists():
-            model_file.put(path, uuid.uuid4().hex.encode())
+            model_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
         return path.read_text()
 
     def write(self, state: Mapping[str, Any]) -> None:
@@ -88,7 +91,7 @@ class StateDirectory:
             what, arrays = model_file.describe(model)
             described.append(what)
             tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-        model_file.write(self._prepared(number), "checkpoint", description | {"models": described}, tensors)
+        model_file.write(self._prepared(number), "checkpoint", description | {"models": described}, tensors, PRIVATE)
         return number
 
     def promote(self, number: int) -> None:
@@ -129,7 +132,7 @@ class StateDirectory:
 
     def close(self) -> None:
         """Let other processes use the directory."""
-        self._lock.close()
+        self._unlock()
 
     def __enter__(self) -> Self:
         """Return the directory."""
@@ -188,8 +191,36 @@ def read_newest(path: Path) -> dict[str, Any] | None:
     return None
 
 
+def _locked(path: Path) -> int:
+    """Return a descriptor that locks a directory as long as it is open; a file with the lock might be deleted."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(directory)
+        if isinstance(error, BlockingIOError):
+            problem = "is locked by another process; stop it or choose another directory"
+        else:
+            problem = f"cannot be locked ({error.strerror}); some network file systems cannot, so use a local disk"
+        raise StateDirectoryError(f"the state directory {problem} - at {path}") from None
+    return directory
+
+
+def no_link(path: Path) -> Path:
+    """Return the path of a file in a state directory, unless it is that of a symbolic link.
+
+    Raises
+    ------
+    StateDirectoryError
+        If it is.
+    """
+    if path.is_symlink():
+        raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
+    return path
+
+
 def _read(path: Path) -> dict[str, Any]:
-    description, tensors = model_file.read(path, "checkpoint")
+    description, tensors = model_file.read(no_link(path), "checkpoint")
 
     def rebuilt(place: Any) -> Any:
         if "array" in place:

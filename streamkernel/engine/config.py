@@ -14,7 +14,7 @@ from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.invalid import problems_of, syntax_problem
 from streamkernel.engine.kafka import kafka_problems, kafka_source
-from streamkernel.engine.problems import ConfigError, of_error, shown
+from streamkernel.engine.problems import ConfigError, did_you_mean, of_error, shown
 from streamkernel.engine.tables import (
     STREAM,
     ClusterTable,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from connectors import Source
 
 __all__ = ["Config", "ConfigError", "load_config"]
+
+_NAMES_SHOWN = 20
 
 
 class Config(ConfigTable):
@@ -189,6 +191,30 @@ class Config(ConfigTable):
             If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
         """
         _together(self._check_metric, self._check_state, lambda: self.build_source().close())
+
+    def check_records(self) -> None:
+        """Look whether the first records of files have the label.
+
+        Raises
+        ------
+        ConfigError
+            If they have other fields only. Where labels come in records of their own nobody can know.
+        """
+        from connectors import field_names
+
+        path = self.source.path
+        if path is None or path == Path(STREAM) or self.labels is not None:
+            return
+        try:
+            names = field_names(path, self.source.format)
+        except (OSError, ValueError) as error:
+            raise ConfigError(of_error("source.path", error)) from error
+        if names and self.label not in names:
+            more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+            raise ConfigError(
+                f"label: expected a field of the records, got {shown(self.label)}{did_you_mean(self.label, names)}; "
+                f"{path} has {', '.join(map(shown, names[:_NAMES_SHOWN]))}{more}"
+            )
 
     def _steps(self) -> list[tuple[str, base.Transformer]]:
         return [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]

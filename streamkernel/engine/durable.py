@@ -75,6 +75,7 @@ class DurableLearner(Learner):
         self._written: float | None = None  # when all was durable
         self._tried: float | None = None
         self._changed = True
+        self.learned_before = 0
         self._in_doubt = transactions is not None
         self._refusals = 0  # in a row
         self.alive = time.monotonic()
@@ -183,6 +184,8 @@ class DurableLearner(Learner):
             self.history.restore(saved["history"])
         if self._labels is not None and saved.get("labels") is not None:
             self._labels.restore(saved["labels"])
+        if self._written is None:  # the first time in this process
+            self.learned_before = self.outcomes["learned"]
         self._positions = saved["positions"]
         self._written = self._tried = time.monotonic()
         self._changed = False

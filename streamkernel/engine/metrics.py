@@ -22,6 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from connectors.json_text import printable
 from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, lag_of, place
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[M
     lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
     told = list(lags.items())
     for (topic, partition), waiting in told[:MOST]:
-        lag.add_metric([topic, partition], waiting)
+        lag.add_metric([printable(topic), partition], waiting)
     if told[MOST:]:
         lag.add_metric(["(others)", ""], sum(waiting for _, waiting in told[MOST:]))
     yield lag
@@ -143,7 +144,7 @@ def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[M
     for stream, position in list(numbers.positions.items())[-MOST:]:
         found = place(position)
         if found is not None:
-            positions.add_metric([stream], found)
+            positions.add_metric([printable(stream)], found)
     yield positions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from connectors.json_text import to_json
 from streamkernel.engine.description import checkpoint_rows
 from streamkernel.engine.quality import value
 from streamkernel.engine.status import is_mean
@@ -30,7 +32,7 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
     page = resources.files("streamkernel.engine.http").joinpath("page")
     html, style, script = (page.joinpath(name).read_text() for name in ("index.html", "page.css", "page.js"))
     title = f"{directory.resolve().name}, checkpoint {state['checkpoint']}"
-    run = orjson.dumps(_run(state, directory), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    run = to_json(_run(state, directory), orjson.OPT_SERIALIZE_NUMPY).decode()
     parts = {
         '<link rel="stylesheet" href="page.css">': f"<style>\n{style}</style>",
         '<script src="page.js"></script>': f"<script>\n{script}</script>",
@@ -64,8 +66,8 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
 def _dead_letters(path: Path) -> list[dict[str, str]]:
     """Return the last dead letters of a file, if it is there."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - (1 << 20)))
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 20)))
             lines = file.read().splitlines()[-DEAD_LETTERS:]
     except OSError:
         return []

@@ -35,6 +35,9 @@ ILL_SECONDS = 300.0
 DEAD_LETTERS, RAW_SHOWN = 8, 300
 """Dead letters that are shown, and bytes of each."""
 
+FIRST_RECORDS = 100
+"""Dead letters after which it is reported that there was nothing else."""
+
 POLL_SECONDS = 0.2
 """How long to wait for an event before looking at the clock and at the request to stop."""
 
@@ -262,6 +265,14 @@ class Engine(DurableLearner):
         silent = time.monotonic() - self.alive
         return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""
 
+    def refused_all(self) -> str:
+        """Return why no record was of any use so far, or nothing if one was, or there was none."""
+        count, kinds = self.outcomes["dead_letter"], [kind for kind, n in self.refused.items() if n]
+        if len(kinds) != 1 or self.outcomes["learned"] or self.outcomes["predicted"]:
+            return ""
+        last = f": {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
+        return f"every record so far was refused, {count:,} in all, for one kind of reason ({kinds[0]}){last}"
+
     def _watchdog(self, has_come: bool) -> None:
         """Report a source that has something to give and gives nothing."""
         now = time.monotonic()
@@ -302,3 +313,5 @@ class Engine(DurableLearner):
             self._dead_letters.write(event, reason)
         else:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
+        if self.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.refused_all()):
+            log.error(reason)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import glob
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from connectors.globs import is_pattern, matches
 from streamkernel.engine.problems import ConfigError
@@ -40,6 +50,7 @@ Name = Annotated[str, Field(min_length=1)]
 
 Moment = str | int | dt.datetime
 _MOMENT = '"earliest", "latest", an offset or a time with its zone'
+_TOKEN_TEXT = "text of 8 or more printable ASCII characters"
 _GO_WITH = {
     "path": ("format", "follow"),
     "dataset": ("params", "limit"),
@@ -133,7 +144,7 @@ class LabelsTable(ConfigTable):
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
-    max_pending: int = Field(default=100_000, ge=1, description="an integer of at least 1")
+    max_pending: int = Field(default=100_000, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
     max_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
 
 
@@ -144,20 +155,36 @@ class StateTable(ConfigTable):
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
+def _checked_token(token: str) -> SecretStr:
+    """Return a token if an Authorization header can carry it, which is not so with a line end, as files have it."""
+    if re.fullmatch(r"[!-~][ -~]{6,}[!-~]", token) is None:
+        raise ValueError(_TOKEN_TEXT)
+    return SecretStr(token)
+
+
+def _token_of_environment() -> SecretStr | None:
+    token = os.environ.get(TOKEN)
+    try:
+        return _checked_token(token) if token else None
+    except ValueError:
+        raise ConfigError(f"{TOKEN}: expected {_TOKEN_TEXT}, got another") from None
+
+
 class HttpTable(ConfigTable):
     """Where the run answers: live page, metrics, predictions."""
 
     port: int | None = Field(default=None, ge=0, le=65535, description="a port from 0 to 65535")
     host: Name = Field(default="127.0.0.1", description="the name or address of a host")
-    token: SecretStr | None = Field(
-        default_factory=lambda: SecretStr(os.environ[TOKEN]) if os.environ.get(TOKEN) else None,
-        min_length=8,
-        description="text of at least 8 characters",
-    )
+    token: SecretStr | None = Field(default_factory=_token_of_environment, description=_TOKEN_TEXT)
+
+    @field_validator("token")
+    @classmethod
+    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
+        return token and _checked_token(token.get_secret_value())
 
 
 class ClusterTable(ConfigTable):
     """How a run is divided that has workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
-    round_events: int = Field(default=4096, ge=1, description="an integer of at least 1")
+    round_events: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")

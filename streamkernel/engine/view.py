@@ -42,21 +42,21 @@ class View:
         self._engine = engine
         self._title = title
         self._since = time.monotonic()
-        self._before = engine.outcomes["learned"]
 
     @property
-    def events_per_second(self) -> float:
-        """Events learnt a second since the view was made."""
-        return (self._engine.outcomes["learned"] - self._before) / max(time.monotonic() - self._since, 1e-9)
+    def events_per_second(self) -> float | None:
+        """Events learned per second since the view was made, by this process; ``None`` if it learned none."""
+        learned = self._engine.outcomes["learned"] - self._engine.learned_before
+        return learned / max(time.monotonic() - self._since, 1e-9) if learned else None
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown: names and numbers as text."""
         engine, numbers = self._engine, self._engine.numbers
-        model, scores = numbers.model, numbers.scores
+        model, scores, rate = numbers.model, numbers.scores, self.events_per_second
         rows = [
             ("events learnt", f"{numbers.outcomes['learned']:,}"),
             ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
-            ("events/s", f"{self.events_per_second:,.0f}"),
+            ("events/s", "–" if rate is None else f"{rate:,.0f}"),
         ]
         if numbers.labels:
             rows.append(("waiting for labels", f"{numbers.pending_labels:,}"))

@@ -85,7 +85,7 @@ def test_a_step_with_a_window_is_named(folder):
 @pytest.mark.parametrize(
     ("line", "said"),
     [("workers = 0", "cluster.workers: expected an integer from 1 to 1024, got 0"),
-     ("round_events = 0", "cluster.round_events: expected an integer of at least 1, got 0"),
+     ("round_events = 0", "cluster.round_events: expected an integer from 1 to 10,000,000, got 0"),
      ("rounds = 3", "cluster.rounds")],
 )  # fmt: skip
 def test_a_table_of_clusters_that_is_wrong(folder, line, said):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from reading import read_file, write
 
 from connectors import DeadLetters, Event, FileSink
+from connectors.sinks import BUFFER_BYTES
 
 
 def lines(path: Path) -> list[Any]:
@@ -176,3 +177,19 @@ def test_importing_is_cheap_and_knows_nothing_of_learning() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert not {"river", "pyarrow", "pandas", "numpy", "streamkernel"} & set(done.stdout.split())
+
+
+def test_errors_say_which_file_is_meant(tmp_path: Path) -> None:
+    """A full disk does not."""
+    path = tmp_path / "predictions.jsonl"
+    path.symlink_to("/dev/full")
+    sink = FileSink(path)
+    sink.write({"n": 1})
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        sink.flush()
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        sink.write({"text": "long" * BUFFER_BYTES})
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        sink.close()
+    with pytest.raises(OSError, match="nowhere"):
+        FileSink(tmp_path / "nowhere" / "predictions.jsonl")

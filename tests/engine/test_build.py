@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import itertools
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from streamkernel import (
     rules,
     steps,
 )
+from streamkernel.engine import river_state
 from streamkernel.engine.build import (
     Catalogue,
     ConfigError,
@@ -252,10 +255,79 @@ def test_a_side_of_a_pair_can_only_be_a_kernel(side: str) -> None:
     assert line.startswith(f"model.kernel.{side}: expected a kernel (ArcCosine, Cauchy")
 
 
-def test_a_model_too_large_for_memory_is_a_problem_of_the_table() -> None:
-    table = {"type": "KernelClassifier", "features_per_seed": 10**13, "max_features": 10**13}
-    (line,) = problems(lambda: build(table, models(), "model"))
-    assert line.startswith("model: Unable to allocate")
+HUGE = 10**12
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ({"max_features": HUGE}, "max_features: expected at most 1,048,576, got {}, which takes 8 TB or more"),
+        ({"cache_bytes": HUGE}, "cache_bytes: expected at most 68,719,476,736, got {}, which takes 1 TB or more"),
+        (
+            {"compaction": {"type": "Compaction", "window": HUGE}},
+            "compaction.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
+        ),
+        (
+            {"type": "GaussianProcessRegressor", "n_features": HUGE},
+            "n_features: expected at most 16,384, got {}, which takes 8 YB or more",
+        ),
+        (
+            {"type": "RandomFeatures", "kernel": {"type": "Gaussian"}, "n_features": HUGE},
+            "n_features: expected at most 1,048,576, got {}, which takes 8 TB or more",
+        ),
+        (
+            {"type": "RBFSampler", "n_components": HUGE},
+            "n_components: expected at most 65,536, got {}, which takes 8 TB or more for each input",
+        ),
+        (
+            {"type": "PolynomialExtender", "degree": 40},
+            "degree: expected at most 8, got 40, which takes 82 GB or more for a record of 10 inputs",
+        ),
+        (
+            {"type": "BagOfWords", "on": "text", "ngram_range": [1, 100_000]},
+            "ngram_range: expected at most 16, got 100,000, which takes 30 GB or more for each word",
+        ),
+    ],
+)
+def test_numbers_that_no_machine_has_memory_for_are_refused(table: dict[str, Any], line: str) -> None:
+    table = {"type": "KernelRegressor"} | table
+    catalogue = models() if table["type"] in models().classes else transformers()
+    assert problems(lambda: build(table, catalogue, "here")) == ["here." + line.format(f"{HUGE:,}")]
+
+
+def test_a_model_too_large_for_memory_is_a_problem_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(self: Any, **options: Any) -> None:
+        raise MemoryError("Unable to allocate 14.6 TiB")
+
+    monkeypatch.setattr(Sieve, "__init__", too_large)
+    catalogue = Catalogue("a sieve", {"Sieve": Sieve})
+    assert problems(lambda: build("Sieve", catalogue, "here")) == ["here: Unable to allocate 14.6 TiB"]
+
+
+WORDS = {"type": "BagOfWords", "on": ["text"]}
+
+
+def test_a_pattern_is_searched_for_in_linear_time() -> None:
+    step = build_step(WORDS | {"tokenizer_pattern": "(a+)+$"}, "here")
+    assert step.transform_one({"text": "a" * 1_000_000 + "!"}) == {}  # Python's re would take 2^1000000 steps
+    step = river_state.decode(river_state.encode(step))
+    assert step.transform_one({"text": "b aaa"}) == {"aaa": 1}
+    step = build_step(WORDS | {"tokenizer_pattern": r"([\pL]+)="}, "here")
+    assert step.transform_one({"text": "äh=1, b=2, b=3"}) == {"ah": 1, "b": 2}
+    default = inspect.signature(feature_extraction.BagOfWords).parameters["tokenizer_pattern"].default
+    assert build_step(WORDS | {"tokenizer_pattern": default}, "here").transform_one({"text": "wee bee"})
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)b", "((a{999}){999}){999}", "("])
+def test_a_pattern_that_takes_more_than_linear_time_is_refused(pattern: str) -> None:
+    (line,) = problems(lambda: build_step(WORDS | {"tokenizer_pattern": pattern}, "here"))
+    assert line.startswith("here.tokenizer_pattern: expected a pattern of RE2, got ")
+
+
+def test_a_pattern_needs_re2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    (line,) = problems(lambda: build_step(WORDS | {"tokenizer_pattern": "never compiled before"}, "here"))
+    assert line == "here.tokenizer_pattern: a pattern needs RE2; pip install 'streamkernel[patterns]'"
 
 
 def test_what_only_code_can_give_is_refused() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from river import base, compose, metrics
@@ -331,7 +334,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a secret": (
         SMALL + '[http]\ntoken = "s3cret"',
-        ["http.token: expected text of at least 8 characters, got another"],
+        ["http.token: expected text of 8 or more printable ASCII characters, got another"],
     ),
     "numbers that are none": (
         SMALL + '[state]\ncheckpoint_seconds = inf\ndirectory = false\n[http]\nport = "9464"',
@@ -724,6 +727,11 @@ def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeyp
     assert other.http.token is not None
     assert other.http.token.get_secret_value() == "of the file"
     assert "of the" not in repr(found) + repr(other)
+    for token in ("s3cret", "of a file\n", "of the wörld"):
+        monkeypatch.setenv("STREAMKERNEL_HTTP_TOKEN", token)
+        with pytest.raises(ConfigError, match="STREAMKERNEL_HTTP_TOKEN: expected text of 8 or more") as raised:
+            Config.model_validate(base)
+        assert token.strip() not in str(raised.value)
 
 
 def test_a_baseline_reads_what_the_model_reads() -> None:
@@ -737,3 +745,38 @@ def test_a_baseline_reads_what_the_model_reads() -> None:
     assert found.setup()["baseline"] == "LogisticRegression"
     other = Config.model_validate(table | {"model": "KernelClassifier", "baseline": "LinearRegression"})
     assert problems(other.check) == ['baseline: expected a classifier like the model, got "LinearRegression"']
+
+
+RECORDS: dict[str, bytes] = {
+    "a.csv": b"a,b,class\n1,2,\n",
+    "a.jsonl": b'{"a": 1}\n{"class": 2}\n',
+    "a.svm": b"1 1:2\n",
+    "a.csv.gz": gzip.compress(b"a,b,class\n"),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_label_is_looked_for_in_the_records_of_files(load: Load, folder: Path, name: str) -> None:
+    (folder / name).write_bytes(RECORDS[name])
+    text = f'label = "{{}}"\n[source]\npath = "{name}"\n[model]\ntype = "KernelClassifier"\n'
+    label = "label" if name == "a.svm" else "class"
+    load(text.format(label)).check_records()
+    (line,) = problems(lambda: load(text.format("klass")).check_records())
+    assert line.startswith('label: expected a field of the records, got "klass"')
+    assert name in line
+    assert f'"{label}"' in line
+    load(text.format("klass") + '[labels]\nkey = "b"\n').check_records()
+
+
+def test_the_label_is_looked_for_in_several_files_and_columns_of_parquet(load: Load, folder: Path) -> None:
+    (folder / "a.csv").write_text("about,this\n1,2\n")
+    (folder / "b.csv").write_text(",".join(f"c{i}" for i in range(30)) + ",class\n")
+    text = 'label = "{}"\n[source]\npath = "[ab].csv"\n[model]\ntype = "KernelClassifier"\n'
+    load(text.format("class")).check_records()
+    (line,) = problems(lambda: load(text.format("y")).check_records())
+    assert line.endswith('"c17" and 13 more')
+    pq.write_table(pa.table({"class": pa.array([None], pa.int64())}), folder / "c.parquet")
+    load(text.format("class").replace("[ab].csv", "c.parquet")).check_records()
+    (folder / "b.csv").write_text("c,c\n")
+    (line,) = problems(lambda: load(text.format("class").replace("[ab]", "b")).check_records())
+    assert line.startswith("source.path: expected a name of its own for every column")

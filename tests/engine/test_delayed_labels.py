@@ -632,7 +632,7 @@ def test_the_configuration(tmp_path: Path) -> None:
         ]),
         ('key = 3\nmax_pending = 0\nmax_seconds = "1 day"\nkeys = 1', [
             "labels.key: expected the name of the field that features and their label have in common, got 3",
-            "labels.max_pending: expected an integer of at least 1, got 0",
+            "labels.max_pending: expected an integer from 1 to 10,000,000, got 0",
             'labels.max_seconds: expected a number of seconds above 0, got "1 day"',
             'labels.keys: unknown key; did you mean "key"?',
         ]),

@@ -217,7 +217,7 @@ def test_probabilities_where_the_metric_asks_for_them(tmp_path: Path) -> None:
 
 
 def test_one_process_a_state_directory(tmp_path: Path) -> None:
-    with StateDirectory(tmp_path), pytest.raises(StateDirectoryError, match="in use by a process"):
+    with StateDirectory(tmp_path), pytest.raises(StateDirectoryError, match="locked by another process"):
         StateDirectory(tmp_path)
     StateDirectory(tmp_path).close()
 

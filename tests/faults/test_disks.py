@@ -102,16 +102,6 @@ def test_a_disk_that_is_full_at_the_end(servers, calm, tmp_path):
         assert_same(run, calm)
 
 
-def test_a_disk_that_is_full_at_the_start(servers, tmp_path):
-    run = Run(servers, tmp_path, "events")
-    state = run.state_directory()
-    state.mkdir(parents=True)
-    (state / ".identity.draft").symlink_to("/dev/full")
-    assert run.start().wait(LIMIT) == 2
-    assert f"streamkernel: [Errno 28] No space left on device: '{state}/identity'" in run.log()
-    assert run.start().wait(LIMIT) == 0, run.log()
-
-
 def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
     """The one before it counts: the model is right, and what was written since is written twice."""
     run = Run(servers, tmp_path, "events", source="until = 6000")

@@ -8,9 +8,11 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+from connectors.json_text import to_json
+
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a value of Python or numpy as JSON."""
-    return Response(orjson.dumps(value, option=_JSON), status, headers, "application/json")
+    return Response(to_json(value, _JSON), status, headers, "application/json")

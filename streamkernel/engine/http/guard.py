@@ -1,51 +1,63 @@
-"""Who may ask: who has the token, or this machine alone."""
+"""Who is answered: clients with the token, or without a token programs on this machine."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import MutableMapping
+import re
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from streamkernel.engine.http.answers import json_answer
 
 OPEN = ("/", "/page.css", "/page.js", "/metrics", "/healthz", "/readyz", "/openapi.json")
-"""What anybody may ask who reaches the port; the rest is for who has the token, or without one for this machine."""
+"""Paths that anyone who reaches the port may read."""
+
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Guard:
-    """Lets through who has the token, or without one who asks on this machine and by its name.
+    """Passes on requests with the token, or without a token those made on this machine and to it by name.
 
-    The name is looked at since a page of the Internet could have a name that leads here.
+    The name is checked since a page on the Internet could have a name that resolves to this machine. A request that a
+    proxy has passed on is from somewhere else, and is refused if there is no token.
     """
 
     def __init__(self, app: Any, token: str | None) -> None:
-        self._app, self._token = app, token
+        self._app = app
+        self._expected = None if token is None else token.encode()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request, or say why not."""
-        if scope["type"] == "http" and scope["path"] not in OPEN and (refused := self._refusal(Request(scope))):
-            await refused(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        """Answer a request, or refuse it."""
+        assert scope["type"] == "http"
+        refused = _framing_problem(scope)
+        if refused is None and scope["path"] not in OPEN:
+            refused = self._refusal(scope)
+        await (refused or self._app)(scope, receive, send)
 
-    def _refusal(self, request: Request) -> Response | None:
-        if self._token is not None:
-            given = request.headers.get("authorization", "").encode()
-            if hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+    def _refusal(self, scope: MutableMapping[str, Any]) -> Response | None:
+        if self._expected is not None:
+            if _has_token(scope["headers"], self._expected):
                 return None
             return json_answer(
                 {"error": "Expected Authorization: Bearer and the token"}, 401, {"www-authenticate": "Bearer"}
             )
-        local = is_loopback(request.client.host if request.client else "") and is_loopback(request.url.hostname or "")
-        return (
-            None
-            if local
-            else json_answer({"error": "Expected a request from this machine; without a token, others get none"}, 403)
-        )
+        if not is_loopback(scope["client"][0] if scope["client"] else ""):
+            return _refused(403, "Expected a request from this machine; set a token to answer others")
+        if any(name in _FORWARDED for name, _ in scope["headers"]):
+            return _refused(403, "Expected a request from this machine, got one from a proxy; set a token to answer it")
+        hosts = _values(scope["headers"], b"host")
+        if len(hosts) != 1:
+            return _refused(400, f"Expected one Host header, got {len(hosts) or 'none'}")
+        host = _HOST.fullmatch(hosts[0].decode("latin-1"))
+        if host is None or not is_loopback(host["name"].strip("[]").lower()):
+            return _refused(403, "Expected a request to this machine by its name, as localhost, got another Host")
+        return None
 
 
 def is_loopback(host: str) -> bool:
@@ -60,3 +72,29 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _framing_problem(scope: MutableMapping[str, Any]) -> Response | None:
+    """Refuse a request of which a proxy before this server may have seen another end."""
+    coded = any(name == b"transfer-encoding" for name, _ in scope["headers"])
+    if not coded:
+        return None
+    if scope["http_version"] == "1.0":
+        return _refused(400, "Expected Content-Length in HTTP/1.0, got Transfer-Encoding", {"connection": "close"})
+    if any(name == b"content-length" for name, _ in scope["headers"]):
+        return _refused(400, "Expected Content-Length or Transfer-Encoding, got both", {"connection": "close"})
+    return None
+
+
+def _has_token(headers: Headers, expected: bytes) -> bool:
+    given = _values(headers, b"authorization")
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return hmac.compare_digest(token.strip(), expected) and scheme.lower() == b"bearer"
+
+
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key == name]
+
+
+def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    return json_answer({"error": text}, status, headers)

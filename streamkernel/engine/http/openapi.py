@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamkernel.engine.http.questions import MOST_ROWS
+from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS
 
 VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
 RECORD = {
     "type": "object",
     "minProperties": 1,
+    "maxProperties": MOST_NAMES,
     "additionalProperties": VALUE,
     "examples": [{"age": 31, "town": "Graz"}],
 }
@@ -55,7 +56,7 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "properties": {"predictions": {"type": "array", "items": ANSWER}},
     }
     guarded = {401: "no token, or another one"} if needs_token else {403: "asked from another machine"}
-    early = {503: "no model yet; ask again"}
+    early = {503: "no model yet, or too many requests are waiting; retry later"}
     refused = {
         400: "a part of a body",
         408: "too slow a body",

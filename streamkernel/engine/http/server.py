@@ -22,8 +22,10 @@ from starlette.routing import Route
 from streamkernel.engine.description import model_rows
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
+from streamkernel.engine.http.connections import HEAD_BYTES, IDLE_SECONDS, Connection
 from streamkernel.engine.http.guard import Guard
-from streamkernel.engine.http.questions import answered, question_in
+from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, question_in
+from streamkernel.engine.http.worker import BusyError, Worker
 from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.status import status_of
 
@@ -35,6 +37,9 @@ LARGEST_BODY = 1 << 20
 
 BODY_SECONDS = 10.0
 """How long a client may take to send them."""
+
+BACKLOG = 128
+"""Connections that the system may hold until the server takes them."""
 
 SWITCH_SECONDS = 5e-4
 """How long one thread computes at most while another waits: learning would make each answer wait ten times as long."""
@@ -63,15 +68,16 @@ def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int
         If the port is in use.
     """
     try:
-        listening = socket.create_server((host, port), family=_family(host), backlog=128)
+        listening = socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
     except OSError as error:
         raise OSError(f"Expected to serve HTTP, got {error.strerror or error} - at {host}:{port}") from error
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer's second packet waits for 40 ms
     sys.setswitchinterval(SWITCH_SECONDS)
     engine.publisher.wanted = True
     config = uvicorn.Config(
-        application(engine, token), log_config=None, access_log=False, lifespan="off", server_header=False,
-        limit_concurrency=200, timeout_keep_alive=30,
+        application(engine, token), http=Connection, ws="none", loop="asyncio", lifespan="off", log_config=None,
+        log_level="error", access_log=False, server_header=False, proxy_headers=False, backlog=BACKLOG,
+        h11_max_incomplete_event_size=HEAD_BYTES, timeout_keep_alive=int(IDLE_SECONDS),
     )  # fmt: skip
     server = uvicorn.Server(config)
     threading.Thread(target=server.run, args=([listening],), daemon=True, name="http").start()
@@ -83,6 +89,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     ProcessCollector(registry=registry)
+    worker = Worker()
     description = orjson.dumps(openapi.description(needs_token=token is not None))
 
     async def page(request: Request) -> Response:
@@ -116,10 +123,17 @@ def application(engine: Engine, token: str | None) -> Starlette:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Expected a body of content-type application/json")
         try:
-            question = question_in(await _body(request))
-            return json_answer(await answered(question, found), headers=_versions(found))
+            body = await _body(request)
+            question = question_in(body)
+            answer = await worker.run(
+                lambda: json_answer(answer_to(question, found), headers=_versions(found)),
+                is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES,
+            )
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
+        except BusyError:
+            raise HTTPException(503, "Too many requests are waiting; retry later", {"retry-after": "1"}) from None
+        return answer
 
     async def spec(request: Request) -> Response:
         return Response(description, media_type="application/json")
@@ -128,6 +142,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     routes += [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model)]
     routes += [Route("/status", status), Route("/openapi.json", spec), Route("/predict", predict, methods=["POST"])]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    app.router.redirect_slashes = False
     app.add_middleware(Guard, token=token)
     return app
 

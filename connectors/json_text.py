@@ -1,0 +1,47 @@
+"""JSON for people and other programs, of whatever a stream brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+
+def to_json(value: Any, option: int) -> bytes:
+    r"""Return a value as JSON; in text that UTF-8 cannot hold, as names of files may be, what it cannot is escaped.
+
+    Parameters
+    ----------
+    value
+        The value.
+    option
+        Options of orjson.
+
+    Raises
+    ------
+    TypeError
+        If JSON cannot hold the value.
+
+    Examples
+    --------
+    >>> to_json({"stream": b"caf\xe9.csv".decode(errors="surrogateescape")}, 0)
+    b'{"stream":"caf\\\\udce9.csv"}'
+    """
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:
+        return orjson.dumps(_escaped(value), option=option)
+
+
+def printable(text: str) -> str:
+    """Return text that UTF-8 can hold."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,111 @@
+"""Connections of clients: how many there are, and how long each may keep the server waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import structlog
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_CONNECTIONS = 200
+"""Connections that are open at once."""
+
+HEAD_BYTES = 1 << 14
+"""Bytes that the request line and the headers may have together."""
+
+HEAD_SECONDS = 10.0
+"""Time a client has to send them, from when it connects or sends the first byte of another request."""
+
+REQUEST_SECONDS = 60.0
+"""Time from the end of the headers until the request is answered; bodies have a shorter limit of their own."""
+
+IDLE_SECONDS = 30.0
+"""Time a client has to take an answer and to begin the next request."""
+
+NEW_SECONDS = 2.0
+"""Time in which a new connection makes room only if all are new: its request may have come, and not been read yet."""
+
+LOG_SECONDS = 60.0
+"""Time between two log lines about too many connections, at least."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class Connection(H11Protocol):
+    """A connection with a deadline for each phase, of which there is a bounded number.
+
+    Nobody is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one of
+    the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
+    """
+
+    _last_log = -LOG_SECONDS
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._is_idle = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection in, and close one if there are too many."""
+        super().connection_made(transport)
+        self._limit(HEAD_SECONDS)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._close_one()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request."""
+        if self._is_idle:
+            self._limit(HEAD_SECONDS)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Begin to answer a request if its headers are complete."""
+        cycle = self.cycle
+        super().handle_events()
+        if self.cycle is not cycle:
+            self._limit(REQUEST_SECONDS)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._limit(IDLE_SECONDS, is_idle=True)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection that is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def _host(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether the client waits for the server, and not the other way round."""
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+
+    def _limit(self, seconds: float, *, is_idle: bool = False) -> None:
+        """Begin a phase that may take so long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._since, self._is_idle = self.loop.time(), is_idle
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _close_one(self) -> None:
+        connections = [one for one in self.connections if isinstance(one, Connection)]
+        of_client = Counter(one._host for one in connections)
+        new = self.loop.time() - NEW_SECONDS
+        found = max(
+            (one for one in connections if not one._is_answering),
+            key=lambda one: (of_client[one._host], one.cycle is not None or one._since < new, -one._since),
+        )
+        self.connections.discard(found)
+        found.transport.abort()
+        if time.monotonic() - Connection._last_log >= LOG_SECONDS:
+            Connection._last_log = time.monotonic()
+            log.warning("too many HTTP connections; closing those that wait longest", client=found._host)

@@ -1,0 +1,149 @@
+"""Who can read what is in a state directory, and what happens where somebody else has put something into it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_IMODE
+from typing import Any
+
+import pytest
+
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.config import load_config
+from streamkernel.engine.report import report
+
+CONFIG = """
+label = "y"
+[source]
+path = "events.jsonl"
+[model]
+type = "KernelRegressor"
+max_features = 16
+[sink]
+predictions = "predictions.jsonl"
+[state]
+directory = "state"
+"""
+
+
+@pytest.fixture
+def everybody_may_read() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "events.jsonl").write_text('{"a":1,"y":2}\n{"a":3,"y":4}\n{"secret":1}\n')
+    (tmp_path / "config.toml").write_text(CONFIG)
+    return tmp_path / "config.toml"
+
+
+def mode(path: Path) -> int:
+    return S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("everybody_may_read")
+def test_a_state_directory_is_for_its_owner_only(config: Path) -> None:
+    state = config.parent / "state"
+    engine_of(load_config(config)).run()
+    StateDirectory(state).identity  # noqa: B018 - it is made when it is asked for
+    assert mode(state) == 0o700
+    assert {path.name: mode(path) for path in state.iterdir()} == {
+        "checkpoint-000000000001.safetensors": 0o600,
+        "checkpoint-000000000002.safetensors": 0o600,
+        "dead_letters.jsonl": 0o600,
+        "identity": 0o600,
+    }
+    assert mode(config.parent / "predictions.jsonl") == 0o666  # they are made for others
+
+
+@pytest.mark.parametrize("name", ["identity", "checkpoint-000000000007.safetensors"])
+def test_links_in_a_state_directory_are_refused(tmp_path: Path, name: str) -> None:
+    with StateDirectory(tmp_path / "state") as state:
+        state.write({"n": 1})
+    other = tmp_path / "other"
+    other.write_bytes(checkpoints(tmp_path / "state")[0].read_bytes())
+    (tmp_path / "state" / name).symlink_to(other)
+    with StateDirectory(tmp_path / "state") as state, pytest.raises(StateDirectoryError, match=f"not followed.*{name}"):
+        state.read_newest() if name != "identity" else state.identity
+
+
+@pytest.mark.parametrize("name", [".identity.draft", ".prepared-000000000001.safetensors.draft"])
+def test_links_in_the_place_of_a_draft_are_replaced(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("somebody else's")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / name).symlink_to(other)
+    with StateDirectory(tmp_path / "state") as state:
+        assert len(state.identity) == 32
+        state.write({"n": 1})
+        assert state.read_newest() == {"n": 1, "checkpoint": 1}
+    assert other.read_text() == "somebody else's"
+
+
+def test_dead_letters_in_a_state_directory_follow_no_link(config: Path) -> None:
+    state, other = config.parent / "state", config.parent / "other"
+    other.write_text('{"reason":"r","stream":"s","raw":"somebody else\'s"}\n')
+    state.mkdir()
+    (state / "dead_letters.jsonl").symlink_to(other)
+    with pytest.raises(OSError, match="dead_letters") as raised:
+        engine_of(load_config(config))
+    assert raised.value.errno == errno.ELOOP
+    config.write_text(CONFIG.replace("[state]", 'dead_letters = "link.jsonl"\n[state]'))
+    (config.parent / "link.jsonl").symlink_to(other)  # its place was chosen by who wrote the configuration
+    engine_of(load_config(config)).run()
+    assert other.read_text().count("\n") == 2
+    saved = read_newest(state)
+    assert saved is not None
+    assert "somebody" not in report(saved, state)
+
+
+def test_a_directory_may_be_a_link_itself(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "state").symlink_to(tmp_path / "disk")
+    with StateDirectory(tmp_path / "state") as state:
+        state.write({"n": 1})
+    assert len(checkpoints(tmp_path / "disk")) == 1
+
+
+def test_a_directory_that_everybody_can_write_to_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o777)
+    StateDirectory(tmp_path).close()
+    assert "every user of this machine can write" in capsys.readouterr().out
+
+
+def test_a_directory_stays_locked_whatever_is_deleted_in_it(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path) as state:
+        state.write({"n": 1})
+        for path in tmp_path.iterdir():
+            path.unlink()
+        code = "import pathlib, streamkernel.engine.checkpoint as found; found.StateDirectory(pathlib.Path.cwd())"
+        words = [sys.executable, "-c", code]
+        other = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert "locked by another process; stop it or choose another directory" in other.stderr
+        with pytest.raises(StateDirectoryError, match="locked"):
+            StateDirectory(tmp_path)
+    StateDirectory(tmp_path).close()
+
+
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with StateDirectory(tmp_path) as state:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/identity'"):
+            state.identity  # noqa: B018
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/prepared-"):
+            state.write({"n": 1})
+    assert not list(tmp_path.iterdir())

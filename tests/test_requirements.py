@@ -1,0 +1,59 @@
+"""The locked requirements are those of pyproject.toml, each with its hashes; after a change: make lock."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKED = re.compile(r"([\w.-]+)==([\w.!+-]+)(?: ; [^\\]+)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+")
+
+
+def needed(name: str) -> list[Requirement]:
+    """Return what an extra needs, with those that it names, or what streamkernel itself does."""
+    project: dict[str, Any] = PYPROJECT["project"]
+    found = map(Requirement, project["optional-dependencies"][name] if name else project["dependencies"])
+    return [
+        one
+        for requirement in found
+        for one in (
+            [requirement]
+            if requirement.name != project["name"]
+            else [each for extra in sorted(requirement.extras) for each in needed(extra)]
+        )
+    ]
+
+
+@pytest.mark.parametrize(("file", "extra"), [("run", ""), ("test", "test")])
+def test_locked_requirements_are_those_of_the_project(file: str, extra: str) -> None:
+    text = (ROOT / "requirements" / f"{file}.txt").read_text()
+    locked: dict[str, list[str]] = {}
+    for name, version in LOCKED.findall(text):
+        locked.setdefault(canonicalize_name(name), []).append(version)
+    wanted = needed("") + (needed(extra) if extra else [])
+    wanted += map(Requirement, PYPROJECT["dependency-groups"]["build"])
+    for requirement in wanted:
+        versions = locked.get(canonicalize_name(requirement.name), [])
+        assert versions, f"{requirement.name} is not locked"
+        assert all(requirement.specifier.contains(version, prereleases=True) for version in versions), requirement
+    rest = [line for line in LOCKED.sub("", text).splitlines() if not line.startswith("#")]
+    assert not rest  # as the address of a registry, or a package without hashes
+
+
+def test_the_build_needs_what_is_locked_for_it() -> None:
+    assert PYPROJECT["dependency-groups"]["build"] == PYPROJECT["build-system"]["requires"]
+
+
+def test_the_image_installs_nothing_else() -> None:
+    commands = re.sub(r"\\\n", "", (ROOT / "dashboards" / "Containerfile").read_text())
+    installs = re.findall(r"pip install.*", commands)
+    assert len(installs) == 2
+    assert "--require-hashes -r requirements/run.txt" in installs[0]
+    assert all(option in installs[1] for option in ("--no-index", "--no-deps", "--no-build-isolation"))
