@@ -15,6 +15,7 @@ from connectors.base import (
     Source,
     TopicMissing,
     Transactions,
+    Trouble,
     Unavailable,
 )
 from connectors.datasets import DatasetSource
@@ -45,5 +46,6 @@ __all__ = [
     "Source",
     "TopicMissing",
     "Transactions",
+    "Trouble",
     "Unavailable",
 ]

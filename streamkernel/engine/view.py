@@ -42,12 +42,12 @@ class View:
         self._engine = engine
         self._title = title
         self._since = time.monotonic()
-        self._before = engine.outcomes["learned"]
 
     @property
     def events_per_second(self) -> float:
-        """Events learnt a second since the view was made."""
-        return (self._engine.outcomes["learned"] - self._before) / max(time.monotonic() - self._since, 1e-9)
+        """Events that this process has taken in, a second since the view was made."""
+        events = self._engine.numbers.events.buckets[-1][1]  # those of a checkpoint were taken in by another process
+        return events / max(time.monotonic() - self._since, 1e-9)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown: names and numbers as text."""
@@ -56,7 +56,7 @@ class View:
         rows = [
             ("events learnt", f"{numbers.outcomes['learned']:,}"),
             ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
-            ("events/s", f"{self.events_per_second:,.0f}"),
+            ("events/s", f"{self.events_per_second:,.0f}" if self.events_per_second else "-"),
         ]
         if numbers.labels:
             rows.append(("waiting for labels", f"{numbers.pending_labels:,}"))

@@ -53,7 +53,7 @@ def test_a_group_that_was_forgotten(servers, calm, tmp_path):
     assert run.committed() == 0
     run.source = 'until = "latest"'
     assert run.start().wait(180) == 0, run.log()
-    assert "Kafka does not know the newest checkpoint" in run.log()
+    assert "Kafka has no record of the newest checkpoint" in run.log()
     assert_same(run, calm)
 
 
