@@ -57,7 +57,7 @@ class Beginnings:
         self._committed.pop(partition, None)
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
-        """Return the offsets to begin at, and the partitions where that is the end that was found just now."""
+        """Return the offsets to begin at, and the partitions where that is the end as we have found it."""
         places, latest = {}, set()
         for partition in sorted(partitions):
             is_asked = self._in_group and partition not in self._rewound
@@ -69,13 +69,14 @@ class Beginnings:
                 places[partition] = offset_of(self.own[partition], str(partition))
             elif partition in self._starts:
                 places[partition] = self._starts[partition]
+                latest.add(partition)
+            elif self._start == "latest" and not self._is_later(client, partition):
+                places[partition] = self._starts[partition] = client.end(partition)
+                latest.add(partition)
             else:
-                is_later = self._start == "latest" and self._is_later(client, partition)
-                places[partition] = offset_at(client, partition, "earliest" if is_later else self._start)
-                if self._start == "latest" and not is_later:
-                    latest.add(partition)
+                place = "earliest" if self._start == "latest" else self._start
+                places[partition] = offset_at(client, partition, place)
             self._committed[partition] = -1 if committed is None else committed
-        self._starts |= {partition: places[partition] for partition in latest}
         if latest and self._in_group:
             with suppress(CommitRefused):  # it is committed with the next checkpoint
                 client.commit({partition: places[partition] for partition in latest})

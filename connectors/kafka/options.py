@@ -159,9 +159,8 @@ def _readable(path: Path, name: str) -> str:
         else:
             path.open("rb").close()
     except OSError as error:
-        raise ValueError(
-            f'Expected "{name}" to be a file that can be read, got {error.strerror} - at {path}'
-        ) from error
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(f'Expected a file that can be read as "{name}", got {reason} - at {path}') from error
     return str(path)
 
 

@@ -48,9 +48,7 @@ class Published(NamedTuple):
         """Where the model is from, for people."""
         if self.checkpoint is None:
             return "this run"
-        return (
-            f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet, as while Kafka is unavailable"
-        )
+        return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
 
     def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the prediction for one record, and the probabilities of a classifier.

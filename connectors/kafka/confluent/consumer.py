@@ -42,7 +42,7 @@ class ConfluentConsumer(Consumer):
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._positions: dict[Partition, int] = {}
         self._gone: dict[Partition, int] = {}  # what is told at the next poll
-        self._has_part = False
+        self._has_part = self._is_leaving = False
         self._errors: list[KafkaError] = []
         self._kafka = AnyConsumer(
             settings(
@@ -159,7 +159,9 @@ class ConfluentConsumer(Consumer):
         def task() -> None:
             self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
 
-        if offsets and (error := within(COMMIT_SECONDS, task)) is not None:
+        if offsets and self._is_leaving:  # no answer is heard meanwhile
+            self._kafka.commit(offsets=theirs(offsets), asynchronous=True)
+        elif offsets and (error := within(COMMIT_SECONDS, task)) is not None:
             raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
@@ -171,8 +173,12 @@ class ConfluentConsumer(Consumer):
         self._kafka.close()
 
     def _leave(self, partitions: list[TopicPartition], tell: Callable[[list[Partition]], None]) -> None:
-        if partitions:
-            tell(ours(partitions))
+        self._is_leaving = True
+        try:
+            if partitions:
+                tell(ours(partitions))
+        finally:
+            self._is_leaving = False
         self._positions.clear()
         self._gone.clear()
         self._has_part = False
