@@ -15,6 +15,7 @@ from connectors.base import (
     Source,
     TopicMissing,
     Transactions,
+    Trouble,
     Unavailable,
 )
 from connectors.datasets import DatasetSource
@@ -46,6 +47,7 @@ __all__ = [
     "Source",
     "TopicMissing",
     "Transactions",
+    "Trouble",
     "Unavailable",
     "field_names",
 ]

@@ -125,6 +125,13 @@ class TopicMissing(Unavailable):
     """A topic is not there, or not yet."""
 
 
+class Trouble(NamedTuple):
+    """What a source that is being read finds wrong with brokers or topics, and since when by the monotonic clock."""
+
+    error: Unavailable
+    since: float
+
+
 class CommitRefused(Exception):  # noqa: N818
     """What was to be committed was not, or nobody knows: no answer came, or somebody else has the work."""
 

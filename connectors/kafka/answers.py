@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from enum import IntEnum
+
+from connectors.base import Unavailable
+
+
+class Failure(IntEnum):
+    """Why there is no connection; of several reasons the largest one says most."""
+
+    UNREACHABLE = 0
+    UNTRUSTED = 1
+    REJECTED = 2
 
 
 def within(seconds: float, task: Callable[[], None]) -> Exception | None:
@@ -44,4 +55,29 @@ def told(error: BaseException) -> str:
     ("KeyError: 'a'", 'OSError')
     """
     name, text = type(error).__name__, str(error)
-    return text if text.startswith(name) else f"{name}: {text}".rstrip(": ")
+    return text if name in text else f"{name}: {text}".rstrip(": ")
+
+
+def unavailable(servers: str, failure: Failure, cause: str, option: str) -> Unavailable:
+    """Return the error that says why there is no connection.
+
+    Parameters
+    ----------
+    servers
+        The brokers' addresses.
+    failure, cause
+        What kind of failure it is, and what the client says of it.
+    option
+        The client's name for the file with the certificates that it trusts.
+
+    Examples
+    --------
+    >>> print(unavailable("kafka:9092", Failure.UNREACHABLE, "connection refused", "ssl_cafile"))
+    Kafka at kafka:9092 cannot be reached: connection refused
+    """
+    what = {
+        Failure.UNREACHABLE: "cannot be reached",
+        Failure.UNTRUSTED: f"cannot be trusted (option {option})",
+        Failure.REJECTED: "rejects the login",
+    }
+    return Unavailable(f"Kafka at {servers} {what[failure]}: {cause}")

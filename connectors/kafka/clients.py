@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 COMMIT_SECONDS = 30.0
 """How long the brokers may take for what a commit asks of them. A member that waits longer may be evicted."""
+
+ANSWER_SECONDS = 5.0
+"""How long they may take for an answer that is not needed at once."""
+
+CONNECT_SECONDS = 10.0
+"""How long one attempt to connect takes, unless an option of the client says otherwise."""
+
+LOOK_SECONDS = 30.0
+"""Time between two looks at whether topics are there, and have more partitions."""
 
 
 class Partition(NamedTuple):
@@ -91,10 +100,13 @@ class Consumer(Protocol):
         """Fetch these partitions again."""
 
     def position(self, partition: Partition) -> int:
-        """Return the offset that is fetched next; markers of transactions are passed over."""
+        """Return the offset that is fetched next, -1 if it is not known; markers of transactions are passed over."""
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
-        """Return how many records there are from an offset on, as far as it is known."""
+        """Return how many offsets there are from this one on, as far as it is known; any thread may call it.
+
+        Records of transactions that are still open count, though they cannot be read; in `ends` they do not.
+        """
 
     def committed(self, partition: Partition) -> int | None:
         """Return the offset that the group has committed."""
@@ -102,13 +114,20 @@ class Consumer(Protocol):
     def partitions_of(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic, ``[]`` if there is no such topic."""
 
+    def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]] | None:
+        """Return the partitions of topics that are read, ``[]`` for one that is not there.
+
+        The brokers are asked each time; while they have not answered, ``None`` is returned, and the next call has the
+        answer, or raises `Unavailable` if there is none in time.
+        """
+
     def first(self, partition: Partition) -> int:
         """Return the offset of the oldest record."""
 
     def end(self, partition: Partition) -> int:
-        """Return the offset after the newest record."""
+        """Return the offset after the newest record that can be read."""
 
-    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
         """Return the offsets after the newest records of many partitions, each broker being asked once."""
 
     def at(self, partition: Partition, milliseconds: int) -> int:
@@ -175,6 +194,9 @@ class Client(Protocol):
 
     SEPARATOR: str
     """What is between the words of an option's name."""
+
+    PATHS: Collection[str]
+    """The options whose value is the path of a file or a directory that is read."""
 
     def check(self, name: str, value: Any) -> None:
         """Raise a `ValueError` if there is no such option."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,6 +23,9 @@ PREFIX = "STREAMKERNEL_KAFKA_"
 
 SECRET = ("password", "secret", "token", "key")
 """What the name of an option has in it whose value is never shown."""
+
+PROBE = "probe"
+"""What librdkafka takes in place of a path: it looks for the certificates of the system itself."""
 
 OURS = {
     "bootstrap.servers": "servers",
@@ -64,11 +68,13 @@ class Options:
         secrets need not stand in a file.
     client
         The package: ``"kafka-python"``, or ``"confluent-kafka"``, which has librdkafka in it.
+    folder
+        What relative paths in options, as ``ssl_cafile`` or ``ssl.ca.location``, are relative to.
 
     Raises
     ------
     ValueError
-        If there is no such client or option, or another setting decides it.
+        If there is no such client or option, another setting decides it, or a file that it names cannot be read.
     ImportError
         If the client is not installed.
 
@@ -81,16 +87,24 @@ class Options:
     ValueError: Expected an option of kafka-python, got "sasl_mechanim" - did you mean "sasl_mechanism"?
     """
 
-    def __init__(self, servers: str, given: Mapping[str, Any] | None = None, client: str = "kafka-python") -> None:
+    def __init__(
+        self,
+        servers: str,
+        given: Mapping[str, Any] | None = None,
+        client: str = "kafka-python",
+        folder: Path = Path(),
+    ) -> None:
         if client not in CLIENTS:
             raise ValueError(f"Expected {' or '.join(map(repr, CLIENTS))} as client, got {client!r}")
         self.servers, self._name = servers, client
         self._client: Client = import_module(CLIENTS[client])
         self.given = {**(given or {}), **_of_environment(os.environ, self._client.SEPARATOR)}
-        for name, value in self.given.items():
+        for name, value in list(self.given.items()):
             decides = OURS.get(name.replace(self._client.SEPARATOR, "."))
             if decides is not None:
                 raise ValueError(f'Expected an option that is passed through, got "{name}" - "{decides}" decides it')
+            if name in self._client.PATHS and isinstance(value, str) and value != PROBE:
+                self.given[name] = value = _readable(folder / value, name)
             self._client.check(name, value)
 
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
@@ -135,6 +149,19 @@ class Options:
     def __repr__(self) -> str:
         shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())
         return f"Options({self.servers!r}, client={self._name!r}{''.join(shown)})"
+
+
+def _readable(path: Path, name: str) -> str:
+    """Return the path of a file or a directory that can be read."""
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
+            path.open("rb").close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(f'Expected a file that can be read as "{name}", got {reason} - at {path}') from error
+    return str(path)
 
 
 def is_secret(name: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from connectors.base import Position, TopicMissing
@@ -62,6 +63,25 @@ def partitions_in(client: Consumer, topic: str, numbers: Sequence[int] | None, s
         if partition not in known:
             raise ValueError(f'Expected a partition from 0 to {len(known) - 1} of "{topic}", got {partition.number}')
     return wanted
+
+
+def check_copartitioned(partitions: Iterable[Partition]) -> None:
+    """Raise a ValueError if topics do not have the same number of partitions.
+
+    Examples
+    --------
+    >>> check_copartitioned([Partition("clicks", 0), Partition("clicks", 1), Partition("views", 0)])
+    Traceback (most recent call last):
+    ValueError: Expected topics with the same number of partitions, so that records of one key are in partitions of the
+    same number, got clicks with 2, views with 1
+    """
+    counts = Counter(partition.topic for partition in partitions)
+    if len(set(counts.values())) > 1:
+        got = ", ".join(f"{topic} with {count}" for topic, count in sorted(counts.items()))
+        raise ValueError(
+            "Expected topics with the same number of partitions, so that records of one key are in partitions of the "
+            f"same number, got {got}"
+        )
 
 
 def offset_at(client: Consumer, partition: Partition, place: Place) -> int:

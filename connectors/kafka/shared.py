@@ -8,16 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from connectors.base import Event, Position, Share
 from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
+from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
 from connectors.kafka.events import Decoder, Events, gone
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of, partitions_in, place_instead
 
 SLICE = 64
 """Events that `DividedTopics.read` yields at once, at most."""
-
-LOOK_SECONDS = 60.0
-"""Time between two looks at whether topics have more partitions."""
 
 WAIT_SECONDS = 0.2
 """How long it waits for records before it yields ``[]``."""

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
-from connectors.base import CommitRefused, Event, Position
+from connectors.base import CommitRefused, Event, Position, Trouble
+from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
 from connectors.kafka.events import Decoder, Events, gone
+from connectors.kafka.looks import Ends, Looks
 from connectors.kafka.options import Options
-from connectors.kafka.places import Place, checked, offset_at, offset_of, partitions_in, place_instead
+from connectors.kafka.places import (
+    Place,
+    check_copartitioned,
+    checked,
+    offset_at,
+    offset_of,
+    partitions_in,
+    place_instead,
+)
 
 ALIVE_SECONDS = 1.0
 """How long a consumer is left alone while there are records at hand."""
@@ -28,7 +38,11 @@ class KafkaSource:
 
     A record's value is a JSON object, or what a decoder makes of it. One that cannot be read is an event with an
     ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, the position
-    after it the next offset.
+    after it the next offset. A mark (`Event.is_mark`) says how far a partition was read where its last offsets have no
+    records (markers of transactions, aborted records), and where it begins if that is the latest record.
+
+    Partitions that are added to a topic are read from their first record on, within a minute, unless `partitions` says
+    which to read.
 
     Parameters
     ----------
@@ -56,14 +70,17 @@ class KafkaSource:
         Makes the fields from a value, or raises an error that says why not; JSON by default.
     key
         A field to put the record's key into, as text.
+    copartitioned
+        Whether all topics have to have the same number of partitions: if records of one key are joined, those with the
+        numbers in `partitions` have to have all records of their keys.
     **options
         Options, by kafka-python's names.
 
     Raises
     ------
     ValueError
-        If an argument is not one of these. `poll` raises it if a partition is not there, and `Unavailable` if no broker
-        answers or a topic is not there.
+        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and `Unavailable` if
+        no broker answers or a topic is not there.
     """
 
     def __init__(
@@ -79,6 +96,7 @@ class KafkaSource:
         order: str = "free",
         decoder: Decoder | None = None,
         key: str | None = None,
+        copartitioned: bool = False,
         **options: Any,
     ) -> None:
         if order not in ("free", "deterministic"):
@@ -89,16 +107,18 @@ class KafkaSource:
         self._numbers = partitions
         self._start, self._until = checked(start), None if until is None else checked(until)
         self._event = Events(decoder, key).of
+        self._copartitioned = copartitioned
         self._client: Consumer | None = None
+        self._is_reading = False
+        self._looks = Looks(self.topics, self.options.servers)
         self._buffers = Buffers(in_turn=order == "deterministic")
-        self._own: dict[Partition, Position] = {}
-        self._rewound: set[Partition] = set()  # those that begin at our own position, whatever the group says
+        self._beginnings = Beginnings(self._start, in_group=group is not None)
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
-        self._begun: dict[Partition, int] = {}  # where we began in the others
         self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
         self._ends: dict[Partition, int] = {}
-        self._gone: list[Event] = []
+        self._readable = Ends()
+        self._events: list[Event] = []  # that stand for no record, to be returned next
         self._polled = 0.0
         self._on_revoked: Told = lambda streams: None
         self._on_lost: Told = lambda streams: None
@@ -117,33 +137,54 @@ class KafkaSource:
         """
         for stream, position in positions.items():
             offset_of(position, stream)
-            self._own[Partition.named(stream)] = position
+            self._beginnings.own[Partition.named(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
         """Go on after these positions once, whatever the group has committed."""
         self.seek(positions)
-        self._rewound.update(map(Partition.named, positions))
+        self._beginnings.rewind(map(Partition.named, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
         self.seek(positions)
+        self._events.clear()
         if started := self._next.keys() - self._new:
             self.client.pause(started)
         self.assigned(list(self._next))
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """What was wrong when it was last looked whether brokers and topics are there."""
+        return self._looks.trouble
+
+    def open(self) -> None:
+        """Connect, and find out whether all topics are there; nothing is read, and no group is joined, before `poll`.
+
+        Raises
+        ------
+        Unavailable
+            If no broker answers or a topic is not there.
+        """
+        if self._client is None:
+            self._client = self._connected()
+
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
         client = self.client
+        self._join(client)
+        self._look(client)
         self._begin(client)
         if not self._buffers.is_ready(self._live()):
             self._fetch(client, timeout)
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
             self._fetch(client, 0.0)  # it keeps us in the group
-        events, self._gone = self._gone, []
+        events, self._events = self._events, []
         for partition, record, position in self._buffers.take(SLICE, self._live()):
             self._next[partition] = record.offset + 1
             if record.offset < self._ends.get(partition, record.offset + 1):
                 events.append(self._event(partition, record, position))
+        if not events:
+            self._readable.ask(client, self._next)
         return None if not events and self._until is not None and self._next and not self._live() else events
 
     def lag(self) -> Mapping[tuple[str, str], int]:
@@ -151,7 +192,7 @@ class KafkaSource:
         client, places = self._client, dict(self._next)
         if client is None:
             return {}
-        return {(p.topic, str(p.number)): client.waiting(p, offset) for p, offset in places.items()}
+        return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in places.items()}
 
     def close(self) -> None:
         """Leave the group."""
@@ -161,7 +202,7 @@ class KafkaSource:
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
         """Return the offsets among `positions` of partitions that we have and have read on in."""
         found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
-        return {p: found[p] for p, begun in self._begun.items() if found.get(p, 0) > begun}
+        return self._beginnings.to_commit(found)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
@@ -172,16 +213,15 @@ class KafkaSource:
     @property
     def client(self) -> Consumer:
         """The client, connected."""
-        if self._client is None:
-            self._client = self._connected()
-        return self._client
+        self.open()
+        return cast(Consumer, self._client)
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
         """Take over partitions; where to begin is found out at the next `poll`."""
         for partition in partitions:
-            self._buffers.drop(partition, self._own.get(partition))
+            self._buffers.drop(partition, self._beginnings.own.get(partition))
             self._next[partition] = 0
-            self._begun.pop(partition, None)
+            self._beginnings.forget(partition)
             self._new.add(partition)
 
     def revoked(self, partitions: Iterable[Partition]) -> None:
@@ -201,55 +241,86 @@ class KafkaSource:
         for partition in going:
             self._buffers.drop(partition)
             self._next.pop(partition, None)
-            self._begun.pop(partition, None)
+            self._beginnings.forget(partition)
             if partition not in self._new:  # else our own position is still to be used
-                self._own.pop(partition, None)
+                self._beginnings.own.pop(partition, None)
             self._new.discard(partition)
+        streams = set(map(str, going))
+        self._events = [event for event in self._events if event.stream not in streams]
 
     def _connected(self) -> Consumer:
-        client, servers = self.options.consumer(self.group, self._member), self.options.servers
+        client = self.options.consumer(self.group, self._member)
         try:
-            partitions = [p for topic in self.topics for p in partitions_in(client, topic, self._numbers, servers)]
+            for topic in self.topics:
+                partitions_in(client, topic, self._numbers, self.options.servers)
+            self._beginnings.known = {partition for topic in self.topics for partition in client.partitions_of(topic)}
+            self._check()
         except (OSError, ValueError):
             client.close()
             raise
+        return client
+
+    def _check(self) -> None:
+        """Raise a `ValueError` if topics have to have the same number of partitions, and have not."""
+        if self._copartitioned and self._numbers is not None:
+            check_copartitioned(self._beginnings.known)
+
+    def _join(self, client: Consumer) -> None:
+        """Take part in the group, or take all partitions that are to be read."""
+        if self._is_reading:
+            return
+        self._is_reading = True
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            self.assigned(partitions)
-        return client
+            known = sorted(self._beginnings.known)
+            self.assigned(p for p in known if self._numbers is None or p.number in self._numbers)
+
+    def _look(self, client: Consumer) -> None:
+        """Look now and then for partitions that were added, and read them if no group deals them out."""
+        added = self._beginnings.add(self._looks.look(client))
+        if added:
+            self._check()
+            if self.group is None and self._numbers is None:
+                self.assigned(sorted(added))
 
     def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
         if not self._new:
             return
-        places = {}
-        for partition in sorted(self._new):
-            own = self._own.get(partition)
-            committed = None if self.group is None or partition in self._rewound else client.committed(partition)
-            if committed is None:
-                place = offset_at(client, partition, self._start) if own is None else offset_of(own, str(partition))
-            else:
-                place = committed
+        places, latest = self._beginnings.find(client, self._new)
+        for partition, place in places.items():
             if self._until is not None:
                 self._ends.setdefault(partition, offset_at(client, partition, self._until))
             left = self._left.pop(partition, None)
             if isinstance(left, list) and left[0] == place:  # it goes on in its turn
                 self._buffers.drop(partition, left)
-            places[partition] = place
         client.start(places)
         self._next |= places
-        self._begun |= places
         self._new.clear()
-        self._rewound -= places.keys()
+        self._events += [self._mark(partition) for partition in sorted(latest)]
 
     def _fetch(self, client: Consumer, timeout: float) -> None:
         self._buffers.throttle(client, self._next.keys() - self._new)
         try:
-            self._buffers.add(client.poll(timeout))
+            found = client.poll(timeout)
         except OffsetGoneError as error:
-            self._gone += [self._skipped(client, *one) for one in error.offsets.items()]
+            self._events += [self._skipped(client, *one) for one in error.offsets.items()]
+        else:
+            self._buffers.add(found)
+            self._readable.came(partition for partition, records in found.items() if records)
+            self._events += self._passed(client)
         self._polled = time.monotonic()
+
+    def _passed(self, client: Consumer) -> Iterator[Event]:
+        """Yield a mark for each partition whose next offsets have no records and were passed over."""
+        for partition in sorted(self._next.keys() - self._new):
+            if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
+                self._next[partition] = client.position(partition)
+                yield self._mark(partition)
+
+    def _mark(self, partition: Partition) -> Event:
+        return Event(str(partition), self._buffers.position(partition, self._next[partition]), b"")
 
     def _live(self) -> list[Partition]:
         """Return the partitions that are not at their end; markers of transactions there are no records."""

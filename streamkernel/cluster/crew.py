@@ -15,7 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 
 from connectors import Unavailable
 from streamkernel.cluster.replica import Replica, Report, Task
-from streamkernel.engine.settling import error_of, pause_after
+from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
 
 LOCAL = "local"
@@ -129,7 +129,7 @@ class Crew:
                     if not isinstance(error.cause, Unavailable):
                         raise _cause(error) from error
                     waiting("unreachable")
-                    log.warning("Kafka is asked again", worker=task.number, reason=str(error.cause))
+                    log.warning("Kafka is unavailable; retrying", worker=task.number, reason=str(error.cause))
                     later.append((now + AGAIN_SECONDS, task))
                 except ray.exceptions.RayError as error:
                     self._replace(task.number, error)

@@ -22,8 +22,8 @@ from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine.checkpoint import PRIVATE, no_link
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, Engine
-from streamkernel.engine.settling import asked, pause, pause_after
 from streamkernel.engine.status import point_of
 
 log = structlog.get_logger("streamkernel")
@@ -98,7 +98,7 @@ class ClusterEngine(Engine):
                 if not self._try_to_commit():  # what is not durable must not be built upon: it would be planned anew
                     self._wait(stopping)
                     continue
-                shares = asked(self._planned, stopping, self._count)
+                shares = self._ask(self._planned, stopping)
                 if shares is None:
                     return
                 if self._begin(shares):

@@ -67,5 +67,6 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "state": state,
         "transactions": writes.transactions if writes else None,
         "checkpoint_seconds": config.state.checkpoint_seconds,
+        "give_up_after": None if config.kafka is None else config.kafka.give_up_after,
         "setup": config.setup(),
     }

@@ -13,7 +13,7 @@ from river import base, compose, multiclass, preprocessing
 from streamkernel.engine import build, river_state
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.invalid import problems_of, syntax_problem
-from streamkernel.engine.kafka import kafka_problems, kafka_source
+from streamkernel.engine.kafka import kafka_options, kafka_problems, kafka_source
 from streamkernel.engine.problems import ConfigError, did_you_mean, of_error, shown
 from streamkernel.engine.tables import (
     STREAM,
@@ -77,6 +77,11 @@ class Config(ConfigTable):
     def model_post_init(self, context: Any) -> None:
         """Remember the folder of the file."""
         self._folder = (context or {}).get("folder", Path())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file, which paths are relative to."""
+        return self._folder
 
     @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
     @classmethod
@@ -190,7 +195,7 @@ class Config(ConfigTable):
         ConfigError
             If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
         """
-        _together(self._check_metric, self._check_state, lambda: self.build_source().close())
+        _together(self._check_metric, self._check_state, self._check_kafka, lambda: self.build_source().close())
 
     def check_records(self) -> None:
         """Look whether the first records of files have the label.
@@ -237,6 +242,10 @@ class Config(ConfigTable):
             of = base.Regressor if wanted == "regressor" else base.Classifier
             if not issubclass(build.baselines().classes[name], of):
                 raise ConfigError(f"baseline: expected a {wanted} like the model, got {shown(name)}")
+
+    def _check_kafka(self) -> None:
+        if self.kafka is not None:
+            kafka_options(self)
 
     def _check_state(self) -> None:
         steps = [(f"preprocessing[{i}]", _step(spec, i)) for i, spec in enumerate(self.preprocessing)]

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
-import time as wall
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamkernel.engine.examples import shortened
+from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.packing import pack, unpack
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
 """Characters of a key."""
-
-SET_BACK = 1000
-"""Events in a row, all older than the time limit, after which the clock is taken to have been set back."""
 
 _FARTHEST = 1e15  # seconds
 
@@ -53,10 +50,8 @@ class Waiting(NamedTuple):
 class DelayedLabels:
     """Joins features and the label that comes in another record, by a key.
 
-    An entry is given up after `max_seconds`, or when `max_pending` newer ones wait. The time is that of the latest
-    event, and moves when events come. It never goes back, so that a record out of order, or a clock that is put right,
-    gives nothing up; when `SET_BACK` events in a row are older than `max_seconds`, it goes on from them, and what waits
-    keeps its age.
+    An entry is given up after `max_seconds`, or when `max_pending` newer ones wait. The time is that of
+    :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
 
     Parameters
     ----------
@@ -69,9 +64,9 @@ class DelayedLabels:
         Longest time that one waits, in seconds.
     time
         The field with the time of the event, in seconds or ISO 8601 (UTC where no offset is given). By default it is
-        the time of reading.
+        the time that passes while events are read; the time between a stop and the next start does not count.
     clock
-        What tells the time of reading, in seconds.
+        Returns seconds for that; it must not jump.
 
     Attributes
     ----------
@@ -101,7 +96,7 @@ class DelayedLabels:
         max_pending: int = 100_000,
         max_seconds: float = 86_400.0,
         time: str | None = None,
-        clock: Callable[[], float] = wall.time,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.key = key
         self.fields = frozenset({key} if time is None else {key, time})
@@ -111,10 +106,9 @@ class DelayedLabels:
         self._max_pending = max_pending
         self._max_seconds = max_seconds
         self._time = time
-        self._clock = clock
-        self._now = -math.inf
-        self._ahead = 0.0  # of the events' time, since they were set back
-        self._behind = 0
+        self._read = clock
+        self._clock = LabelClock(max_seconds)
+        self._event = 0.0  # the time of the record that came last
         self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
         self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
         self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
@@ -133,14 +127,13 @@ class DelayedLabels:
         """
         key = self._key_of(record)
         if self._time is None:
-            self._move(self._clock())
+            self._event = self._clock.tick(self._read())
         elif not is_label or record.get(self._time) is not None:
-            self._move(_seconds(record, self._time))
-        for given_up in self._over(self._waiting):
-            self.counts["expired"] += 1
-            self._remember(given_up, joined=False)
-        for _ in self._over(self._early):
-            self.counts["unmatched"] += 1
+            self._event = self._clock.follow(_seconds(record, self._time))
+        else:
+            self._event = self._clock.now
+        self._expire(self._waiting)
+        self._expire(self._early)
         return key
 
     def label_of(self, key: Key) -> Any:
@@ -151,6 +144,7 @@ class DelayedLabels:
         JoinError
             If such features wait already.
         """
+        self._give_up(key)
         if key in self._waiting:
             self.counts["repeated"] += 1
             raise JoinError(
@@ -161,7 +155,7 @@ class DelayedLabels:
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str) -> None:
         """Keep features, what was predicted for them, and where they came from, until their label comes."""
-        self._waiting[key] = Waiting(self._now, key, place, x, *map(plain, (*answers[0], *answers[1])))
+        self._waiting[key] = Waiting(self._since, key, place, x, *map(plain, (*answers[0], *answers[1])))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
@@ -174,6 +168,7 @@ class DelayedLabels:
         JoinError
             If there was a label for `key` already, or the features have been given up.
         """
+        self._give_up(key)
         if key in self._waiting:
             return self._waiting[key]
         if key in self._early or self._done.get(key):
@@ -183,7 +178,7 @@ class DelayedLabels:
             self.counts["late"] += 1
             raise JoinError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
-        self._early[key] = self._now, key, y
+        self._early[key] = self._since, key, y
         if len(self._early) > self._max_pending:
             self.counts["unmatched"] += 1
             self._early.popitem(last=False)
@@ -200,16 +195,16 @@ class DelayedLabels:
         """Return all there is to remember, as plain values and arrays."""
         return {
             "counts": dict(self.counts),
-            "clock": (self._now, self._ahead, self._behind),
+            "clock": self._clock.state(),
             "waiting": pack(self._waiting.values(), width=len(Waiting._fields)),
             "early": pack(self._early.values(), width=3),
             "done": pack(self._done.items(), width=2),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.counts = dict(state["counts"])
-        self._now, self._ahead, self._behind = state["clock"]
+        self._clock.restore(state["clock"])
         self._waiting = OrderedDict((row[1], Waiting._make(row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
@@ -228,23 +223,40 @@ class DelayedLabels:
             raise JoinError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
         return key
 
-    def _move(self, now: float) -> None:
-        """Let the clock follow the time of an event."""
-        now += self._ahead
-        self._behind = self._behind + 1 if now < self._now - self._max_seconds else 0
-        if self._behind >= SET_BACK:
-            self._ahead += self._now - now
-            self._behind = 0
-        self._now = max(self._now, now)
+    @property
+    def _since(self) -> float:
+        """Since when the record that came last waits: its time may be ahead of the clock, which does not follow yet."""
+        return max(self._clock.now, self._event)
 
-    def _over(self, entries: OrderedDict[Key, Any]) -> Iterator[Key]:
-        """Remove the entries that have waited too long, and yield their keys."""
+    def _give_up(self, key: Key) -> None:
+        """Give up what has waited too long under a key by the time of the record that came last."""
+        for entries in (self._waiting, self._early):
+            if key in entries and self._since - entries[key][0] > self._max_seconds:
+                del entries[key]
+                self._count(key, entries)
+
+    def _count(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
+        """Count an entry that was given up."""
+        if entries is self._waiting:
+            self.counts["expired"] += 1
+            self._remember(key, joined=False)
+        else:
+            self.counts["unmatched"] += 1
+
+    def _expire(self, entries: OrderedDict[Key, Any]) -> None:
+        """Give up the entries that have waited too long, oldest first."""
+        now, limit = self._clock.now, self._max_seconds
         while entries:
             key = next(iter(entries))
-            if self._now - entries[key][0] <= self._max_seconds:
+            since = entries[key][0]
+            if since > now + limit and not self._clock.is_in_doubt:  # its time was wrong: it waits from now on
+                entry = entries.pop(key)
+                entries[key] = entry._replace(since=now) if isinstance(entry, Waiting) else (now, *entry[1:])
+            elif now - since > limit:
+                del entries[key]
+                self._count(key, entries)
+            else:
                 return
-            del entries[key]
-            yield key
 
     def _remember(self, key: Key, joined: bool) -> None:
         self._done[key] = joined

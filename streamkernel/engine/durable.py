@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 
@@ -22,9 +22,12 @@ from streamkernel.engine.checkpoint import StateDirectory, check_setup
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
-from streamkernel.engine.settling import LONGEST_PAUSE, asked, pause, pause_after, settled
+from streamkernel.engine.retrying import LONGEST_PAUSE, TroubleReports, aside, asked, gave_up, pause, pause_after
+from streamkernel.engine.settling import settled
 
 log = structlog.get_logger("streamkernel")
+
+T = TypeVar("T")
 
 INCIDENTS = (
     "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
@@ -37,7 +40,7 @@ class DurableLearner(Learner):
 
     Parameters
     ----------
-    source, sink, dead_letters, state, transactions, checkpoint_seconds, setup
+    source, sink, dead_letters, state, transactions, checkpoint_seconds, give_up_after, setup
         As for :class:`~streamkernel.engine.runner.Engine`.
     model, **options
         As for :class:`~streamkernel.engine.learning.Learner`.
@@ -56,6 +59,7 @@ class DurableLearner(Learner):
         state: StateDirectory | None,
         transactions: Transactions | None,
         checkpoint_seconds: float,
+        give_up_after: float | None,
         setup: Mapping[str, Any] | None,
         **options: Any,
     ) -> None:
@@ -70,6 +74,8 @@ class DurableLearner(Learner):
         self._state = state
         self._transactions = transactions
         self._every = checkpoint_seconds
+        self._give_up_after = give_up_after
+        self._troubles = TroubleReports(self._count)
         self._setup = dict(setup or {})
         self._positions: dict[str, Any] = {}
         self._written: float | None = None  # when all was durable
@@ -79,6 +85,10 @@ class DurableLearner(Learner):
         self._in_doubt = transactions is not None
         self._refusals = 0  # in a row
         self.alive = time.monotonic()
+        self._checkpoint: int | None = None  # whose state this is, until it is known whether there is a newer one
+        if state is not None and (saved := state.read_newest()) is not None:
+            self._restore(saved)
+            self._checkpoint = saved["checkpoint"]
 
     @property
     def checkpoint_age(self) -> float | None:
@@ -148,10 +158,30 @@ class DurableLearner(Learner):
             if part is not None:
                 part.close()
 
+    def _ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
+        """Return the answer of brokers, ``None`` if we have to stop before there is one."""
+        return asked(aside(call, stopping), stopping, self._count, self._give_up_after)
+
     def _open(self, stopping: Callable[[], bool]) -> bool:
-        """Wait until there is what is written to; return whether there is, which is not known if we have to stop."""
+        """Wait until brokers and topics are there; return whether they are, which is not known if we have to stop."""
         parts = [part for part in (self._sink, self._dead_letters) if part is not None]
-        return asked(lambda: [part.open() for part in parts], stopping, self._count) is not None
+        opens = [part.open for part in parts] + ([self.source.open] if isinstance(self.source, KafkaSource) else [])
+        return self._ask(lambda: [open_it() for open_it in opens], stopping) is not None
+
+    def _heed(self) -> None:
+        """Report what the source finds wrong with brokers and topics.
+
+        Raises
+        ------
+        GaveUpError
+            If that has lasted for longer than the user wants to wait.
+        """
+        trouble = self.source.trouble if isinstance(self.source, KafkaSource) else None
+        self._troubles.report(trouble)
+        limit = self._give_up_after
+        if trouble is not None and limit is not None and time.monotonic() - trouble.since >= limit:
+            self._try_to_commit(last=True)
+            raise gave_up(trouble.error, limit)
 
     def _resume(self) -> None:
         if self._state is None:
@@ -174,7 +204,17 @@ class DurableLearner(Learner):
                 self.source.seek(self._positions)
 
     def _load(self, saved: Mapping[str, Any]) -> None:
-        """Become what a checkpoint says."""
+        """Resume from a checkpoint."""
+        self._restore(saved)
+        self._checkpoint = None
+        self._written = self._tried = time.monotonic()
+        for part, position in ((self._sink, saved["sink"]), (self._dead_letters, saved["dead_letters"])):
+            if part is not None and position is not None:
+                part.seek(position)
+        log.info("resumed", learned=self.outcomes["learned"], positions=self._positions)
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        """Become what a checkpoint holds, and leave files and streams alone."""
         check_setup(saved["setup"], self._setup)
         self.model, self.baseline = saved["model"], saved["baseline"]
         self._quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
@@ -187,19 +227,14 @@ class DurableLearner(Learner):
         if self._written is None:  # the first time in this process
             self.learned_before = self.outcomes["learned"]
         self._positions = saved["positions"]
-        self._written = self._tried = time.monotonic()
         self._changed = False
-        for part, position in ((self._sink, saved["sink"]), (self._dead_letters, saved["dead_letters"])):
-            if part is not None and position is not None:
-                part.seek(position)
-        log.info("resumed", learned=self.outcomes["learned"], positions=self._positions)
 
     def _settle(self, stopping: Callable[[], bool]) -> bool:
         """Go on from the checkpoint that counts; return whether it is known, which it is not if we have to stop."""
         if self._refusals > 1:  # as by another process of the same name, or a clock that the brokers do not believe
             pause(pause_after(self._refusals - 2, max(LONGEST_PAUSE, 2.0 * self._every)), stopping)
         state, source = cast(StateDirectory, self._state), cast(GroupSource, self.source)
-        newest = asked(cast(Transactions, self._transactions).newest, stopping, self._count)
+        newest = self._ask(cast(Transactions, self._transactions).newest, stopping)
         if newest is None:
             return False
         saved = settled(state, newest)

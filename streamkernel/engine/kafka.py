@@ -36,6 +36,12 @@ def kafka_problems(config: Config) -> Iterator[str]:
         return
     if not topics and not writes:
         yield "kafka: expected topics in source or sink, got none"
+    if topics and config.labels is not None and kafka.group is not None and source.partitions is None:
+        yield (
+            f"kafka.group: expected none with [labels], so that one process reads all partitions, or source.partitions "
+            f'for each process, got "{kafka.group}"; features wait for their label in the memory of one process, and a '
+            "group moves partitions from one to another"
+        )
     if kafka.delivery == "exactly_once":
         if not topics:
             yield 'kafka.delivery: expected "at_least_once", since what is read is no topic, got "exactly_once"'
@@ -71,6 +77,7 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
             order=source.order,
             decoder=decoder,
             key=source.key_field,
+            copartitioned=config.labels is not None,
         )
     except ValueError as error:
         raise ConfigError(of_error("source", error)) from error
@@ -100,7 +107,7 @@ def kafka_options(config: Config) -> Options:
     if config.kafka is None:
         raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
     try:
-        return Options(config.kafka.servers, config.kafka.options, config.kafka.client)
+        return Options(config.kafka.servers, config.kafka.options, config.kafka.client, config.folder)
     except ImportError as error:
         raise ConfigError(of_error("kafka.client", error)) from error
     except ValueError as error:

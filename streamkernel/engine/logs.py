@@ -7,6 +7,8 @@ import sys
 
 import structlog
 
+from streamkernel.engine.folding import Folding
+
 
 def configure() -> None:
     """Send all logs of the process through one formatter."""
@@ -27,6 +29,7 @@ def configure() -> None:
             processor=structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         )
     )
+    handler.addFilter(Folding())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

@@ -33,12 +33,22 @@ class Published(NamedTuple):
         The pipeline.
     examples
         What makes features from a record, and refuses what no model should see.
+    checkpoint
+        The number of the checkpoint that it is from, if the run has not resumed yet.
     """
 
     version: int
     events: int
     model: Any
     examples: Examples
+    checkpoint: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where the model is from, for people."""
+        if self.checkpoint is None:
+            return "this run"
+        return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
 
     def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the prediction for one record, and the probabilities of a classifier.
@@ -83,13 +93,14 @@ class Publisher:
 
     def is_due(self, events: int) -> bool:
         """Return whether another copy is to be made, of a model that has learnt so many events."""
-        is_new = self.newest is None or events != self.newest.events
+        newest = self.newest
+        is_new = newest is None or events != newest.events or newest.checkpoint is not None
         return self.wanted and is_new and time.monotonic() >= self._next
 
-    def publish(self, model: Any, examples: Examples, events: int) -> None:
-        """Make a copy."""
+    def publish(self, model: Any, examples: Examples, events: int, checkpoint: int | None = None) -> None:
+        """Make a copy; `checkpoint` is as for `Published`."""
         began = time.monotonic()
         version = 1 if self.newest is None else self.newest.version + 1
-        self.newest = Published(version, events, frozen(model), copy.deepcopy(examples))
+        self.newest = Published(version, events, frozen(model), copy.deepcopy(examples), checkpoint)
         now = time.monotonic()
         self._next = now + max(SECONDS, (now - began) / SHARE)

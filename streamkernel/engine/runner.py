@@ -18,7 +18,7 @@ from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import line_of, reason_of
 from streamkernel.engine.numbers import Numbers, of_model
 from streamkernel.engine.published import Publisher
-from streamkernel.engine.settling import asked
+from streamkernel.engine.retrying import asked
 from streamkernel.engine.status import point_of
 
 if TYPE_CHECKING:
@@ -80,8 +80,18 @@ class Engine(DurableLearner):
         What decides which checkpoint counts, if it is not this directory alone.
     checkpoint_seconds
         Time between two checkpoints.
+    give_up_after
+        Seconds in which brokers may be unavailable, or a topic missing, before the run ends with an error; by default
+        it never does.
     setup
         What the run was set up with, as JSON values; a state directory that was written with another setup is refused.
+
+    Raises
+    ------
+    ModelFileError
+        If there are checkpoints and none is whole.
+    StateDirectoryError
+        If the state directory belongs to a run with another setup.
 
     Attributes
     ----------
@@ -127,6 +137,7 @@ class Engine(DurableLearner):
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
+        give_up_after: float | None = None,
         setup: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
@@ -142,6 +153,7 @@ class Engine(DurableLearner):
             state=state,
             transactions=transactions,
             checkpoint_seconds=checkpoint_seconds,
+            give_up_after=give_up_after,
             setup=setup,
         )
         self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
@@ -170,11 +182,15 @@ class Engine(DurableLearner):
         Raises
         ------
         ModelFileError
-            If there are checkpoints and none is whole.
+            If the checkpoint that Kafka has as the last one is not whole.
         StateDirectoryError
-            If the state directory belongs to a run with another setup.
+            If Kafka and the state directory do not agree which checkpoint is the last.
+        GaveUpError
+            If brokers were unavailable for `give_up_after`.
         """
         try:
+            if self._checkpoint is not None and self.publisher.wanted:
+                self.publisher.publish(self.model, self._examples, self.outcomes["learned"], self._checkpoint)
             if self._open(stopping):
                 self._resume()
                 self._publish()
@@ -195,7 +211,8 @@ class Engine(DurableLearner):
             self.alive = time.monotonic()
             if self._in_doubt and not self._settle(stopping):
                 continue
-            events = asked(lambda: self.source.poll(POLL_SECONDS), stopping, self._count)
+            events = asked(lambda: self.source.poll(POLL_SECONDS), stopping, self._count, self._give_up_after)
+            self._heed()
             if events is not None:
                 self._watchdog(bool(events))
                 self._process_all(events, stopping, watch)
@@ -211,6 +228,10 @@ class Engine(DurableLearner):
         for event in events:
             if self._in_doubt:
                 return  # it is read again
+            if event.is_mark:
+                self._positions[event.stream] = event.resume
+                self._changed = True
+                continue
             try:
                 self._process(event)
             except CommitRefused as error:

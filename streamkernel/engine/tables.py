@@ -77,6 +77,7 @@ class KafkaTable(ConfigTable):
         default="kafka-python", description='"kafka-python" or "confluent-kafka"'
     )
     options: dict[str, Any] = Field(default={}, description="a table of options of the client")
+    give_up_after: float | None = Field(default=None, gt=0, description="a number of seconds above 0")
 
 
 class SourceTable(ConfigTable):

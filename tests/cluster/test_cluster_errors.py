@@ -192,7 +192,7 @@ def done(workers: crew.Crew, count: int, most: int, incidents: list[str] | None 
 
 
 def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(ray, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.settling.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.001)
     silent = exceptions.RayTaskError("learn", "", Unavailable("no answer")).as_instanceof_cause()
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
     monkeypatch.setattr(crew, "AGAIN_SECONDS", 0.001)

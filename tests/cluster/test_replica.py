@@ -336,7 +336,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
             raise OSError(28, "No space left on device")
         put(path, content)
 
-    monkeypatch.setattr("streamkernel.engine.settling.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
     monkeypatch.setattr(model_file, "put", put_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 2

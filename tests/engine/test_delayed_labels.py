@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 
 from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, model_file
-from streamkernel.engine import Engine, delayed_labels
+from streamkernel.engine import Engine, delayed_labels, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config import ConfigError, load_config
@@ -29,6 +31,7 @@ from streamkernel.engine.description import checkpoint_rows
 from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.packing import pack, unpack
 from streamkernel.engine.view import View
+from streamkernel.errors import JoinError
 
 Record = dict[str, Any]
 
@@ -91,6 +94,8 @@ class PlainLoop:
         self.model, self.metric = logistic(), metrics.Accuracy()
         self.max_pending, self.max_seconds = max_pending, max_seconds
         self.now = -math.inf
+        self.event = -math.inf
+        self.ahead: list[float] = []  # times of the last events in a row that were too far ahead
         self.waiting: list[list[Any]] = []
         self.early: list[list[Any]] = []
         self.done: list[tuple[Any, bool]] = []
@@ -103,9 +108,12 @@ class PlainLoop:
         if x and y is not None:
             self.learn(x, y, self.predict(x))
             return
-        self.now = max(self.now, record["t"])
-        self.waiting = self.in_time(self.waiting, "expired")
-        self.early = self.in_time(self.early, "unmatched")
+        self.follow(record["t"])
+        for entries, outcome in ((self.waiting, "expired"), (self.early, "unmatched")):
+            self.expire(entries, outcome)
+            for entry in [entry for entry in entries if entry[1] == key and self.is_over(entry[0], self.event)]:
+                entries.remove(entry)
+                self.give_up(entry, outcome)
         waiting = [entry for entry in self.waiting if entry[1] == key]
         early = [entry for entry in self.early if entry[1] == key]
         if x and waiting:
@@ -117,7 +125,7 @@ class PlainLoop:
                 self.join(key, x, early[0][2], prediction)
             else:
                 self.events.append("pending")
-                self.waiting.append([self.now, key, x, prediction])
+                self.waiting.append([max(self.now, self.event), key, x, prediction])
                 if len(self.waiting) > self.max_pending:
                     self.events.append("evicted")
                     self.remember(self.waiting.pop(0)[1], False)
@@ -130,7 +138,7 @@ class PlainLoop:
             self.events.append("late")
         else:
             self.events.append("early")
-            self.early.append([self.now, key, y])
+            self.early.append([max(self.now, self.event), key, y])
             if len(self.early) > self.max_pending:
                 self.events.append("unmatched")
                 self.early.pop(0)
@@ -152,14 +160,31 @@ class PlainLoop:
         self.learn(x, y, prediction)
         self.remember(key, True)
 
-    def in_time(self, entries: list[list[Any]], outcome: str) -> list[list[Any]]:
-        kept = [entry for entry in entries if self.now - entry[0] <= self.max_seconds]
-        for entry in entries:
-            if entry not in kept:
-                self.events.append(outcome)
-                if outcome == "expired":
-                    self.remember(entry[1], False)
-        return kept
+    def follow(self, time: float) -> None:
+        self.event = time
+        self.ahead = [*self.ahead, time] if time > self.now + self.max_seconds else []
+        if self.now == -math.inf or not self.ahead:
+            self.now, self.ahead = max(self.now, time), []
+        elif len(self.ahead) == label_clock.SET_AHEAD:
+            self.now, self.ahead = min(self.ahead), []
+
+    def is_over(self, since: float, time: float) -> bool:
+        return max(self.now, time) - since > self.max_seconds
+
+    def expire(self, entries: list[list[Any]], outcome: str) -> None:
+        while entries:
+            since = entries[0][0]
+            if since > self.now + self.max_seconds and not self.ahead:
+                entries.append([self.now, *entries.pop(0)[1:]])
+            elif self.is_over(since, self.now):
+                self.give_up(entries.pop(0), outcome)
+            else:
+                return
+
+    def give_up(self, entry: list[Any], outcome: str) -> None:
+        self.events.append(outcome)
+        if outcome == "expired":
+            self.remember(entry[1], False)
 
     def remember(self, key: Any, joined: bool) -> None:
         self.done = [(other, how) for other, how in self.done if other != key] + [(key, joined)]
@@ -186,10 +211,12 @@ def streams(draw: st.DrawFn) -> list[Record]:
 @given(records=streams(), max_pending=st.integers(1, 5), max_seconds=st.sampled_from([0.5, 3.0, 1e9]))
 def test_any_order_is_joined_as_by_a_plain_loop(records: list[Record], max_pending: int, max_seconds: float) -> None:
     labels = DelayedLabels("id", max_pending=max_pending, max_seconds=max_seconds, time="t")
-    engine, sink = ran(records, labels)
     plain = PlainLoop(max_pending, max_seconds)
-    for record in records:
-        plain.see(record)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_clock, "SET_AHEAD", 3)
+        engine, sink = ran(records, labels)
+        for record in records:
+            plain.see(record)
     assert engine.labels == {outcome: plain.events.count(outcome) for outcome in engine.labels}
     refused = sum(map(plain.events.count, ("duplicate", "late", "repeated")))
     counts = {outcome: plain.events.count(outcome) for outcome in ("learned", "predicted", "pending")}
@@ -454,45 +481,104 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
 
 
-class Wall:
-    """A clock that shows what it is told."""
-
-    def __init__(self) -> None:
-        self.now = 1e9
-
-    def __call__(self) -> float:
-        return self.now
+NOTHING = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
 
 
-def test_a_wall_clock_that_is_set_back_expires_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
-    clock = Wall()
-    labels = DelayedLabels("id", max_seconds=100, clock=clock)
-    nothing = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
+def test_the_time_that_a_stop_takes_does_not_count() -> None:
+    """Nor does what a clock shows that is wrong after one of two starts."""
+    shown = [1e9]
 
-    def wait(key: int, x: Record) -> None:
+    def started(state: Mapping[str, Any] | None = None) -> DelayedLabels:
+        labels = DelayedLabels("id", max_seconds=100, clock=lambda: shown[-1])
+        if state is not None:
+            labels.restore(state)
+        return labels
+
+    def after(labels: DelayedLabels, seconds: float) -> tuple[int, int]:
+        shown.append(shown[-1] + seconds)
+        labels.arrive({"id": 0})
+        return len(labels), labels.counts["expired"]
+
+    labels = started()
+    labels.wait(labels.arrive({"id": 1}), {"a": 1}, NOTHING, "here")
+    assert after(labels, 60) == (1, 0)
+    for start in (2e9, 5.0):
+        shown.append(start)
+        labels = started(labels.state())
+        assert after(labels, 0) == (1, 0)
+    assert after(labels, 39) == (1, 0)
+    assert after(labels, 2) == (0, 1)
+
+
+JUMP = """
+import time
+real, jump = time.time, [0.0]
+time.time = lambda: real() + jump[0]
+from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
+labels = DelayedLabels("id", max_seconds=3600)
+for key, jump[0] in enumerate([0.0, 1e7, -1e7, 1e9]):
+    labels.wait(labels.arrive({"id": key}), {"a": 1}, (NO_ANSWER, NO_ANSWER), "here")
+print(len(labels), labels.counts["expired"])
+"""
+
+
+def test_a_wall_clock_that_jumps_expires_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", JUMP], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["4", "0"]
+
+
+def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
+    labels, now = DelayedLabels("id", max_seconds=100, time="t"), 1e9
+
+    def wait(key: int) -> None:
         nonlocal labels
         if key % 300 == 299:  # a restart changes nothing
             state = labels.state()
-            labels = DelayedLabels("id", max_seconds=100, clock=clock)
+            labels = DelayedLabels("id", max_seconds=100, time="t")
             labels.restore(state)
-        labels.wait(labels.arrive({"id": key} | x), x, nothing, "here")
+        labels.wait(labels.arrive({"id": key, "t": now}), {"a": 1}, NOTHING, "here")
 
-    wait(-1, {"a": 1})
-    clock.now += 50
-    wait(-2, {"a": 1})
-    clock.now -= 1e6
-    for i in range(delayed_labels.SET_BACK):
+    wait(-1)
+    now += 50
+    wait(-2)
+    now -= 1e6
+    for i in range(label_clock.SET_BACK):
         assert len(labels) == 2 + i
-        wait(i, {"a": 1})
-    state = labels.state()
-    labels = DelayedLabels("id", max_seconds=100, clock=clock)
-    labels.restore(state)
-    clock.now += 51
-    labels.arrive({"id": 0})
-    assert (len(labels), labels.counts["expired"]) == (delayed_labels.SET_BACK + 1, 1)
-    clock.now += 50
-    labels.arrive({"id": 0})
-    assert (len(labels), labels.counts["expired"]) == (0, delayed_labels.SET_BACK + 2)
+        wait(i)
+    now += 51
+    labels.arrive({"id": 0, "t": now})
+    assert (len(labels), labels.counts["expired"]) == (label_clock.SET_BACK + 1, 1)
+    now += 50
+    labels.arrive({"id": 0, "t": now})
+    assert (len(labels), labels.counts["expired"]) == (0, label_clock.SET_BACK + 2)
+
+
+def test_wrong_times_here_and_there_expire_nothing() -> None:
+    """As of a device whose clock is years ahead: its own records are joined, too."""
+    labels = DelayedLabels("id", max_seconds=3600, time="t")
+    wrong = {i for i in range(2000) if i % 10 == 3}
+    for i in range(2000):
+        record = {"id": i, "t": 1.7e9 + i + (1e9 if i in wrong else 0.0)}
+        labels.wait(labels.arrive(record), {"a": 1}, NOTHING, "here")
+    for i in range(2000):
+        key = labels.arrive({"id": i, "t": 1.7e9 + 2000 + i + (1e9 if i in wrong else 0.0)}, is_label=True)
+        assert labels.waiting_for(key, True) is not None
+        labels.joined(key)
+    assert labels.counts == dict.fromkeys(labels.counts, 0) | {"joined": 2000}
+
+
+def test_what_waited_over_a_gap_in_the_stream() -> None:
+    """Its label comes too late by its own time, at once; the others expire when the clock has followed."""
+    labels = DelayedLabels("id", max_seconds=60, time="t")
+    for i in range(50):
+        labels.wait(labels.arrive({"id": i, "t": 0.0}), {"a": 1}, NOTHING, "here")
+    with pytest.raises(JoinError, match="one after they expired - at key 7"):
+        labels.waiting_for(labels.arrive({"id": 7, "t": 9000.0}, is_label=True), True)
+    for i in range(50, 149):
+        assert len(labels) == i - 1
+        labels.wait(labels.arrive({"id": i, "t": 9000.0}), {"a": 1}, NOTHING, "here")
+    assert labels.waiting_for(labels.arrive({"id": 60, "t": 9030.0}, is_label=True), True) is not None
+    assert (len(labels), labels.counts["expired"]) == (99, 50)
 
 
 def test_a_time_out_of_order_expires_nothing() -> None:
@@ -500,8 +586,16 @@ def test_a_time_out_of_order_expires_nothing() -> None:
     records += [{"id": i, "a": 1.0, "t": 0.0 if i % 2 else 1000.0} for i in range(1, 3000)]
     engine, _ = ran(records, DelayedLabels("id", time="t", max_seconds=10.0))
     assert engine.pending_labels == 3000
-    engine, _ = ran([*records, {"id": 0, "y": True, "t": 1010.5}], DelayedLabels("id", time="t", max_seconds=10.0))
+    later = [{"id": 0, "y": True, "t": 1010.5}] * label_clock.SET_AHEAD
+    engine, _ = ran([*records, *later], DelayedLabels("id", time="t", max_seconds=10.0))
     assert engine.labels["expired"] == 3000
+
+
+def test_the_clock_of_an_older_checkpoint() -> None:
+    labels = DelayedLabels("id", max_seconds=100)
+    labels.restore(labels.state() | {"clock": (1.7e9, 0.0, 3)})
+    labels.wait(labels.arrive({"id": 1}), {"a": 1}, NOTHING, "here")
+    assert (len(labels), labels.counts["expired"]) == (1, 0)
 
 
 def test_a_state_is_not_touched_by_what_comes_after_it() -> None:

@@ -24,7 +24,7 @@ EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} fo
 @pytest.fixture(scope="module", autouse=True)
 def no_pauses():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkernel.engine.settling.FIRST_PAUSE", 0.0)
+        patch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
         yield
 
 
@@ -211,7 +211,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypa
 
 
 def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.settling.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
     cluster, silent = Cluster(), [3]
     made = engine(tmp_path, cluster, [])
     ask = made._transactions.newest
@@ -229,7 +229,7 @@ def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
 
 
 def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("streamkernel.engine.settling.LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
     cluster, missing = Cluster(), [2, 3]
     made = engine(tmp_path, cluster, [])
     poll = made.source.poll

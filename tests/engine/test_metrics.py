@@ -39,7 +39,10 @@ class Records:
     """Records, a few at each poll."""
 
     def __init__(self, records: list[dict[str, Any] | None], lag: Mapping[tuple[str, str], int] | None = None) -> None:
-        self._events = iter(Event("t:0", i, b"", record) for i, record in enumerate(records, start=1))
+        unreadable = "Expected a record"
+        self._events = iter(
+            Event("t:0", i, b"", record, None if record else unreadable) for i, record in enumerate(records, start=1)
+        )
         self._lag = lag or {}
 
     def poll(self, timeout: float) -> list[Event] | None:

@@ -42,6 +42,7 @@ servers = "{servers}"
 client = "{client}"
 group = "{group}"
 delivery = "{delivery}"
+{kafka}
 options = {{ {options} }}
 [source]
 topics = ["{topic}"]
@@ -97,10 +98,12 @@ class Run:
         Where the brokers are, and where states go.
     topic, partitions
         What is read, of how many partitions.
-    source, options, delivery, client
-        Lines for the tables [source] and [kafka.options], what is promised, and by which client.
+    source, options, delivery, client, kafka
+        Lines for the tables [source] and [kafka.options], what is promised, by which client, and lines for [kafka].
     audited
         Whether the model records the ids of the events that it learns, for `learnt`.
+    topics
+        Topics to make; by default, those that it writes to.
     """
 
     template = CONFIG
@@ -116,14 +119,19 @@ class Run:
         options: str = "",
         delivery: str = "exactly_once",
         client: str = "kafka-python",
+        kafka: str = "",
         audited: bool = False,
+        topics: Iterable[str] | None = None,
     ) -> None:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
         self.source, self._options, self._delivery, self._client = source, options, delivery, client
+        self._kafka = kafka
         self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
-        brokers.make_topics(servers, names=[self.predictions, self.dead_letters])
+        wanted = [self.predictions, self.dead_letters] if topics is None else list(topics)
+        if wanted:
+            brokers.make_topics(servers, names=wanted)
 
     def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
         """Start a member; one of the same name goes on with its state, with another client if one is given."""
@@ -139,7 +147,7 @@ class Run:
         config.write_text(
             self.template.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self.source, options=self._options,
-                delivery=self._delivery, client=client or self._client, predictions=self.predictions,
+                delivery=self._delivery, client=client or self._client, kafka=self._kafka, predictions=self.predictions,
                 dead_letters=self.dead_letters, state=folder / "state", **self._extra,
             )
         )  # fmt: skip
@@ -149,14 +157,20 @@ class Run:
         """Return what a member has said."""
         return (self._folder / f"{self.name}-{member}" / "log").read_text()
 
+    def answer(self, path: str, question: Any = None, member: str = "one") -> str:
+        """Return what a running member answers over HTTP, nothing if it does not yet."""
+        at = re.findall(r"live page at (\S+)/,", self.log(member))
+        data = None if question is None else json.dumps(question).encode()
+        try:
+            asked = urllib.request.Request(at[-1] + path, data, {"content-type": "application/json"})
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return str(answer.read().decode())
+        except (IndexError, OSError):
+            return ""
+
     def metrics(self, member: str = "one") -> dict[str, float]:
         """Return what ``/metrics`` of a running member says, ``{}`` if it does not answer yet."""
-        at = re.findall(r"metrics at (\S+)", self.log(member))
-        try:
-            with urllib.request.urlopen(at[-1], timeout=LIMIT) as answer:
-                lines = answer.read().decode().splitlines()
-        except (IndexError, OSError):
-            return {}
+        lines = self.answer("/metrics", member=member).splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
     def state_directory(self, member: str = "one") -> Path:

@@ -81,7 +81,7 @@ def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, 
     run = Run(servers, tmp_path, "later", source=f"until = {N}")
     apache.kill()
     process = run.start()
-    wait_for(lambda: "Expected a Kafka broker at" in run.log())
+    wait_for(lambda: "cannot be reached" in run.log())
     apache.start()
     apache.wait()
     wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())

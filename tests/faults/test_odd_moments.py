@@ -13,6 +13,13 @@ from waiting import LIMIT, wait_for
 
 pytestmark = pytest.mark.java
 
+from connectors.kafka.options import CLIENTS
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    return request.param
+
 
 def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp_path):
     """Others have its partitions by then, or would: it goes back to its last commit."""
@@ -56,7 +63,7 @@ def test_a_group_that_was_forgotten(servers, calm, tmp_path):
     assert run.committed() == 0
     run.source = 'until = "latest"'
     assert run.start().wait(LIMIT) == 0, run.log()
-    assert "Kafka does not know the newest checkpoint" in run.log()
+    assert "Kafka has no record of the newest checkpoint" in run.log()
     assert_same(run, calm)
 
 
@@ -69,15 +76,75 @@ def test_a_clock_that_jumps(servers, calm, tmp_path):
     assert_same(run, calm)
 
 
-def test_a_topic_that_is_deleted(servers, tmp_path):
+SOON = "from connectors.kafka import looks; looks.LOOK_SECONDS = looks.AGAIN_SECONDS = 0.3; "
+"""Code that lets a process look often whether its topics are there."""
+
+
+def test_a_topic_that_is_deleted(servers, tmp_path, client):
     """What was learnt of it stays, and the process waits for more until it is stopped."""
-    brokers.make_topics(servers, names=["short"])
-    brokers.produce(servers, "short", records(500))
-    run = Run(servers, tmp_path, "short", source="")
+    brokers.make_topics(servers, names=[topic := f"short-{client}"])
+    brokers.produce(servers, topic, records(500))
+    run = Run(servers, tmp_path, topic, source="", client=client)
+    run.program = SOON + Run.program
     process = run.start()
     wait_for(lambda: run.committed() == 500)
-    brokers.delete_topic(servers, "short")
-    wait_for(lambda: "Topic short not found" in run.log())
+    brokers.delete_topic(servers, topic)
+    wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="topic_missing"}', 0) > 0)
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log()
     assert run.state()["outcomes"]["learned"] == len(ids(500))
+    told = [line for line in run.log().splitlines() if topic in line and "not there" in line]
+    assert 1 <= len(told) <= 3, run.log()  # one a minute
+    assert run.log().count("not found in cluster metadata") <= 3, run.log()
+
+
+def test_a_topic_that_is_deleted_where_somebody_gives_up(servers, tmp_path, client):
+    """All that was learnt is durable by then."""
+    brokers.make_topics(servers, names=[topic := f"given-up-{client}"])
+    brokers.produce(servers, topic, records(500))
+    run = Run(servers, tmp_path, topic, source="", client=client, kafka="give_up_after = 1.0")
+    run.program = SOON + Run.program
+    process = run.start()
+    wait_for(lambda: run.committed() == 500)
+    brokers.delete_topic(servers, topic)
+    assert process.wait(LIMIT) == 2, run.log()
+    assert "Kafka was unavailable for 1 s (kafka.give_up_after): Expected a topic" in run.log()
+    assert run.state()["outcomes"]["learned"] == len(ids(500))
+
+
+def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, client):
+    """The model on disk answers, what is counted goes on from it, and brokers that come back find nothing changed."""
+    run = Run(servers, tmp_path, "events", source="until = 3000", client=client)
+    assert run.start().wait(LIMIT) == 0, run.log()
+    learned, number = run.state()["outcomes"]["learned"], run.state()["checkpoint"]
+    apache.kill()
+    run.source = 'until = "latest"'
+    try:
+        process = run.start()
+        wait_for(lambda: '"ok"' in run.answer("/readyz"))
+        assert f"checkpoint {number}, read from disk" in run.answer("/readyz")
+        assert f"checkpoint {number}, read from disk" in run.answer("/model")
+        assert "prediction" in run.answer("/predict", {"x": {"a": 1.0, "b": -1.0}})
+        assert run.metrics()['streamkernel_events_total{outcome="learned"}'] == learned
+        wait_for(lambda: "cannot be reached" in run.log())
+        process.terminate()
+        assert process.wait(LIMIT) == 0, run.log()
+        assert run.state()["checkpoint"] == number
+    finally:
+        apache.start()
+        apache.wait()
+    process = run.start()
+    wait_for(lambda: "this run" in run.answer("/model") or process.poll() is not None)
+    assert process.wait(LIMIT) == 0, run.log()
+    assert_same(run, calm)
+
+
+def test_brokers_that_never_come(tmp_path, client):
+    """One line each minute or so says why, and who does not want to wait for ever gets an exit code."""
+    options = {"kafka-python": "bootstrap_timeout_ms = 500"}.get(client, '"socket.connection.setup.timeout.ms" = 1000')
+    run = Run("127.0.0.1:1", tmp_path, "events", client=client, kafka="give_up_after = 4.0", options=options, topics=())
+    assert run.start().wait(LIMIT) == 2, run.log()
+    assert "streamkernel: Kafka was unavailable for 4 s (kafka.give_up_after): Kafka at 127.0.0.1:1" in run.log()
+    lines = [line for line in run.log().splitlines() if line.startswith("{")]
+    assert all(line.startswith('{"reason": "Kafka at 127.0.0.1:1 cannot be reached: ') for line in lines), run.log()
+    assert 1 <= len(lines) <= 5, run.log()

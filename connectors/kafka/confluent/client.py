@@ -19,6 +19,12 @@ from connectors.kafka.confluent.words import told
 
 SEPARATOR = "."
 
+PATHS = (
+    "https.ca.location", "sasl.kerberos.keytab", "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.jwt.template.file", "sasl.oauthbearer.assertion.private.key.file", "ssl.ca.location",
+    "ssl.certificate.location", "ssl.crl.location", "ssl.engine.location", "ssl.key.location", "ssl.keystore.location",
+)  # fmt: skip
+
 Made = TypeVar("Made", bound=Consumer | Producer)
 
 _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}

@@ -11,7 +11,16 @@ from confluent_kafka import Consumer as AnyConsumer
 
 from connectors.base import CommitRefused, Unavailable
 from connectors.kafka.answers import within
-from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
+from connectors.kafka.clients import (
+    ANSWER_SECONDS,
+    COMMIT_SECONDS,
+    LOOK_SECONDS,
+    Consumer,
+    Listener,
+    OffsetGoneError,
+    Partition,
+    Record,
+)
 from connectors.kafka.confluent.words import AGAIN, ours, reach, settings, theirs, told
 
 AT_ONCE = 500
@@ -33,12 +42,12 @@ class ConfluentConsumer(Consumer):
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._positions: dict[Partition, int] = {}
         self._gone: dict[Partition, int] = {}  # what is told at the next poll
-        self._has_part = False
+        self._has_part = self._is_leaving = False
         self._errors: list[KafkaError] = []
         self._kafka = AnyConsumer(
             settings(
                 servers,
-                {"check.crcs": True, **options},
+                {"check.crcs": True, "topic.metadata.refresh.interval.ms": int(1000 * LOOK_SECONDS), **options},
                 group_id=group or "streamkernel",  # it has to have one, though nobody joins it
                 enable_auto_commit=False,
                 enable_auto_offset_store=False,
@@ -50,7 +59,7 @@ class ConfluentConsumer(Consumer):
             )
             | {"error_cb": self._errors.append}
         )
-        reach(self._kafka, options, self._errors)
+        reach(self._kafka, servers, options, self._errors)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         def assigned(kafka: Any, partitions: list[TopicPartition]) -> None:
@@ -120,16 +129,20 @@ class ConfluentConsumer(Consumer):
         found = self._asked(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
         return [Partition(topic, number) for number in sorted(found[topic].partitions)]
 
+    def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
+        known = {topic: self._asked(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
+        return {topic: [Partition(topic, n) for n in sorted(found.partitions)] for topic, found in known.items()}
+
     def first(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
 
     def end(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
 
-    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
+    def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
         latest = theirs(dict.fromkeys(partitions, OFFSET_END))  # which is a time to the brokers, too
         ends = {}
-        for one in self._asked(self._kafka.offsets_for_times, latest, COMMIT_SECONDS):
+        for one in self._asked(self._kafka.offsets_for_times, latest, seconds):
             partition = Partition(one.topic, one.partition)
             ends[partition] = self.end(partition) if one.error or one.offset < 0 else int(one.offset)
         return ends
@@ -146,7 +159,9 @@ class ConfluentConsumer(Consumer):
         def task() -> None:
             self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
 
-        if offsets and (error := within(COMMIT_SECONDS, task)) is not None:
+        if offsets and self._is_leaving:  # no answer is heard meanwhile
+            self._kafka.commit(offsets=theirs(offsets), asynchronous=True)
+        elif offsets and (error := within(COMMIT_SECONDS, task)) is not None:
             raise CommitRefused(told(error)) from error
 
     def close(self) -> None:
@@ -158,8 +173,12 @@ class ConfluentConsumer(Consumer):
         self._kafka.close()
 
     def _leave(self, partitions: list[TopicPartition], tell: Callable[[list[Partition]], None]) -> None:
-        if partitions:
-            tell(ours(partitions))
+        self._is_leaving = True
+        try:
+            if partitions:
+                tell(ours(partitions))
+        finally:
+            self._is_leaving = False
         self._positions.clear()
         self._gone.clear()
         self._has_part = False

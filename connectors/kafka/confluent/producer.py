@@ -48,7 +48,7 @@ class ConfluentProducer(Producer):
         self._open = False
         self._is_transactional = name is not None
         self._error: KafkaError | None = None
-        reach(self._kafka, options, reasons)
+        reach(self._kafka, servers, options, reasons)
         if self._is_transactional:
             self._kafka.init_transactions(COMMIT_SECONDS)
 

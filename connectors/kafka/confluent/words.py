@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from connectors.kafka import answers
-from connectors.kafka.clients import Partition
+from connectors.kafka.answers import Failure
+from connectors.kafka.clients import CONNECT_SECONDS, Partition
 
 LOG = logging.getLogger("librdkafka")
 LOG.addFilter(lambda line: "will be ignored by this" not in line.getMessage())  # one table of options is for both kinds
@@ -34,6 +36,9 @@ AGAIN = {
 }
 """Errors after which the same may be asked again."""
 
+VAGUE = {KafkaError._ALL_BROKERS_DOWN}
+"""Errors that follow from others."""
+
 
 def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Return the configuration of a client; the names of our own options have underscores here."""
@@ -41,13 +46,39 @@ def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, 
     return {**options, "bootstrap.servers": servers, "logger": LOG, **ours}
 
 
-def reach(kafka: Any, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
-    """Wait until a broker answers, or raise the first reason that a client is told why none does."""
+def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
+    """Wait until a broker answers.
+
+    Raises
+    ------
+    Unavailable
+        If none does; it says why, by the reasons that the client is given.
+    """
+    seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
     try:
-        kafka.list_topics(timeout=int(options.get("socket.connection.setup.timeout.ms", 30_000)) / 1000)
+        kafka.list_topics(timeout=seconds)
     except KafkaException as error:
-        kafka.poll(0)  # it is told
-        raise KafkaException(reasons[0] if reasons else error.args[0]) from error
+        with _silent():
+            kafka.poll(0)  # which hands out the reasons, and the lines of the log
+        cause = max(reasons, key=lambda one: (_kind_of(one), one.code() not in VAGUE), default=error.args[0])
+        raise answers.unavailable(servers, _kind_of(cause), told(cause), "ssl.ca.location") from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    def nothing(line: logging.LogRecord) -> bool:
+        return False
+
+    LOG.addFilter(nothing)
+    try:
+        yield
+    finally:
+        LOG.removeFilter(nothing)
+
+
+def _kind_of(error: KafkaError) -> Failure:
+    kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
+    return kinds.get(error.code(), Failure.UNREACHABLE)
 
 
 def theirs(places: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
 
-from connectors.base import Unavailable
-from connectors.kafka.answers import told
 from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.kafka_python.consumer import PythonConsumer
 from connectors.kafka.kafka_python.producer import PythonProducer
 
 SEPARATOR = "_"
+
+PATHS = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 
 
 def check(name: str, value: Any) -> None:
@@ -27,18 +26,8 @@ def check(name: str, value: Any) -> None:
 
 
 def consumer(servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
-    try:
-        return PythonConsumer(servers, options, group, member)
-    except KafkaError as error:
-        raise _unreachable(servers, error) from error
+    return PythonConsumer(servers, options, group, member)
 
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
-    try:
-        return PythonProducer(servers, options, name, seconds)
-    except KafkaError as error:
-        raise _unreachable(servers, error) from error
-
-
-def _unreachable(servers: str, error: KafkaError) -> Unavailable:
-    return Unavailable(f"Expected a Kafka broker at {servers}, got {told(error)}")
+    return PythonProducer(servers, options, name, seconds)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
 from kafka.admin import MemberToRemove
-from kafka.errors import KafkaError, OffsetOutOfRangeError
+from kafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from connectors.base import CommitRefused, Unavailable
 from connectors.kafka.answers import told
-from connectors.kafka.clients import COMMIT_SECONDS, Consumer, Listener, OffsetGoneError, Partition, Record
+from connectors.kafka.clients import (
+    ANSWER_SECONDS,
+    COMMIT_SECONDS,
+    Consumer,
+    Listener,
+    OffsetGoneError,
+    Partition,
+    Record,
+)
+from connectors.kafka.kafka_python.connecting import connected
 from connectors.kafka.kafka_python.words import arguments, ours, theirs, with_note
 
 
@@ -29,18 +39,17 @@ class PythonConsumer(Consumer):
         self._told: _Told | None = None  # if we take part in a group
         self._group, self._member = group, member
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
-        self._kafka = KafkaConsumer(
-            **arguments(
-                KafkaConsumer,
-                servers,
-                options,
-                group_id=group,
-                group_instance_id=member,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-            )
+        self._asking: tuple[Any, float] | None = None  # the answer of the brokers to `look`, and since when it is due
+        self._kafka = connected(
+            KafkaConsumer,
+            servers,
+            options,
+            group_id=group,
+            group_instance_id=member,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
         )
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -74,12 +83,14 @@ class PythonConsumer(Consumer):
         self._kafka.resume(*theirs(partitions))
 
     def position(self, partition: Partition) -> int:
-        return int(self._kafka.position(theirs([partition])[0]))
+        # Its own method asks the brokers now and then, and waits for them.
+        state = self._kafka._subscription.assignment.get(theirs([partition])[0])
+        return -1 if state is None or state.position is None else int(state.position.offset)
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
         try:
             end = self._kafka.highwater(theirs([partition])[0])
-        except AssertionError:  # it has just been taken away
+        except (AssertionError, LookupError, KafkaError):  # it has just been taken away
             end = None
         return 0 if end is None else max(0, end - next_offset)
 
@@ -90,14 +101,29 @@ class PythonConsumer(Consumer):
     def partitions_of(self, topic: str) -> list[Partition]:
         return [Partition(topic, number) for number in sorted(self._kafka.partitions_for_topic(topic))]
 
+    def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]] | None:
+        cluster, now = self._kafka._cluster, time.monotonic()
+        if self._asking is None:
+            self._asking = cluster.request_update(), now
+        answer, since = self._asking
+        if not answer.is_done:
+            if now - since < ANSWER_SECONDS:
+                return None
+            raise Unavailable(f"Expected an answer of Kafka, got none in {now - since:.0f} s")
+        self._asking = None
+        if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
+            raise Unavailable(f"Expected an answer of Kafka, got {told(answer.exception)}")
+        known = {topic: cluster.partitions_for_topic(topic) or () for topic in topics}
+        return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
+
     def first(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.beginning_offsets, theirs([partition])).popitem()[1])
 
     def end(self, partition: Partition) -> int:
         return int(self._asked(self._kafka.end_offsets, theirs([partition])).popitem()[1])
 
-    def ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
-        found = self._asked(self._kafka.end_offsets, theirs(partitions))
+    def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
+        found = self._asked(self._kafka.end_offsets, theirs(partitions), seconds)
         return {Partition(*one): int(offset) for one, offset in found.items()}
 
     def at(self, partition: Partition, milliseconds: int) -> int:
@@ -149,10 +175,10 @@ class PythonConsumer(Consumer):
             coordinator.request_rejoin()
 
     @staticmethod
-    def _asked(call: Callable[..., Any], what: Any) -> Any:
+    def _asked(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
         """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
         try:
-            return call(what, timeout_ms=int(1000 * COMMIT_SECONDS))
+            return call(what, timeout_ms=int(1000 * seconds))
         except KafkaError as error:
             kind = Unavailable if error.retriable else OSError
             raise kind(f"Expected an answer of Kafka, got {told(error)}") from error

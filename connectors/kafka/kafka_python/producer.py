@@ -8,10 +8,11 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from connectors.base import CommitRefused
+from connectors.base import CommitRefused, Unavailable
 from connectors.kafka.answers import told, within
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
-from connectors.kafka.kafka_python.words import arguments, with_note
+from connectors.kafka.kafka_python.connecting import connected
+from connectors.kafka.kafka_python.words import with_note
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
@@ -30,12 +31,16 @@ class PythonProducer(Producer):
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        self._kafka = KafkaProducer(**arguments(KafkaProducer, servers, {**BATCHES, **options}, **own))
+        self._kafka = connected(KafkaProducer, servers, {**BATCHES, **options}, **own)
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
         if name is not None:
-            self._kafka.init_transactions()
+            try:
+                self._kafka.init_transactions()
+            except KafkaError as error:
+                self.close()
+                raise Unavailable(f"Expected Kafka to take us as {name}, got {told(error)}") from error
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         try:

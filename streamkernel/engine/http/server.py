@@ -105,13 +105,21 @@ def application(engine: Engine, token: str | None) -> Starlette:
         return json_answer({"status": reason or "ok"}, 503 if reason else 200)
 
     async def readyz(request: Request) -> Response:
-        reason = engine.ill() or ("" if engine.publisher.newest else "no model has been published yet")
-        return json_answer({"status": reason or "ok"}, 503 if reason else 200)
+        found = engine.publisher.newest
+        reason = engine.ill() or ("" if found else "no model has been published yet")
+        return json_answer(
+            {"status": reason or "ok"} | ({"model": found.origin} if found else {}), 503 if reason else 200
+        )
 
     async def model(request: Request) -> Response:
         found = _published(engine)
         return json_answer(
-            {"version": found.version, "events": found.events, "about": dict(model_rows(found.model))},
+            {
+                "version": found.version,
+                "events": found.events,
+                "origin": found.origin,
+                "about": dict(model_rows(found.model)),
+            },
             headers=_versions(found),
         )
 

@@ -1,0 +1,97 @@
+"""Where to begin in a partition: after what the group has committed, at our own position, or where the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from connectors.base import CommitRefused, Position
+from connectors.kafka.clients import Consumer, Partition
+from connectors.kafka.places import Place, offset_at, offset_of
+
+
+class Beginnings:
+    """Finds out where to begin.
+
+    What the group has committed comes first, then our own position, then `start`. A `start` of ``"latest"`` means the
+    end of a partition when it was found for the first time: later attempts, other members and restarts begin there too,
+    and a partition that is added to a topic is read from its first record on.
+
+    Parameters
+    ----------
+    start
+        Where to begin in a partition that was never read.
+    in_group
+        Whether a group keeps offsets.
+
+    Attributes
+    ----------
+    own : dict
+        Our own positions.
+    known : set
+        All partitions of the topics.
+    """
+
+    def __init__(self, start: Place, *, in_group: bool) -> None:
+        self.own: dict[Partition, Position] = {}
+        self.known: set[Partition] = set()
+        self._start, self._in_group = start, in_group
+        self._added: set[Partition] = set()
+        self._rewound: set[Partition] = set()
+        self._starts: dict[Partition, int] = {}  # those that `start` gave
+        self._committed: dict[Partition, int] = {}  # by the group, when we began; -1 is nothing
+
+    def rewind(self, partitions: Iterable[Partition]) -> None:
+        """Let our own positions come before what the group has committed, once."""
+        self._rewound.update(partitions)
+
+    def add(self, partitions: Iterable[Partition]) -> set[Partition]:
+        """Take note of all partitions that there are, and return those that are new."""
+        new = set(partitions) - self.known
+        self.known |= new
+        self._added |= new
+        return new
+
+    def forget(self, partition: Partition) -> None:
+        """Forget what is committed of a partition, which others may have."""
+        self._committed.pop(partition, None)
+
+    def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
+        """Return the offsets to begin at, and the partitions where that is the end as we have found it."""
+        places, latest = {}, set()
+        for partition in sorted(partitions):
+            is_asked = self._in_group and partition not in self._rewound
+            committed = client.committed(partition) if is_asked else None
+            if committed is not None:
+                places[partition] = committed
+                self._starts.pop(partition, None)
+            elif partition in self.own:
+                places[partition] = offset_of(self.own[partition], str(partition))
+            elif partition in self._starts:
+                places[partition] = self._starts[partition]
+                latest.add(partition)
+            elif self._start == "latest" and not self._is_later(client, partition):
+                places[partition] = self._starts[partition] = client.end(partition)
+                latest.add(partition)
+            else:
+                place = "earliest" if self._start == "latest" else self._start
+                places[partition] = offset_at(client, partition, place)
+            self._committed[partition] = -1 if committed is None else committed
+        if latest and self._in_group:
+            with suppress(CommitRefused):  # it is committed with the next checkpoint
+                client.commit({partition: places[partition] for partition in latest})
+        self._rewound -= places.keys()
+        return places, latest
+
+    def to_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Return the offsets of partitions that we have and have read on in."""
+        return {p: offsets[p] for p, committed in self._committed.items() if p in offsets and offsets[p] > committed}
+
+    def _is_later(self, client: Consumer, partition: Partition) -> bool:
+        """Tell whether a partition was added when others of its topic had been begun."""
+        others = [other for other in sorted(self.known) if other.topic == partition.topic and other != partition]
+        if partition in self._added:
+            return True
+        if self._in_group:
+            return any(client.committed(other) is not None for other in others)
+        return any(other in self.own for other in others)

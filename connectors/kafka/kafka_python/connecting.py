@@ -1,0 +1,100 @@
+"""Connecting with kafka-python: it only logs why that fails, and leaves a thread and open files behind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import errors
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from connectors.kafka.answers import Failure, told, unavailable
+from connectors.kafka.clients import CONNECT_SECONDS
+from connectors.kafka.kafka_python.words import arguments
+
+LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
+"""Where kafka-python logs what happens to connections."""
+
+DEFAULTS = {"bootstrap_timeout_ms": int(1000 * CONNECT_SECONDS)}
+
+REJECTED = (
+    errors.AuthorizationError,
+    errors.IllegalSaslStateError,
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+)
+
+
+def connected(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
+    """Return a client of one of kafka-python's classes, connected.
+
+    Raises
+    ------
+    Unavailable
+        If no broker accepts us.
+    ValueError
+        If options do not go together.
+    """
+    made: list[KafkaNetClient] = []
+
+    def client(**words: Any) -> KafkaNetClient:
+        net = NetworkSelector(**words)
+        made.append(KafkaNetClient(net, _Manager(net, **words), **words))
+        return made[-1]
+
+    with causes() as found:
+        try:
+            return kind(**arguments(kind, servers, {**DEFAULTS, **options}, kafka_client=client, **own))
+        except errors.KafkaError as error:
+            for one in made:
+                one.close()
+            if isinstance(error, errors.KafkaConfigurationError):
+                raise ValueError(f"Expected options that go together, got {error}") from error
+            cause = max(found, key=_kind_of, default=error)
+            raise unavailable(servers, _kind_of(cause), told(cause), "ssl_cafile") from error
+
+
+@contextmanager
+def causes() -> Iterator[list[Exception]]:
+    """Collect the errors that kafka-python logs while it connects; they are not logged."""
+    found: list[Exception] = []
+
+    def collect(line: logging.LogRecord) -> bool:
+        found.extend(one for one in line.args or () if isinstance(one, Exception))
+        return False
+
+    for logger in LOGGERS:
+        logger.addFilter(collect)
+    try:
+        yield found
+    finally:
+        for logger in LOGGERS:
+            logger.removeFilter(collect)
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Reads what a broker says before it closes a connection: why it rejects us.
+
+    kafka-python 3.0.12 drops it if it comes together with the end.
+    """
+
+    async def _build_transport(self, *words: Any, **more: Any) -> Any:
+        transport = await super()._build_transport(*words, **more)
+        receive = transport._sock_recv
+
+        def received() -> tuple[bytes, Exception | None]:
+            data, error = receive()
+            return data, None if data else error  # which is raised at the next call
+
+        transport._sock_recv = received
+        return transport
+
+
+def _kind_of(error: Exception) -> Failure:
+    if isinstance(error, REJECTED):
+        return Failure.REJECTED
+    return Failure.UNTRUSTED if "Handshake failed" in str(error) else Failure.UNREACHABLE

@@ -1,0 +1,88 @@
+"""What brokers say now and then of the topics that are read: which partitions there are, and where they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from connectors.base import Trouble, Unavailable
+from connectors.kafka.clients import ANSWER_SECONDS, LOOK_SECONDS, Consumer, Partition
+from connectors.kafka.places import no_topic
+
+AGAIN_SECONDS = 5.0
+"""Time between two looks while something is wrong, and between two questions where partitions end."""
+
+
+class Looks:
+    """Looks now and then whether topics are there, and which partitions they have.
+
+    Parameters
+    ----------
+    topics
+        Their names.
+    servers
+        Addresses of the brokers, for people.
+
+    Attributes
+    ----------
+    trouble : Trouble or None
+        What is wrong.
+    """
+
+    def __init__(self, topics: Sequence[str], servers: str) -> None:
+        self.trouble: Trouble | None = None
+        self._topics, self._servers = topics, servers
+        self._due = time.monotonic() + LOOK_SECONDS
+
+    def look(self, client: Consumer) -> list[Partition]:
+        """Return the partitions that there are if it is time to look, and ``[]`` otherwise."""
+        if time.monotonic() < self._due:
+            return []
+        partitions: list[Partition] = []
+        error: Unavailable | None = None
+        try:
+            found = client.look(self._topics)
+            if found is None:  # the answer is on its way
+                return []
+            partitions = [partition for topic in self._topics for partition in found[topic]]
+            missing = [topic for topic in self._topics if not found[topic]]
+            error = no_topic(missing[0], self._servers) if missing else None
+        except Unavailable as one:
+            error = one
+        now = time.monotonic()
+        since = self.trouble.since if self.trouble else now
+        self.trouble = None if error is None else Trouble(error, since)
+        self._due = now + (LOOK_SECONDS if error is None else AGAIN_SECONDS)
+        return partitions
+
+
+class Ends:
+    """Where partitions end of which nothing comes though there seems to be more.
+
+    That may be records of a transaction that is still open: they are in the partition and cannot be read. So the
+    brokers are asked how far it can be read.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Partition, int] = {}
+        self._due = 0.0
+
+    def came(self, partitions: Iterable[Partition]) -> None:
+        """Forget the ends of partitions of which records have come."""
+        for partition in partitions:
+            self._known.pop(partition, None)
+
+    def ask(self, client: Consumer, places: Mapping[Partition, int]) -> None:
+        """Ask for the ends of the partitions that seem to go on after these offsets, if it is time to."""
+        behind = [partition for partition, offset in places.items() if client.waiting(partition, offset)]
+        now = time.monotonic()
+        if behind and now >= self._due:
+            self._due = now + AGAIN_SECONDS
+            with suppress(OSError):  # whoever looks for topics and brokers says so
+                self._known |= client.ends(behind, ANSWER_SECONDS)
+
+    def lag(self, client: Consumer, partition: Partition, offset: int) -> int:
+        """Return how many records there are from an offset on, as far as it is known; any thread may ask."""
+        end = self._known.get(partition)
+        return client.waiting(partition, offset) if end is None else max(0, end - offset)

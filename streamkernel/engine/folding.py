@@ -1,0 +1,62 @@
+"""Keeps the logs of Kafka's clients short: of lines that repeat, one a minute, with how many there were."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+
+LOGGERS = ("kafka", "librdkafka")
+"""Whose lines repeat: clients write them at every attempt, many times a second."""
+
+SECONDS = 60.0
+"""Time between two lines that are alike."""
+
+MOST = 1000
+"""Kinds of lines that are remembered."""
+
+_CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
+"""What differs between lines that are alike: addresses in memory, numbers."""
+
+
+class Folding(logging.Filter):
+    """Lets a line of a client pass if there was none like it for a while, and counts those that it holds back.
+
+    Parameters
+    ----------
+    clock
+        Returns seconds.
+
+    Examples
+    --------
+    >>> folding, found = Folding(clock=iter([0.0, 1.0, 2.0, 61.0]).__next__), []
+    >>> for n in range(4):
+    ...     line = logging.LogRecord("kafka.net", logging.ERROR, "", 0, "attempt %d failed", (n,), None)
+    ...     if folding.filter(line):
+    ...         found.append(line.getMessage())
+    >>> found
+    ['attempt 0 failed', 'attempt 3 failed (2 more like it since the last one)']
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed last, and how many were held back
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is to be written."""
+        if record.name.partition(".")[0] not in LOGGERS:
+            return True
+        text = record.getMessage()
+        kind, now = (record.name, _CHANGES.sub("#", text)), self._clock()
+        passed, held = self._seen.pop(kind, (None, 0))
+        if passed is not None and now - passed < SECONDS:
+            self._seen[kind] = passed, held + 1
+            return False
+        self._seen[kind] = now, 0
+        if len(self._seen) > MOST:
+            del self._seen[next(iter(self._seen))]
+        if held:
+            record.msg, record.args = f"{text} ({held} more like it since the last one)", ()
+        return True

@@ -1,0 +1,172 @@
+"""Calls to brokers that may not answer: retried until they do, until we have to stop, or until the user gives up."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+import structlog
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
+
+from connectors import TopicMissing, Trouble, Unavailable
+
+FIRST_PAUSE = 0.5
+"""Seconds to wait after something was first in vain; after each further time, twice as long."""
+
+LONGEST_PAUSE = 30.0
+"""Seconds to wait before the next try, at most."""
+
+LOOK_SECONDS = 0.1
+"""Time between two looks at whether we have to stop."""
+
+REPORT_SECONDS = 60.0
+"""Time between two reports of the same trouble."""
+
+log = structlog.get_logger("streamkernel")
+
+T = TypeVar("T")
+
+
+class GaveUpError(OSError):
+    """Kafka was unavailable for longer than the user wants to wait."""
+
+
+class StoppedError(Unavailable):
+    """There is no answer yet, and we have to stop."""
+
+
+def asked(
+    ask: Callable[[], T],
+    stopping: Callable[[], bool],
+    count: Callable[[str], None],
+    give_up_after: float | None = None,
+) -> T | None:
+    """Return an answer, and retry until there is one; ``None`` if we have to stop before.
+
+    Parameters
+    ----------
+    ask
+        Raises `Unavailable` if there is no answer yet.
+    stopping
+        Says whether we have to stop.
+    count
+        Is called with the kind of each failure.
+    give_up_after
+        Seconds to retry for.
+
+    Raises
+    ------
+    GaveUpError
+        If there was no answer for so long.
+    """
+
+    def is_late(attempt: RetryCallState) -> bool:
+        return give_up_after is not None and (attempt.seconds_since_start or 0.0) >= give_up_after
+
+    def is_over(attempt: RetryCallState) -> bool:
+        return stopping() or is_late(attempt)
+
+    def tell(attempt: RetryCallState) -> None:
+        _report(error_of(attempt), count, times=attempt.attempt_number)
+
+    def end(attempt: RetryCallState) -> None:
+        if not stopping():
+            raise gave_up(error_of(attempt), give_up_after or 0.0)
+
+    def seconds_after(attempt: RetryCallState) -> float:
+        seconds = wait_exponential(max=LONGEST_PAUSE)(attempt)
+        left = math.inf if give_up_after is None else give_up_after - (attempt.seconds_since_start or 0.0)
+        return min(seconds, max(left, 0.0))
+
+    retrying = Retrying(
+        retry=retry_if_exception_type(Unavailable),
+        wait=seconds_after,
+        stop=is_over,
+        before_sleep=tell,
+        sleep=lambda seconds: pause(seconds, stopping),
+        retry_error_callback=end,
+    )
+    return retrying(ask)
+
+
+def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T]:
+    """Return a function that makes a call in a thread of its own, so that we can stop while it waits.
+
+    It raises `StoppedError` if we have to stop before there is an answer; the call goes on, and nobody hears of it.
+
+    Examples
+    --------
+    >>> aside(lambda: 1 + 1, stopping=lambda: False)()
+    2
+    """
+
+    def run() -> T:
+        answer: Future[T] = Future()
+
+        def task() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=task, daemon=True, name="kafka-call").start()
+        while not wait([answer], LOOK_SECONDS).done:
+            if stopping():
+                raise StoppedError("stopped before there was an answer")
+        return answer.result()
+
+    return run
+
+
+class TroubleReports:
+    """Reports what a source that is being read finds wrong with brokers and topics: at first, and then once a minute.
+
+    Parameters
+    ----------
+    count
+        Is called with the kind of what is reported.
+    """
+
+    def __init__(self, count: Callable[[str], None]) -> None:
+        self._count = count
+        self._last: tuple[str, float] | None = None
+
+    def report(self, trouble: Trouble | None) -> None:
+        """Report trouble if it is new, or was last reported a while ago."""
+        now, last = time.monotonic(), self._last
+        if trouble is None:
+            self._last = None
+        elif last is None or last[0] != str(trouble.error) or now - last[1] >= REPORT_SECONDS:
+            self._last = str(trouble.error), now
+            _report(trouble.error, self._count)
+
+
+def gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
+    """Return the error that ends a run."""
+    return GaveUpError(f"Kafka was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
+
+
+def _report(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
+    count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
+    log.warning("Kafka is unavailable; retrying", reason=str(error), **more)
+
+
+def error_of(attempt: RetryCallState) -> BaseException | None:
+    """Return what went wrong."""
+    return attempt.outcome.exception() if attempt.outcome else None
+
+
+def pause_after(times: int, longest: float = LONGEST_PAUSE) -> float:
+    """Return the seconds to wait after so many times in vain before the last one."""
+    return min(longest, FIRST_PAUSE * 2.0 ** min(times, 30))
+
+
+def pause(seconds: float, stopping: Callable[[], bool]) -> None:
+    """Wait, unless we have to stop."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not stopping():
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,132 @@
+"""Where partitions are begun that were never read: added ones at their first record, the latest record only once."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import closing
+
+import brokers
+import pytest
+from topics import made, produce_to, rows, values
+
+from connectors import CommitRefused, KafkaSource
+from connectors.kafka import Options, looks
+from connectors.kafka.clients import Partition
+from connectors.kafka.options import CLIENTS
+
+SOON = {"kafka-python": {}, "confluent-kafka": {"topic.metadata.refresh.interval.ms": 200}}
+"""Options with which a member of a group soon hears of more partitions."""
+
+
+@pytest.fixture(params=CLIENTS)
+def options(servers, request, monkeypatch):
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+    return Options(servers, SOON[request.param], request.param)
+
+
+def add_partitions(servers, topic, total):
+    from kafka import KafkaAdminClient
+
+    with closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+        admin.create_partitions({topic: total})
+
+
+def read(source, n, positions):
+    """Return the records of the next `n` events."""
+    found, end = [], time.monotonic() + 120
+    while len(found) < n:
+        assert time.monotonic() < end, (found, source.trouble)
+        events = source.poll(0.1)
+        positions.update({event.stream: event.resume for event in events})
+        found += values(event for event in events if not event.is_mark)
+    return found
+
+
+def wait_until_begun(source, positions, count=1):
+    """Wait until a source that begins with the latest records has said where that is, to us or to the group."""
+    end = time.monotonic() + 120
+    parts = [Partition(source.topics[0], number) for number in range(count)]
+    while not all(
+        str(p) in positions or (source.group is not None and source.client.committed(p) is not None) for p in parts
+    ):
+        assert time.monotonic() < end
+        positions.update({event.stream: event.resume for event in source.poll(0.1)})
+
+
+@pytest.mark.parametrize("group", [None, "group"])
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_partitions_that_are_added_are_read_from_their_first_record(servers, options, topic, group, start):
+    group = group and uuid.uuid4().hex
+    source, positions = KafkaSource(options, topic, group=group, member=group and "one", start=start), {}
+    source.listen(lambda streams: source.acknowledge(positions), print)
+    if start == "latest":
+        wait_until_begun(source, positions)
+    brokers.produce(servers, topic, rows(5))
+    assert read(source, 5, positions) == list(range(5))
+    add_partitions(servers, topic, 3)
+    for number in (1, 2):
+        produce_to(servers, topic, [b'{"n": %d}' % n for n in range(10 * number, 10 * number + 5)], number)
+    assert sorted(read(source, 10, positions)) == [*range(10, 15), *range(20, 25)]
+    source.close()
+
+
+@pytest.mark.parametrize("group", [None, "group"])
+def test_the_latest_record_is_that_of_the_first_start(servers, options, group):
+    """What came while nobody was there is read after it, in a partition that was added meanwhile too."""
+    topic, group, positions = made(servers, partitions=2), group and uuid.uuid4().hex, {}
+    brokers.produce(servers, topic, rows(4), partitions=2)
+    for n, partitions in [(4, 2), (6, 3)]:
+        source = KafkaSource(options, topic, group=group, member=group and "one", start="latest")
+        source.seek(positions)
+        if partitions == 2:
+            wait_until_begun(source, positions, 2)
+            source.close()
+            add_partitions(servers, topic, 3)
+            brokers.produce(servers, topic, rows(6, first=n), partitions=3)
+        else:
+            assert sorted(read(source, n, positions)) == list(range(4, 10))
+            source.close()
+
+
+def test_the_latest_record_is_the_same_after_a_commit_that_was_refused(servers, options, topic):
+    source, positions = KafkaSource(options, topic, start="latest"), {}
+    wait_until_begun(source, positions)
+    brokers.produce(servers, topic, rows(5))
+    assert read(source, 5, positions) == list(range(5))
+    source.again({})
+    assert read(source, 5, positions) == list(range(5))
+    source.close()
+
+
+def test_a_member_that_does_not_know_whether_it_committed_begins_at_the_same_record(servers, options, topic):
+    group = uuid.uuid4().hex
+    source, positions = KafkaSource(options, topic, group=group, member="one", start="latest"), {}
+    refused = []
+
+    def refuse(offsets):
+        refused.append(offsets)
+        raise CommitRefused("no")
+
+    source.client.commit = refuse
+    wait_until_begun(source, positions)
+    assert {str(offsets) for offsets in refused} == {str({Partition(topic, 0): 0})}
+    brokers.produce(servers, topic, rows(5))
+    source.again({})
+    assert read(source, 5, positions) == list(range(5))
+    assert source.offsets(positions) == {Partition(topic, 0): 5}
+    source.close()
+
+
+def test_topics_have_as_many_partitions_each_where_their_records_are_joined(servers, options):
+    topics = [made(servers, partitions=2), made(servers, partitions=3)]
+    got = ", ".join(f"{topic} with {n}" for topic, n in sorted(zip(topics, (2, 3), strict=True)))
+    with pytest.raises(ValueError, match=f"in partitions of the same number, got {got}"):
+        KafkaSource(options, topics, partitions=[0], copartitioned=True).open()
+    add_partitions(servers, topics[0], 3)
+    source = KafkaSource(options, topics, partitions=[0], copartitioned=True)
+    source.poll(0.1)
+    add_partitions(servers, topics[0], 4)
+    with pytest.raises(ValueError, match=f"{topics[0]} with 4"):  # it is noticed while it runs, too
+        read(source, 1, {})
+    source.close()

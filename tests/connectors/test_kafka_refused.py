@@ -1,0 +1,120 @@
+"""Brokers that refuse us: the error has the cause, the clients log nothing besides, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+import brokers
+import pytest
+
+from connectors import Unavailable
+from connectors.kafka import Options
+from connectors.kafka.options import CLIENTS
+
+SOON = {"kafka-python": {"bootstrap_timeout_ms": 1500}, "confluent-kafka": {"socket.connection.setup.timeout.ms": 1500}}
+NAMES = {
+    "kafka-python": {},
+    "confluent-kafka": {
+        "sasl_plain_username": "sasl.username",
+        "sasl_plain_password": "sasl.password",
+        "ssl_cafile": "ssl.ca.location",
+    },
+}
+"""Names of options that are not those of kafka-python with dots."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    if not brokers.has_java():
+        pytest.skip("Apache Kafka needs java and mvn")
+    with brokers.secured(tmp_path_factory.mktemp("secured")) as found:
+        brokers.make_topics(f"127.0.0.1:{found.broker.port}", names=["there"])
+        yield found
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    return request.param
+
+
+def options(client, port, folder=None, **given):
+    names = NAMES[client]
+    separator = "_" if client == "kafka-python" else "."
+    translated = {names.get(name, name.replace("_", separator)): value for name, value in given.items()}
+    more = {} if folder is None else {"folder": folder}
+    return Options(f"127.0.0.1:{port}", {**SOON[client], **translated}, client, **more)
+
+
+def login(client, secured, password):
+    return options(
+        client,
+        secured.sasl,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username=brokers.USER,
+        sasl_plain_password=password,
+    )
+
+
+def is_connected(found):
+    asked = found.consumer()
+    try:
+        return len(asked.partitions_of("there")) == 1
+    finally:
+        asked.close()
+
+
+def noise(caplog):
+    """Return what the clients have logged, but for kafka-python's remark that nothing is encrypted."""
+    return [line.getMessage() for line in caplog.records if "in the clear" not in line.getMessage()]
+
+
+def test_a_wrong_password_is_named(client, secured, caplog):
+    wrong = login(client, secured, "wrong-horse")
+    for make in (wrong.consumer, wrong.producer):
+        with pytest.raises(Unavailable) as error:
+            make()
+        assert f"Kafka at 127.0.0.1:{secured.sasl} rejects the login: " in str(error.value)
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in str(error.value)
+        assert "horse" not in str(error.value)
+    assert noise(caplog) == []
+    assert is_connected(login(client, secured, brokers.PASSWORD))
+
+
+def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
+    with pytest.raises(Unavailable) as error:
+        options(client, secured.tls, security_protocol="SSL").consumer()
+    names = {"kafka-python": "ssl_cafile", "confluent-kafka": "ssl.ca.location"}
+    assert f"Kafka at 127.0.0.1:{secured.tls} cannot be trusted (option {names[client]}): " in str(error.value)
+    assert "certificate verify failed" in str(error.value)
+    assert noise(caplog) == []
+
+
+def test_a_path_is_relative_to_the_folder_it_is_given_with(client, secured):
+    folder, name = secured.certificate.parent, secured.certificate.name
+    assert is_connected(options(client, secured.tls, folder, security_protocol="SSL", ssl_cafile=name))
+
+
+def test_a_file_that_is_not_there_is_named(client, tmp_path):
+    path = tmp_path / "nowhere" / "ca.pem"
+    with pytest.raises(ValueError, match=rf"got no such file or directory - at {path}"):
+        options(client, 1, tmp_path, ssl_cafile="nowhere/ca.pem")
+
+
+def test_attempts_in_vain_leave_nothing_behind(client):
+    """An outage of brokers may last for days."""
+    refused = options(client, 1)
+
+    def count():
+        gc.collect()  # tracebacks keep clients of librdkafka
+        return [len([*Path(f"/proc/self/{what}").iterdir()]) for what in ("task", "fd")]
+
+    before, end = count(), time.monotonic() + 120
+    for make in (refused.consumer, refused.producer, lambda: refused.producer("transactional")):
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            make()
+    while any(now > then for now, then in zip(count(), before, strict=True)):
+        assert time.monotonic() < end, (before, count())  # librdkafka ends its threads in its own time
+        time.sleep(0.05)
