@@ -1,0 +1,7 @@
+"""Compiled functions: kept on disk under a hash of their code, and linked by name instead of copied into each
+caller."""
+
+from streamkernel.jit.cache import compiled
+from streamkernel.jit.linking import Family, unit
+
+__all__ = ["Family", "compiled", "unit"]

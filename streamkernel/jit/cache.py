@@ -1,0 +1,237 @@
+"""Where compiled code is kept between processes, and when it is made anew.
+
+numba's own cache has one index file a function, which two processes that start together may write over each other,
+and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its
+own, whose name is a hash of everything it was made from: the bytecode and constants of the function and of all that
+it calls, the types of its arguments, the processor, and the versions of Python and numba. So a file is never wrong,
+and it is never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+log = logging.getLogger("streamkernel")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def compiled(function: F | None = None, **options: Any) -> Any:
+    """Compile a function with numba when it is first called, and keep the result on disk.
+
+    Parameters
+    ----------
+    function
+        The function.
+    **options
+        As for :func:`numba.njit`.
+    """
+    if function is None:
+        return lambda function: compiled(function, **options)
+    dispatcher = numba.njit(function, **options)
+    dispatcher._cache = FileCache(function, _text(options))
+    dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
+    return dispatcher
+
+
+def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Do something where no signal can interrupt it: in a thread of its own; a signal's exception is raised afterwards.
+
+    Exceptions in the middle of numba and LLVM leave them such that the process may end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return do(*arguments, **options)
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(do(*arguments, **options))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="streamkernel compiler")
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as interruption:
+            errors.insert(0, interruption)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+class FileCache(NullCache):
+    """What numba asks for compiled code before it compiles, and gives it afterwards.
+
+    Parameters
+    ----------
+    function
+        The Python function.
+    options
+        The options that it is compiled with.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: str = "") -> None:
+        self._function, self._options = function, options
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder, ``None`` if there is none."""
+        found = folder()
+        return None if found is None else str(found)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for some types of arguments, ``None`` if it has to be compiled."""
+        target_context.refresh()
+        path = self._path(sig, target_context.codegen())
+        with suppress(OSError):
+            if path is not None:
+                return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
+        _announce()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function; where the disk is full or gone it is compiled again in the next process."""
+        path = self._path(sig, data.codegen)
+        if path is None or data.library.has_dynamic_globals:
+            return
+        with suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as draft:
+            (Path(draft) / path.name).write_bytes(dumps(data._reduce()))
+            (Path(draft) / path.name).replace(path)
+
+    def _path(self, sig: Any, codegen: Any) -> Path | None:
+        found = folder()
+        if found is None:
+            return None
+        made_from = (
+            fingerprint(self._function),
+            self._options,
+            str(sig),
+            codegen.magic_tuple(),
+            sys.version,
+            numba.__version__,
+        )
+        name = f"{self._function.__module__}.{self._function.__name__}"
+        return found / f"{name}-{hashlib.blake2b(repr(made_from).encode(), digest_size=16).hexdigest()}.numba"
+
+
+@cache
+def folder() -> Path | None:
+    """Return the folder that compiled code is kept in, ``None`` if none can be written.
+
+    It is the one that ``NUMBA_CACHE_DIR`` names, or else the first of these that can be written: beside the sources,
+    the user's cache folder, and a folder of the user's own in the temporary folder.
+    """
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        candidates = [Path(os.environ["NUMBA_CACHE_DIR"]) / "streamkernel"]
+    else:
+        user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if _has_home() else None)
+        candidates = [PACKAGE / "__pycache__", *([Path(user) / "streamkernel"] if user else []), _temporary()]
+    for candidate in candidates:
+        with suppress(OSError):
+            candidate.mkdir(mode=0o700, parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=candidate).close()
+            if candidate == _temporary():
+                _check_own(candidate)
+                log.warning("compiled code is kept in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
+            return candidate
+    log.warning(
+        "compiled code cannot be kept, so each process compiles for some seconds; "
+        "set NUMBA_CACHE_DIR to a folder that can be written and is not shared with other users"
+    )
+    return None
+
+
+def _has_home() -> bool:
+    with suppress(RuntimeError):
+        return Path.home().is_absolute()
+    return False
+
+
+def _temporary() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return Path(tempfile.gettempdir()) / f"streamkernel-{user}"
+
+
+def _check_own(path: Path) -> None:
+    """Raise a PermissionError unless a folder is ours alone: what is in it is run."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (
+        hasattr(os, "getuid") and (found.st_uid, found.st_mode & 0o077) != (os.getuid(), 0)
+    ):
+        raise PermissionError(f"expected a folder of our own that nobody else can read or write - at {path}")
+
+
+@cache
+def _announce() -> None:
+    """Say once in a process that it compiles: a warning, because Python shows those where no logging is set up."""
+    log.warning("compiling for this machine, once; this takes some seconds")
+
+
+@cache
+def fingerprint(function: Callable[..., Any]) -> str:
+    """Return a hash of what a function computes: its code, and all functions and constants of this package it uses."""
+    digest = hashlib.blake2b(digest_size=16)
+    seen: set[int] = set()
+    pending: list[Any] = [function]
+    while pending:
+        value = pending.pop()
+        digest.update(_text(getattr(value, "targetoptions", {})).encode())
+        value = getattr(value, "py_func", value)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, types.FunctionType):
+            digest.update(f"{value.__module__}.{value.__qualname__}{value.__defaults__}".encode())
+            if value.__module__.partition(".")[0] == __package__.partition(".")[0]:
+                names = _code(value.__code__, digest)
+                pending += [value.__globals__[name] for name in names if name in value.__globals__]
+                pending += [cell.cell_contents for cell in value.__closure__ or ()]
+                modules = [m for m in value.__globals__.values() if isinstance(m, types.ModuleType)]
+                modules = [m for m in modules if m.__name__.startswith(f"{__package__.partition('.')[0]}.")]
+                pending += [vars(m)[name] for m in modules for name in names if name in vars(m)]
+        elif isinstance(value, (type, types.ModuleType)):
+            digest.update(value.__name__.encode())
+        else:
+            digest.update(str(getattr(value, "fingerprint", value)).encode())
+    return digest.hexdigest()
+
+
+def _text(options: Mapping[str, Any]) -> str:
+    """Return options as text that is the same in every process."""
+    return repr(sorted((name, sorted(value) if isinstance(value, set) else value) for name, value in options.items()))
+
+
+def _code(code: types.CodeType, digest: Any) -> list[str]:
+    """Add a function's code to a hash, without its docstring, and return the names that it uses."""
+    names = list(code.co_names)
+    digest.update(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+    for i, constant in enumerate(code.co_consts):
+        if isinstance(constant, types.CodeType):
+            names += _code(constant, digest)
+        elif i or not isinstance(constant, str):
+            digest.update(repr(constant).encode())
+    return names

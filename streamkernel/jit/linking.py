@@ -1,0 +1,191 @@
+"""Compiled functions that others call by name.
+
+numba copies each compiled function into all that call it and optimises the copy again, at every level of calls; for the
+functions of this package that was most of the time of a first start. A unit is compiled once. Its callers find it
+through a pointer that has a name, so they too can be kept on disk. A family is several units of one signature, of
+which the one is called that a number chooses while it runs; those that a model does not need are not compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate
+from numba.extending import lower_builtin
+
+from streamkernel.jit.cache import compiled, uninterrupted
+
+MOST = 64
+"""Members of a family."""
+
+
+class _Pointers:
+    """Pointers to compiled functions of one signature, under a name that compiled code can refer to.
+
+    Parameters
+    ----------
+    name
+        Of the function or the family.
+    signature
+        numba's signature of a function that is called through a pointer.
+    count
+        How many pointers there are.
+    """
+
+    def __init__(self, name: str, signature: Any, count: int) -> None:
+        self.signature = signature
+        self.symbol = f"{name}.{hashlib.blake2b(str(signature).encode(), digest_size=8).hexdigest()}"
+        self._pointers = (ctypes.c_void_p * count)()
+        llvm.add_symbol(self.symbol, ctypes.addressof(self._pointers))
+
+    def __contains__(self, index: int) -> bool:
+        return self._pointers[index] is not None
+
+    def load(self, index: int, dispatcher: Any) -> None:
+        """Compile a function, or read it from disk, and set its pointer."""
+        if index in self:
+            return
+        uninterrupted(dispatcher.compile, self.signature.args)
+        found = dispatcher.overloads[self.signature.args]
+        if types.unliteral(found.signature.return_type) != self.signature.return_type:
+            raise TypeError(f"expected {self.signature}, got {found.signature} - in {self.symbol}")
+        self._pointers[index] = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+
+    def call(self, context: Any, builder: Any, index: Any, arguments: Any) -> Any:
+        """Emit a call of the function that an index chooses."""
+        module, signature = builder.module, self.signature
+        table = module.globals.get(self.symbol)
+        if table is None:
+            table = ir.GlobalVariable(module, ir.ArrayType(cgutils.voidptr_t, len(self._pointers)), self.symbol)
+            table.linkage = "external"
+        pointer = builder.load(builder.gep(table, [ir.IntType(64)(0), index]))
+        with builder.if_then(cgutils.is_null(builder, pointer), likely=False):
+            context.call_conv.return_user_exc(builder, RuntimeError, (f"{self.symbol} has not been loaded",))
+        kind = context.call_conv.get_function_type(signature.return_type, signature.args)
+        function = builder.bitcast(pointer, kind.as_pointer())
+        status, result = context.call_conv.call_function(
+            builder, function, signature.return_type, signature.args, arguments
+        )
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return result
+
+
+class Unit:
+    """A compiled function that is called by name, from compiled code and from Python.
+
+    Parameters
+    ----------
+    function
+        The Python function.
+    signature
+        numba's signature of it.
+    **options
+        As for :func:`numba.njit`.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: Any, **options: Any) -> None:
+        self.py_func, self._options = function, options
+        self._linked = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+        self._called: Any = None  # what Python calls
+        self._pointers = _Pointers(f"{function.__module__}.{function.__qualname__}", signature, 1)
+        self._numba_type_ = _callable_type(self, signature, self.load)
+        lower_builtin(self, types.VarArg(types.Any))(self._lower)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it from Python."""
+        if self._called is None:
+            self._called = compiled(self.py_func, **self._options)
+        return self._called(*arguments)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a caller depends on; not the code, which it does not contain."""
+        return self._pointers.symbol
+
+    def load(self) -> None:
+        """Make it ready to be called by compiled code."""
+        self._pointers.load(0, self._linked)
+
+    def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        reload = partial(_load, self.py_func.__module__, self.py_func.__qualname__)
+        context.active_code_library._reload_init.add(reload)
+        return self._pointers.call(context, builder, ir.IntType(64)(0), arguments)
+
+
+class Family:
+    """Compiled functions of one signature, of which compiled code calls the one that its first argument chooses.
+
+    Parameters
+    ----------
+    name
+        A name that no other family has.
+    signature
+        numba's signature of each member, without the number.
+    """
+
+    def __init__(self, name: str, signature: Any) -> None:
+        self._pointers = _Pointers(f"streamkernel.{name}", signature, MOST)
+        self._members: dict[int, Any] = {}
+        self._numba_type_ = _callable_type(self, signature.return_type(types.int64, *signature.args), lambda: None)
+        lower_builtin(self, types.VarArg(types.Any))(self._lower)
+
+    def __call__(self, number: int, *arguments: Any) -> Any:
+        """Call a member from Python."""
+        return self._members[number](*arguments)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a caller depends on; not the members, which it does not contain."""
+        return self._pointers.symbol
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._members
+
+    def member(self, number: int, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Make a function the member of a number; it remains callable from Python."""
+        if number in self._members or not 0 <= number < MOST:
+            raise ValueError(f"expected a number below {MOST} that no other member has, got {number}")
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            self._members[number] = compiled(function, **options)
+            return self._members[number]
+
+        return decorate
+
+    def require(self, number: int) -> None:
+        """Make a member ready to be called by compiled code."""
+        self._pointers.load(number, self._members[number])
+
+    def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, *others = arguments
+        return self._pointers.call(context, builder, number, others)
+
+
+def unit(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Unit]:
+    """Make a function a :class:`Unit`."""
+    return lambda function: Unit(function, signature, **options)
+
+
+def _load(module: str, name: str) -> None:
+    """Load a unit, where code that calls it is read from disk."""
+    getattr(importlib.import_module(module), name).load()
+
+
+def _callable_type(own: Any, signature: Any, load: Callable[[], None]) -> Any:
+    """Return numba's type of something that can be called with one signature."""
+
+    def generic(self: Any, arguments: Any, keywords: Any) -> Any:
+        load()
+        return signature if len(arguments) == len(signature.args) and not keywords else None
+
+    return types.Function(type("Linked", (AbstractTemplate,), {"key": own, "generic": generic}))
