@@ -6,6 +6,7 @@ them. A sink can be cut back to a place it gave. Nothing in this package knows o
 
 from connectors.base import (
     CommitRefused,
+    DecoderUnavailableError,
     Divided,
     Event,
     GroupSource,
@@ -29,6 +30,7 @@ __all__ = [
     "CommitRefused",
     "DatasetSource",
     "DeadLetters",
+    "DecoderUnavailableError",
     "Divided",
     "DividedFiles",
     "DividedTopics",

@@ -121,6 +121,10 @@ class Unavailable(OSError):  # noqa: N818
     """Who was asked does not answer, and may be asked again."""
 
 
+class DecoderUnavailableError(Unavailable):
+    """A record cannot be decoded yet: what the decoder asks, as a schema registry, does not answer."""
+
+
 class TopicMissing(Unavailable):
     """A topic is not there, or not yet."""
 

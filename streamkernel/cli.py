@@ -1,14 +1,18 @@
-"""The command line: ``streamkernel demo | run | replay | inspect | report | compact | polish | merge``."""
+"""The command line: ``streamkernel --help`` lists the commands."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import time
 from collections.abc import Callable
+from importlib.resources import as_file, files
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -33,14 +37,17 @@ EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
 @app.command()
 def run(
     config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
-    check: Annotated[bool, typer.Option("--check", help="Validate the file and stop.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Say what would be refused at the start, and stop.")] = False,
+    connect: Annotated[bool, typer.Option("--connect", help="With --check: also ask brokers for all topics.")] = False,
     cluster: Annotated[
         str | None,
         typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
     ] = None,
 ) -> None:
     """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
-    found = _loaded(config)
+    from streamkernel.engine import logs
+
+    found = _loaded(config, is_run=not check)
     title, make = str(config), None
     if cluster is not None:
         from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
@@ -50,13 +57,20 @@ def run(
         try:
             check_cluster(found)
         except EXPECTED as error:
-            _fail(error)
+            _fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
+        from streamkernel.engine.start_checks import check_connections, check_state
+
         try:
             found.check_records()
+            busy = check_state(found)
+            if connect:
+                check_connections(found)
         except EXPECTED as error:
             _fail(error)
-        typer.echo(f"{config} is valid")
+        typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
+    elif connect:
+        _fail(ValueError("--connect only goes with --check"))
     else:
         _run(found, title, make)
 
@@ -73,31 +87,38 @@ def replay(
     """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
     from streamkernel.engine.replay import replayed
 
-    found = _loaded(config, lambda found: replayed(found, directory, start, until))
+    found = _loaded(config, lambda found: replayed(found, directory, start, until), is_run=True)
     directory.mkdir(parents=True, exist_ok=True)
     _run(found, f"{config} again, in {directory}")
     inspect(directory)
 
 
-def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found) -> Config:
-    """Return a configuration that can be run."""
+def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found, *, is_run: bool) -> Config:
+    """Return a configuration that can be run; `is_run` says whether that is next, so that errors go to its log."""
     from streamkernel.engine import logs
     from streamkernel.engine.config import load_config
 
     logs.configure()
+    form = "auto"
     try:
         found = change(load_config(path))
+        form = found.log.format
+        logs.configure(found.log.level, form)
         found.check()
     except EXPECTED as error:
-        _fail(error)
+        _fail(error, as_json=is_run and logs.is_json(form))
     return found
 
 
 def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
+    from streamkernel.engine import logs
     from streamkernel.engine.assemble import engine_of
+    from streamkernel.engine.metrics import package_version
     from streamkernel.engine.view import ProgressLog, compile_all, showing
 
+    log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
     stop = StopSignal()
+    log.info("starting", version=package_version("streamkernel"), run=title, configuration=found.without_secrets())
     compile_all(Console(stderr=True))
     try:
         engine = make() if make else engine_of(found)
@@ -107,14 +128,18 @@ def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) ->
             token = found.http.token.get_secret_value() if found.http.token else None
             port = serve(engine, found.http.host, found.http.port, token)
             address = f"http://{found.http.host}:{port}"
-            typer.echo(f"live page at {address}/, metrics at {address}/metrics", err=True)
-        with showing(engine, title) as view:
+            log.info(f"live page at {address}/, metrics at {address}/metrics")
+        with showing(engine, title, as_json=as_json) as view:
             engine.run(stopping=stop.requested, watch=ProgressLog(view))
     except EXPECTED as error:
-        _fail(error)
+        _fail(error, as_json=as_json)
+    except Exception:
+        if not as_json:
+            raise
+        log.critical("the run has ended with an error that was not expected", exc_info=True)
+        raise typer.Exit(1) from None
     if reason := engine.refused_all():
-        typer.echo(f"streamkernel: {reason}", err=True)
-        raise typer.Exit(1)
+        _fail(ValueError(reason), as_json=as_json, code=1)
 
 
 @app.command()
@@ -178,7 +203,48 @@ def demo(
         _fail(error)
 
 
-ModelFile = Annotated[Path, typer.Argument(help="A file that a model's save() wrote.", show_default=False)]
+@app.command("warm-up")
+def compile_ahead(
+    config: Annotated[
+        Path | None, typer.Argument(help="The TOML file of a run; without it, the default models.", show_default=False)
+    ] = None,
+) -> None:
+    """Compile what the default models need, or the model of CONFIG, and store it for later processes."""
+    from streamkernel.engine.config import load_config
+    from streamkernel.jit.cache import folder
+    from streamkernel.warm_up import default_models, warm_up
+
+    try:
+        models = default_models() if config is None else {str(config): load_config(config).build_model()}
+    except EXPECTED as error:
+        _fail(error)
+    if folder() is None:
+        _fail(OSError("there is no folder to store compiled code in; set NUMBA_CACHE_DIR to one that can be written"))
+    for name, model in models.items():
+        began = time.perf_counter()
+        with Console(stderr=True).status(f"compiling for {name}"):
+            warm_up(model)
+        typer.echo(f"{name}: {time.perf_counter() - began:.1f} s", err=True)
+    typer.echo(f"compiled code is stored in {folder()}", err=True)
+
+
+@app.command()
+def dashboards(
+    directory: Annotated[Path, typer.Argument(help="A new or empty folder.", show_default=False)],
+) -> None:
+    """Write dashboards for Grafana, rules for Prometheus and their provisioning to DIRECTORY."""
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise FileExistsError(f"expected a new or empty folder, got one with files - at {directory}")
+        with as_file(files("streamkernel.dashboards")) as folder:
+            for name in ("grafana", "prometheus", "provisioning"):
+                shutil.copytree(folder / name, directory / name)
+    except EXPECTED as error:
+        _fail(error)
+    typer.echo(f"{directory / 'grafana'}, {directory / 'prometheus'} and {directory / 'provisioning'}")
+
+
+ModelFile = Annotated[Path, typer.Argument(help="A file that save() or export wrote.", show_default=False)]
 EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
 Label = Annotated[str, typer.Option(help="The field that is to be predicted.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
@@ -217,8 +283,22 @@ def polish(
 
 
 @app.command()
+def export(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+    output: Output,
+) -> None:
+    """Write the model of a run's newest checkpoint, with its preprocessing, to a file for load() and other commands."""
+    from streamkernel.engine import maintenance
+
+    try:
+        typer.echo(maintenance.export(state, output))
+    except EXPECTED as error:
+        _fail(error)
+
+
+@app.command()
 def merge(
-    models: Annotated[list[Path], typer.Argument(help="Files that models' save() wrote.", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(help="Files that save() or export wrote.", show_default=False)],
     output: Output,
     base: Annotated[
         Path | None, typer.Option(help="The model that all of them went on from.", show_default=False)
@@ -289,19 +369,24 @@ class Workers:
             try:
                 self._count = load_config(self._path).cluster.workers
             except EXPECTED as error:
-                typer.echo(f"streamkernel: {error}; it goes on with {self._count or 'all'} workers", err=True)
+                log = structlog.get_logger("streamkernel")
+                log.error(f"{error}; the number of workers stays as it is", workers=self._count or "all")
         return self._count
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self._is_due = True
 
 
-def _fail(error: Exception) -> NoReturn:
-    typer.echo(f"streamkernel: {error}", err=True)
+def _fail(error: Exception, *, as_json: bool = False, code: int = 2) -> NoReturn:
+    text = str(error) or type(error).__name__
+    if as_json:
+        structlog.get_logger("streamkernel").error(text)
+    else:
+        typer.echo(f"streamkernel: {text}", err=True)
     if isinstance(error, OutputClosedError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it flushes what is left
         raise typer.Exit(128 + signal.SIGPIPE) from None
-    raise typer.Exit(2) from None
+    raise typer.Exit(code) from None
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import pickle
 import random
 import re
@@ -22,6 +23,8 @@ import pytest
 import structlog
 from click.testing import Result
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+from river import preprocessing
 from typer.testing import CliRunner
 from waiting import LIMIT, wait_for
 
@@ -31,14 +34,18 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
     cli,
+    demo,
     kernels,
     load,
     model_file,
+    save,
 )
 from streamkernel.cli import app
+from streamkernel.engine import view
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import checkpoints, read_newest
+from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config import load_config
+from streamkernel.jit import cache
 
 CONFIG = """
 label = "y"
@@ -82,6 +89,10 @@ def call(*words: object, cwd: Path | None = None) -> Result:
         root.handlers, level, config = before
         root.setLevel(level)
         structlog.configure(**config)
+
+
+def log_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def events(n: int, seed: int = 5) -> str:
@@ -170,13 +181,14 @@ def test_a_reader_that_goes_away_ends_a_run_in_one_line(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    _, errors = process.communicate(timeout=180)
+    _, said = process.communicate(timeout=180)
     assert process.returncode == 128 + signal.SIGPIPE
-    assert errors.count("standard output was closed") == 1
-    assert "Error" not in errors
+    assert said.count("standard output was closed") == 1
+    assert "Error" not in said
     closed = f"exec {' '.join(map(shlex.quote, command('run', once(config))))} >&-"
     answer = subprocess.run(["sh", "-c", closed], stderr=subprocess.PIPE, text=True, check=False)
-    assert (answer.returncode, answer.stderr.count("\n")) == (128 + signal.SIGPIPE, 1)
+    errors = [line["event"] for line in log_lines(answer.stderr) if line["level"] == "error"]
+    assert (answer.returncode, len(errors)) == (128 + signal.SIGPIPE, 1)
 
 
 def once(config: Path) -> Path:
@@ -236,7 +248,7 @@ def test_standard_input(tmp_path: Path) -> None:
         command("run", tmp_path / "config.toml"), input=text, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
-    assert "events learnt │ 200" in re.sub(r" +", " ", answer.stderr)
+    assert log_lines(answer.stderr)[-1]["events learnt"] == "200"
     assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
 
 
@@ -298,6 +310,49 @@ def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
         answer = call(*words, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
         assert "Traceback" not in answer.stderr
+
+
+def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> None:
+    config = prepared(tmp_path / "run", events(600))
+    assert call("run", once(config)).exit_code == 0
+    state = config.parent / "state"
+    saved = read_newest(state)
+    assert saved is not None
+    x = {"a": 0.3, "b": -0.2}
+    expected = saved["model"].predict_proba_one(x)
+    answer = call("export", state, "-o", "model", cwd=tmp_path)
+    assert (answer.exit_code, answer.stdout) == (0, "model: OnFields | KernelClassifier\n")
+    for place in (state, tmp_path / "model"):
+        assert load(place).predict_proba_one(x) == expected
+    alone = prepared(tmp_path / "alone", events(600))
+    alone.write_text(re.sub(r"\[\[preprocessing\]\]\n.*\n", "", CONFIG))
+    assert call("run", once(alone)).exit_code == 0
+    assert call("export", alone.parent / "state", "-o", "single", cwd=tmp_path).exit_code == 0
+    assert isinstance(load(tmp_path / "single"), KernelClassifier)
+    assert call("merge", "single", "single", "-o", "both", cwd=tmp_path).exit_code == 0
+    for words, text in [
+        (["export", "nowhere", "-o", "other"], "Expected a state directory, found none - at nowhere"),
+        (["export", ".", "-o", "other"], "Expected a state directory with a checkpoint, got none - at ."),
+        (["merge", "model", "single", "-o", "other"], "got a pipeline - in model"),
+    ]:
+        answer = call(*words, cwd=tmp_path)
+        assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
+
+
+def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text(events(500))
+    model = preprocessing.StandardScaler() | KernelClassifier(second_order=None, max_features=64)
+    for line in events(500).splitlines():
+        x = json.loads(line)
+        y = x.pop("y")
+        model.learn_one(x, y)
+    save(model, tmp_path / "model")
+    answer = call("polish", "model", "events.jsonl", "--label", "y", "-o", "other", cwd=tmp_path)
+    assert (answer.exit_code, "primal-dual gap" in answer.stdout) == (0, True), answer.output
+    other = load(tmp_path / "other")
+    assert other["StandardScaler"].means == model["StandardScaler"].means
+    right = sum(other.predict_one({"a": a, "b": b}) == (a * b > 0) for a in (-1.5, -0.8, 0.8, 1.5) for b in (-1.0, 1.0))
+    assert right >= 6
 
 
 def test_saved_models_are_merged(tmp_path: Path) -> None:
@@ -382,6 +437,76 @@ def test_another_model_in_an_old_state_directory_is_refused(tmp_path: Path) -> N
     assert "256" in answer.stderr
 
 
+def test_check_says_what_the_state_directory_would_refuse(tmp_path: Path) -> None:
+    config = once(prepared(tmp_path / "run", events(300)))
+    text = config.read_text()
+    assert call("run", config).exit_code == 0
+    content = {path.name: path.read_bytes() for path in (tmp_path / "run" / "state").iterdir()}
+    for old, new, problem in [
+        ("= 512", "= 256", "Expected the setup the state directory was made with, model = "),
+        ('path = "events.jsonl"', 'path = "other.jsonl"', 'source: expected a position of "'),
+        ('"predictions.jsonl"', '"short.jsonl"', "sink.predictions: expected at least the "),
+    ]:
+        (tmp_path / "run" / "other.jsonl").write_text(events(1))
+        config.write_text(text.replace(old, new))
+        answer = call("run", "--check", config)
+        assert (answer.exit_code, problem in answer.stderr) == (2, True), answer.output
+    config.write_text(text)
+    with StateDirectory(tmp_path / "run" / "state"):
+        answer = call("run", "--check", config)
+    assert answer.stdout.startswith(f"{config} is valid, but the state directory is locked by another process")
+    answer = call("run", "--check", config)
+    assert (answer.exit_code, answer.stdout) == (0, f"{config} is valid\n")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "state").iterdir()} == content
+
+
+def test_check_connects_to_brokers(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    config.write_text(
+        f'label = "y"\n[kafka]\nservers = "127.0.0.1:{port}"\noptions = {{ bootstrap_timeout_ms = 500 }}\n'
+        '[source]\ntopics = ["a"]\n[model]\ntype = "KernelClassifier"\n[state]\ndirectory = "state"\n'
+    )
+    assert call("run", "--check", config).exit_code == 0
+    answer = call("run", "--check", "--connect", config)
+    assert (answer.exit_code, f"kafka: Kafka at 127.0.0.1:{port} cannot be reached" in answer.stderr) == (2, True)
+    assert call("run", "--connect", config).stderr == "streamkernel: --connect only goes with --check\n"
+
+
+def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) -> None:
+    config = once(prepared(tmp_path / "run", events(300) + "{broken\n", "[http]\nport = 0\n"))
+    text = config.read_text().replace("checkpoint_seconds = 0.2", "checkpoint_seconds = 0.001")
+    config.write_text(text + '[log]\nlevel = "debug"\n')
+    environment = {**os.environ, "STREAMKERNEL_HTTP_TOKEN": "do-not-show"}
+    answer = subprocess.run(command("run", config), capture_output=True, text=True, check=True, env=environment)
+    lines = log_lines(answer.stderr)
+    assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
+    said = [line["event"] for line in lines]
+    start = lines[said.index("starting")]
+    assert (start["configuration"]["model"]["max_features"], bool(start["version"])) == (512, True)
+    assert any(event.startswith("live page at http://127.0.0.1:") for event in said)
+    written = [line for line in lines if line["event"] == "checkpoint written"]
+    assert [line["level"] for line in written[:2]] == ["info", "debug"]
+    assert (said[-1], lines[-1]["events learnt"], lines[-1]["dead letters"]) == ("the run has ended", "300", "1")
+    assert "do-not-show" not in answer.stderr
+    config.write_text(text + '[log]\nlevel = "warning"\n')
+    answer = call("run", config)
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    config.write_text(text + '[log]\nlevel = "loud"\n')
+    (error,) = log_lines(call("run", config).stderr)
+    assert (error["level"], error["event"]) == (
+        "error", 'log.level: expected "debug", "info", "warning" or "error", got "loud"'
+    )  # fmt: skip
+
+
+def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(view, "_compile", lambda console: cache._announce.__wrapped__())
+    with caplog.at_level(logging.INFO, "streamkernel"):
+        view.compile_all(Console(quiet=True))
+    assert "compiling for this machine" in caplog.text
+
+
 def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -401,17 +526,28 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
     assert "Accuracy (baseline)" in answer.stderr
 
 
+def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(second_order=None, max_features=64))
+    answer = call("demo", "--events", 1000, "--directory", tmp_path / "demo")
+    assert answer.exit_code == 0, answer.stderr
+    assert not (tmp_path / "demo" / "demo.png").exists()
+    assert "pip install 'streamkernel[plot]'" in answer.stderr
+    assert load(tmp_path / "demo" / "model-2.safetensors").n_features
+
+
 def test_a_label_that_no_record_has(tmp_path: Path) -> None:
     config = prepared(tmp_path / "run", events(150).replace('"y"', '"ys"'))
     answer = call("run", "--check", config)
-    assert answer.returncode == 2
+    assert answer.exit_code == 2
     assert 'label: expected a field of the records, got "y"; did you mean "ys"?; ' in answer.stderr
     assert answer.stderr.strip().endswith('events.jsonl has "id", "a", "b", "ys"')
     answer = call("run", once(config))
-    assert answer.returncode == 1
-    assert answer.stderr.count("every record so far was refused, 100 in all, for one kind of reason (label)") == 1
-    assert answer.stderr.strip().endswith('(label): Expected a label, got no such field - at field "y"')
-    assert re.search(r"events/s +│ +–", answer.stderr)
+    assert answer.exit_code == 1
+    lines = log_lines(answer.stderr)
+    assert [line["event"].startswith("every record so far was refused, 100 in all") for line in lines].count(True) == 1
+    assert lines[-1]["event"].endswith('(label): Expected a label, got no such field - at field "y"')
+    assert lines[-2]["events/s"] == "–"
     assert checkpoints(tmp_path / "run" / "state")
 
 
@@ -419,5 +555,5 @@ def test_a_run_that_reads_nothing_after_a_restart_has_no_rate(tmp_path: Path) ->
     config = once(prepared(tmp_path / "run", events(50)))
     for rate in (r"[0-9,]+", "–"):
         answer = call("run", config)
-        assert answer.returncode == 0
-        assert re.search(rf"events/s +│ +{rate} ", answer.stderr), answer.stderr
+        assert answer.exit_code == 0
+        assert re.fullmatch(rate, log_lines(answer.stderr)[-1]["events/s"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from connectors.base import Position
 from connectors.kafka.clients import Consumer, Partition, Record
@@ -60,6 +60,13 @@ class Buffers:
                 record = waiting.popleft()
                 found.append((partition, record, record.offset + 1))
         return found
+
+    def put_back(self, taken: Sequence[tuple[Partition, Record, Position]]) -> None:
+        """Put back the last records that were taken, in the order in which they were."""
+        for partition, record, _ in reversed(taken):
+            self._waiting[partition].appendleft(record)
+            if self._in_turn:
+                self._rounds[partition] -= 1
 
     def position(self, partition: Partition, offset: int) -> Position:
         """Return the position before an offset, after the records of a partition that were taken."""

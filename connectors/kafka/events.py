@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import time
 from collections.abc import Callable
 from typing import Any
 
-from connectors.base import Event, Position
+from connectors.base import DecoderUnavailableError, Event, Position, Trouble, Unavailable
 from connectors.formats import JsonLines
 from connectors.kafka.clients import Partition, Record
 
-Decoder = Callable[[bytes], dict[str, Any]]
+Decoder = Callable[..., dict[str, Any]]
+
+LONGEST_PAUSE = 30.0
+"""Seconds until a decoder that is unavailable is called again, at most."""
 
 
 class Events:
@@ -18,7 +23,8 @@ class Events:
     Parameters
     ----------
     decoder
-        Makes the fields from a value, or raises an error that says why not; JSON by default.
+        Makes the fields from a value, or raises an error that says why not; JSON by default. Of the parameters
+        ``topic``, ``key`` and ``headers``, it is called with those that it has.
     key
         A field to put the record's key into, as text.
 
@@ -31,25 +37,82 @@ class Events:
 
     def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
         self._decode = decoder or JsonLines().parse
+        self._more = _parameters_of(decoder)
         self._key = key
 
     def of(self, partition: Partition, record: Record, position: Position) -> Event:
-        """Return the event of a record, with the position after it."""
+        """Return the event of a record, with the position after it.
+
+        Raises
+        ------
+        DecoderUnavailableError
+            If the decoder cannot decode it yet: it has raised `Unavailable`.
+        """
         stream, headers = str(partition), tuple(record.headers)
         value, fields, reason = record.value, None, None
         try:
             if value is None:
                 raise ValueError("Expected a value, got a tombstone")
-            fields = self._decode(value)
+            if self._more:
+                given = {"topic": partition.topic, "key": record.key, "headers": headers}
+                fields = self._decode(value, **{name: given[name] for name in self._more})
+            else:
+                fields = self._decode(value)
             if not isinstance(fields, dict):
                 fields, got = None, type(fields).__name__
                 raise ValueError(f"Expected a dict from the decoder, got {got}")
             if self._key is not None:
                 fields = {self._key: None if record.key is None else record.key.decode(), **fields}
+        except MemoryError:
+            raise
+        except Unavailable as error:
+            raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
         return Event(stream, position, value or b"", fields, reason, record.key, headers)
+
+
+class Retry:
+    """When to call a decoder again that is unavailable: after 1 s, then after twice as long each time.
+
+    Attributes
+    ----------
+    trouble : Trouble or None
+        What is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.trouble: Trouble | None = None
+        self._pause = self._due = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time until then, 0 if the decoder can be called."""
+        return max(0.0, self._due - time.monotonic()) if self.trouble else 0.0
+
+    def failed(self, error: DecoderUnavailableError) -> None:
+        """Wait before the next call."""
+        now = time.monotonic()
+        self._pause = min(LONGEST_PAUSE, max(1.0, 2.0 * self._pause))
+        self._due = now + self._pause
+        self.trouble = Trouble(error, self.trouble.since if self.trouble else now)
+
+    def succeeded(self) -> None:
+        """Call it at once from now on."""
+        self.trouble, self._pause = None, 0.0
+
+
+def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
+    if decoder is None:
+        return ()
+    try:
+        found = inspect.signature(decoder).parameters
+    except ValueError:  # it is written in C and says nothing
+        return ()
+    can_be_named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [name for name, parameter in found.items() if parameter.kind in can_be_named]
+    return tuple(name for name in ("topic", "key", "headers") if name in names and name != next(iter(found)))
 
 
 def gone(partition: Partition, offset: int, place: int) -> Event:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from connectors.base import Event, Position, Share
+from connectors.base import DecoderUnavailableError, Event, Position, Share
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, gone
+from connectors.kafka.events import Decoder, Events, Retry, gone
 from connectors.kafka.options import Options
 from connectors.kafka.places import Place, checked, offset_at, offset_of, partitions_in, place_instead
+
+log = logging.getLogger(__name__)
 
 SLICE = 64
 """Events that `DividedTopics.read` yields at once, at most."""
@@ -128,14 +131,24 @@ class DividedTopics:
             else:
                 events.append(gone(Partition.named(stream), share.begin[stream], end))
         self._go_on(client, {partition: share.begin[str(partition)] for partition in ends})
-        turns = deque(ends)
+        turns, retry = deque(ends), Retry()
         while turns:
             partition = turns.popleft()
             while self._is_awaited(client, partition, ends[partition]):
                 yield events
                 events = []
                 self._fetch(client)
-            before, event = self._next[partition], self._take(client, partition, ends[partition])
+            before = self._next[partition]
+            try:
+                event = self._take(client, partition, ends[partition])
+            except DecoderUnavailableError as error:
+                retry.failed(error)
+                log.warning("the decoder is unavailable; retrying: %s", error)
+                turns.appendleft(partition)
+                yield events
+                events = []
+                time.sleep(retry.seconds)
+                continue
             if event is not None and event.resume > before:  # else the partition has been cut
                 turns.append(partition)
             elif event is None and self._next[partition] < ends[partition]:
@@ -209,8 +222,13 @@ class DividedTopics:
         first = self._buffers.first(partition)
         if first is not None and first < end:
             ((_, record, position),) = self._buffers.take(1, [partition])
+            try:
+                event = self._event(partition, record, position)
+            except DecoderUnavailableError:
+                self._buffers.put_back([(partition, record, position)])
+                raise
             self._next[partition] = position
-            return self._event(partition, record, position)
+            return event
         if first is None and partition in self._lost and self._next[partition] < end:
             offset = self._lost.pop(partition)
             place = place_instead(client, partition, offset)

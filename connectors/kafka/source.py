@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from connectors.base import CommitRefused, Event, Position, Trouble
+from connectors.base import CommitRefused, DecoderUnavailableError, Event, Position, Trouble
 from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, gone
+from connectors.kafka.events import Decoder, Events, Retry, gone
 from connectors.kafka.looks import Ends, Looks
 from connectors.kafka.options import Options
 from connectors.kafka.places import (
@@ -23,6 +24,8 @@ from connectors.kafka.places import (
     partitions_in,
     place_instead,
 )
+
+log = logging.getLogger(__name__)
 
 ALIVE_SECONDS = 1.0
 """How long a consumer is left alone while there are records at hand."""
@@ -67,7 +70,9 @@ class KafkaSource:
         ``"free"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that every
         run has the same order.
     decoder
-        Makes the fields from a value, or raises an error that says why not; JSON by default.
+        Makes the fields from a value, or raises an error that says why not; JSON by default. If it has parameters
+        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `Unavailable`, it is called again later,
+        and nothing is read until then.
     key
         A field to put the record's key into, as text.
     copartitioned
@@ -107,6 +112,7 @@ class KafkaSource:
         self._numbers = partitions
         self._start, self._until = checked(start), None if until is None else checked(until)
         self._event = Events(decoder, key).of
+        self._retry = Retry()
         self._copartitioned = copartitioned
         self._client: Consumer | None = None
         self._is_reading = False
@@ -154,8 +160,8 @@ class KafkaSource:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What was wrong when it was last looked whether brokers and topics are there."""
-        return self._looks.trouble
+        """What was wrong when it was last looked whether brokers and topics are there, or the decoder was called."""
+        return self._looks.trouble or self._retry.trouble
 
     def open(self) -> None:
         """Connect, and find out whether all topics are there; nothing is read, and no group is joined, before `poll`.
@@ -179,10 +185,10 @@ class KafkaSource:
         elif time.monotonic() - self._polled > ALIVE_SECONDS:
             self._fetch(client, 0.0)  # it keeps us in the group
         events, self._events = self._events, []
-        for partition, record, position in self._buffers.take(SLICE, self._live()):
-            self._next[partition] = record.offset + 1
-            if record.offset < self._ends.get(partition, record.offset + 1):
-                events.append(self._event(partition, record, position))
+        if seconds := self._retry.seconds:
+            time.sleep(min(timeout, seconds))
+        else:
+            self._take(events)
         if not events:
             self._readable.ask(client, self._next)
         return None if not events and self._until is not None and self._next and not self._live() else events
@@ -218,6 +224,8 @@ class KafkaSource:
 
     def assigned(self, partitions: Iterable[Partition]) -> None:
         """Take over partitions; where to begin is found out at the next `poll`."""
+        partitions = list(partitions)
+        log.info("partitions assigned", extra={"partitions": list(map(str, partitions))})
         for partition in partitions:
             self._buffers.drop(partition, self._beginnings.own.get(partition))
             self._next[partition] = 0
@@ -237,6 +245,7 @@ class KafkaSource:
 
     def _give_up(self, partitions: Iterable[Partition], tell: Told) -> None:
         going = list(partitions)
+        log.info("partitions revoked", extra={"partitions": list(map(str, going))})
         tell([str(partition) for partition in going])
         for partition in going:
             self._buffers.drop(partition)
@@ -296,9 +305,24 @@ class KafkaSource:
             if isinstance(left, list) and left[0] == place:  # it goes on in its turn
                 self._buffers.drop(partition, left)
         client.start(places)
+        log.info("reading partitions", extra={"offsets": {str(partition): places[partition] for partition in places}})
         self._next |= places
         self._new.clear()
         self._events += [self._mark(partition) for partition in sorted(latest)]
+
+    def _take(self, events: list[Event]) -> None:
+        """Append the events of records that were fetched, up to one that cannot be decoded yet."""
+        taken = self._buffers.take(SLICE, self._live())
+        for i, (partition, record, position) in enumerate(taken):
+            if record.offset < self._ends.get(partition, record.offset + 1):
+                try:
+                    events.append(self._event(partition, record, position))
+                except DecoderUnavailableError as error:
+                    self._buffers.put_back(taken[i:])
+                    self._retry.failed(error)
+                    return
+                self._retry.succeeded()
+            self._next[partition] = record.offset + 1
 
     def _fetch(self, client: Consumer, timeout: float) -> None:
         self._buffers.throttle(client, self._next.keys() - self._new)

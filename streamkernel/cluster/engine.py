@@ -14,7 +14,7 @@ from river import compose
 
 from connectors import CommitRefused, Divided, Share
 from connectors.json_text import to_json
-from streamkernel import bandwidth, merging, model_file, state
+from streamkernel import bandwidth, merging, model_file
 from streamkernel.cluster import steps
 from streamkernel.cluster.crew import Crew
 from streamkernel.cluster.numbers import ClusterNumbers, RoundNumbers
@@ -134,7 +134,7 @@ class ClusterEngine(Engine):
     def _is_young(self) -> bool:
         """Whether the events are still to come that decide bandwidths and scales."""
         model = kernel_of(self.model)
-        return model._first is not None or model._learner.ints[state.EXAMPLES] < bandwidth.FIRST
+        return model._is_young
 
     def _begin(self, shares: Sequence[Share]) -> bool:
         """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
@@ -178,7 +178,7 @@ class ClusterEngine(Engine):
     def _done(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
         """Have workers learn, and return what they report."""
         is_alone, model, self._n_shares = self._is_young, kernel_of(self.model), len(shares)
-        model._learner.settle()
+        model._settle()
         busy = [(number, share) for number, share in enumerate(shares) if share.events]
         tasks = [Task(share, number, place, len(busy), is_alone) for place, (number, share) in enumerate(busy)]
 

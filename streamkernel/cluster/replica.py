@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from river import base, compose, metrics
 
 from connectors import Divided, Event, Share
-from streamkernel import merging, state
+from streamkernel import merging
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import Learner, last_step, line_of, reason_of
 from streamkernel.estimator import KernelModel
@@ -130,7 +130,7 @@ class Replica:
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
-        before = int(kernel_model._learner.ints[state.EXAMPLES])
+        before = kernel_model._learner.examples
         if not task.is_alone:
             kernel_model._divide(task.place, task.replicas)
         learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
@@ -148,6 +148,8 @@ class Replica:
             start = clock()
             try:
                 step = learner._step(event)
+            except MemoryError:
+                raise
             except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
                 letters.append((event, *reason_of(event, error)))
                 refused += len(event.raw)

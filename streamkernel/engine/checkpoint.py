@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import structlog
 
 from streamkernel import model_file
-from streamkernel.engine import river_state
+from streamkernel.engine import state_file
 from streamkernel.errors import ModelFileError
 
 KEPT = 3
@@ -83,15 +82,7 @@ class StateDirectory:
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that does not count yet, and return its number."""
         number = self.newest() + 1
-        models: list[Any] = []
-        tensors: dict[str, Any] = {}
-        description = {"state": river_state.encode(dict(state), hook=_collector(models, tensors))}
-        described = []
-        for i, model in enumerate(models):
-            what, arrays = model_file.describe(model)
-            described.append(what)
-            tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-        model_file.write(self._prepared(number), "checkpoint", description | {"models": described}, tensors, PRIVATE)
+        state_file.write(self._prepared(number), "checkpoint", dict(state), PRIVATE)
         return number
 
     def promote(self, number: int) -> None:
@@ -146,6 +137,8 @@ class StateDirectory:
 def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse a state that was made with another setup, naming the first difference.
 
+    Topics can be added behind the others: the number of the checkpoint that counts is committed for the first one.
+
     Raises
     ------
     StateDirectoryError
@@ -160,10 +153,17 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     label = 'a', got 'b'; take another state.directory for another setup
     """
     for key in sorted(saved.keys() | now.keys()):
-        if saved.get(key) != now.get(key):
+        before, after = saved.get(key), now.get(key)
+        if key == "source.topics" and before and after:
+            if after[: len(before)] == before:
+                continue
+            hint = "add topics at the end, or take"
+        else:
+            hint = "take"
+        if after != before:
             raise StateDirectoryError(
-                f"Expected the setup the state directory was made with, {key} = {saved.get(key)!r}, "
-                f"got {now.get(key)!r}; take another state.directory for another setup"
+                f"Expected the setup the state directory was made with, {key} = {before!r}, "
+                f"got {after!r}; {hint} another state.directory for another setup"
             )
 
 
@@ -220,30 +220,4 @@ def no_link(path: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    description, tensors = model_file.read(no_link(path), "checkpoint")
-
-    def rebuilt(place: Any) -> Any:
-        if "array" in place:
-            return tensors[place["array"]]
-        i = int(place["model"])
-        own = {name.split("/", 1)[1]: array for name, array in tensors.items() if name.startswith(f"{i}/")}
-        return model_file.rebuild(description["models"][i], own, where=str(path))
-
-    try:
-        state = river_state.decode(description["state"], hook=rebuilt)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ModelFileError(f"Expected a state that can be read, got {error} - in {path}") from error
-    return dict(state)
-
-
-def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:
-    def hook(thing: object) -> dict[str, Any] | None:
-        if isinstance(thing, model_file.Portable):
-            models.append(thing)
-            return {"model": len(models) - 1}
-        if type(thing) is np.ndarray and thing.ndim == 1 and thing.dtype in (np.float64, np.uint8):
-            arrays[name := f"array {len(arrays)}"] = thing
-            return {"array": name}
-        return None
-
-    return hook
+    return dict(state_file.rebuild(*model_file.read(no_link(path), "checkpoint"), where=str(path)))

@@ -22,6 +22,7 @@ from streamkernel.engine.tables import (
     HttpTable,
     KafkaTable,
     LabelsTable,
+    LogTable,
     Name,
     SinkTable,
     SourceTable,
@@ -71,6 +72,7 @@ class Config(ConfigTable):
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
     cluster: ClusterTable = ClusterTable()
+    log: LogTable = LogTable()
 
     _folder: Path = PrivateAttr(Path())
 
@@ -142,11 +144,26 @@ class Config(ConfigTable):
             "source.topics": self.source.topics and list(self.source.topics),
         }
 
+    def without_secrets(self) -> dict[str, Any]:
+        """Return what the file says as JSON values, with no secret in it."""
+        from connectors.kafka.options import is_secret
+
+        found = self.model_dump(mode="json", exclude_unset=True)
+        if self.kafka is not None and self.kafka.options:
+            options = self.kafka.options.items()
+            found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
+        return found
+
     def build_pipeline(self) -> base.Estimator:
         """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
         steps = self._steps()
-        model = build.build(self.model, build.models(), "model")
+        model = self.build_model()
         return compose.Pipeline(*steps, (_type_of(self.model), model)) if steps else model
+
+    def build_model(self) -> base.Estimator:
+        """Return the model without the preprocessing steps."""
+        model: base.Estimator = build.build(self.model, build.models(), "model")
+        return model
 
     def build_baseline(self) -> base.Estimator | None:
         """Return the baseline behind the same steps, and others that make numbers of all fields, on one scale."""
@@ -232,7 +249,7 @@ class Config(ConfigTable):
 
     def _check_metric(self) -> None:
         metric = self.build_metric()
-        if not metric.works_with(build.build(self.model, build.models(), "model")):
+        if not metric.works_with(self.build_model()):
             kind = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
             wanted = f"a metric for a {kind}, which {_type_of(self.model)} is"
             raise ConfigError(f"metric: expected {wanted}, got {shown(_type_of(self.metric))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
@@ -22,7 +23,16 @@ from streamkernel.engine.checkpoint import StateDirectory, check_setup
 from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.history import History
 from streamkernel.engine.learning import Learner
-from streamkernel.engine.retrying import LONGEST_PAUSE, TroubleReports, aside, asked, gave_up, pause, pause_after
+from streamkernel.engine.retrying import (
+    LONGEST_PAUSE,
+    REPORT_SECONDS,
+    TroubleReports,
+    aside,
+    asked,
+    gave_up,
+    pause,
+    pause_after,
+)
 from streamkernel.engine.settling import settled
 
 log = structlog.get_logger("streamkernel")
@@ -80,6 +90,7 @@ class DurableLearner(Learner):
         self._positions: dict[str, Any] = {}
         self._written: float | None = None  # when all was durable
         self._tried: float | None = None
+        self._reported = -math.inf  # when a checkpoint was last reported at the level info
         self._changed = True
         self.learned_before = 0
         self._in_doubt = transactions is not None
@@ -150,7 +161,17 @@ class DurableLearner(Learner):
             self.source.acknowledge(self._positions)
         self._written = self._tried = time.monotonic()
         self._changed = False
-        self.checkpoints.new.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self.checkpoints.new.append(seconds)
+        is_due = self._written - self._reported >= REPORT_SECONDS
+        self._reported = self._written if is_due else self._reported
+        (log.info if is_due else log.debug)(
+            "checkpoint written",
+            number=number,
+            learned=self.outcomes["learned"],
+            seconds=round(seconds, 3),
+            bytes=self._state.size,
+        )
 
     def close(self) -> None:
         """Release the source, the sinks and the state directory."""
@@ -218,7 +239,7 @@ class DurableLearner(Learner):
         check_setup(saved["setup"], self._setup)
         self.model, self.baseline = saved["model"], saved["baseline"]
         self._quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
-        self.outcomes, self.refused = saved["outcomes"], saved.get("refused", self.refused)
+        self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
         self._examples.numbers = set(saved["numbers"])
         if saved.get("history") is not None:
             self.history.restore(saved["history"])

@@ -6,12 +6,10 @@ from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any
 
+from streamkernel.engine.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 
 _MOST_NAMES = 100_000
-
-LARGEST = 1e100
-"""The largest number that is taken: its square is finite, so that no scaler's variance is infinite for ever."""
 
 
 class Examples:
@@ -32,6 +30,8 @@ class Examples:
     ----------
     numbers : set of str
         Fields that were numbers in an example that was learnt; a string there is refused.
+    ranges : InputRanges
+        The usual ranges of inputs; a value outside is taken and counted.
 
     Examples
     --------
@@ -49,6 +49,7 @@ class Examples:
         self._ignore = frozenset(ignore)
         self._numeric_label = numeric_label
         self.numbers: set[str] = set()
+        self.ranges = InputRanges()
 
     def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the features and the label of `record`; a field that is null counts as missing.
@@ -75,13 +76,13 @@ class Examples:
             If the label is unusable, or a value is no finite number and no string.
         """
         x = {}
-        numbers, ignore, label = self.numbers, self._ignore, self._label
+        numbers, ignore, label, limits = self.numbers, self._ignore, self._label, self.ranges.limits
         for name, value in record.items():
             kind = type(value)
             if kind is float or kind is int or kind is bool:
-                if not -LARGEST <= value <= LARGEST:
-                    what = f"a number of at most {LARGEST:g}" if -inf < value < inf else "a finite number"
-                    raise InputError(f'Expected {what}, got {shortened(value)} - at field "{name}"')
+                low, high = limits.get(name, WIDEST)
+                if not low <= value <= high:
+                    self._check_outside(name, value)
             elif value is None:
                 continue
             elif kind is not str:
@@ -97,6 +98,13 @@ class Examples:
             raise LabelError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
         return x, y
 
+    def _check_outside(self, name: str, value: float) -> None:
+        """Count a number far outside its range, or refuse one that is none or too large."""
+        if not -LARGEST <= value <= LARGEST:
+            what = f"a number of at most {LARGEST:g}" if -inf < value < inf else "a finite number"
+            raise InputError(f'Expected {what}, got {shortened(value)} - at field "{name}"')
+        self.ranges.outside(name, value)
+
     def check_again(self, x: Mapping[str, Any]) -> None:
         """Refuse features that were read some time ago and are strings where a number was learnt since.
 
@@ -110,7 +118,8 @@ class Examples:
                 raise _not_a_number(name, value)
 
     def learnt(self, x: Mapping[str, Any]) -> None:
-        """Remember which fields of an example that was learnt were numbers."""
+        """Remember which fields of an example that was learned were numbers, and in which range."""
+        self.ranges.learn(x)
         if x.keys() <= self.numbers or len(self.numbers) >= _MOST_NAMES:
             return
         self.numbers.update(name for name, value in x.items() if not isinstance(value, str))

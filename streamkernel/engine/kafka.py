@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.problems import ConfigError, of_error
@@ -91,7 +93,7 @@ def decoder_of(config: Config) -> Any:
     ConfigError
         If there is no such function.
     """
-    return None if config.source.decoder is None else _function(config.source.decoder)
+    return None if config.source.decoder is None else _function(config.source.decoder, config.folder)
 
 
 def kafka_options(config: Config) -> Options:
@@ -130,9 +132,12 @@ def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
     return Outlet(transactions, transactions)
 
 
-def _function(name: str) -> Any:
-    """Return the function that a user named."""
+def _function(name: str, folder: Path) -> Any:
+    """Return the function that a user named, of an installed module or of one beside the configuration file."""
     module, _, attribute = name.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # at the end, so that no file beside a configuration hides a module
+        importlib.invalidate_caches()
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:

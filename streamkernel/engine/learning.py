@@ -9,16 +9,24 @@ import structlog
 from river import base, compose, metrics
 
 from connectors import Event
+from streamkernel.classification import KernelClassifier
 from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.quality import Quality
-from streamkernel.errors import DivergedError, InputError, JoinError, LabelError
+from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
 from streamkernel.estimator import KernelModel
 
 log = structlog.get_logger("streamkernel")
 
 
-REASONS = {"label": LabelError, "join": JoinError, "diverged": DivergedError, "value": InputError, "error": Exception}
+REASONS = {
+    "classes": TooManyClassesError,
+    "label": LabelError,
+    "join": JoinError,
+    "diverged": DivergedError,
+    "value": InputError,
+    "error": Exception,
+}
 """Kinds of records that are refused, by the error; those that cannot be read are ``unreadable``."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
@@ -84,6 +92,7 @@ class Learner:
         asked = with_probabilities or not getattr(metric, "requires_labels", True)
         self._probabilities = asked and isinstance(model, base.Classifier)
         self._labels = labels
+        self._classes: set[Any] = set()  # labels that the model is known to take
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
         self._examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor))
 
@@ -146,10 +155,19 @@ class Learner:
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
+        if y not in self._classes:
+            self._check_class(y)
         self.model.learn_one(x, y)
         if labels is not None and key is not None:
             labels.joined(key)
         return x, y, answers, is_new
+
+    def _check_class(self, y: Any) -> None:
+        """Raise an InputError if the model may not learn one more label, before its preprocessing learns anything."""
+        last = self.kernel_model
+        if isinstance(last, KernelClassifier):
+            last._check_labels((y,))
+            self._classes.add(y)
 
     def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return what the model and the baseline predict."""
@@ -157,6 +175,8 @@ class Learner:
         if self.baseline is not None:
             try:
                 theirs = self._predict(self.baseline, x)
+            except MemoryError:
+                raise
             except Exception as error:
                 self._drop_baseline(error)
         return ours, theirs
@@ -174,6 +194,8 @@ class Learner:
             self._quality.baseline_pairs.append((y, answers[1][self._kind]))
             try:
                 self.baseline.learn_one(x, y)
+            except MemoryError:
+                raise
             except Exception as error:
                 self._drop_baseline(error)
 

@@ -25,6 +25,7 @@ LIMITS = {
     "batch_size": Limit(1_000_000, _one_each),
     "cache_bytes": Limit(1 << 36, float),
     "features_per_seed": Limit(1 << 20, _one_each),
+    "max_classes": Limit(10_000, _one_each, " for each feature"),
     "max_features": Limit(1 << 20, _one_each),
     "maximum_size_vocabulary": Limit(1 << 24, _one_each),
     "n_components": Limit(1 << 16, _one_each, " for each input"),

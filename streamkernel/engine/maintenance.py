@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from river import compose
+
 from connectors import FileSource
-from streamkernel import merging, model_file, upkeep
+from streamkernel import merging, upkeep
 from streamkernel.engine.examples import Examples
+from streamkernel.engine.learning import last_step
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.regression import KernelRegressor
+from streamkernel.saved import load, save
 from streamkernel.solvers.progress import progress
 from streamkernel.upkeep.tasks import Task
 
@@ -31,13 +35,14 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     InputError
         If there are not enough events that can be used.
     """
-    found = _loaded(model)
-    read, refused = _events(events, label, found, task.window)
+    whole = load(model)
+    found = _kernel_model(whole, model)
+    read, refused = _events(events, label, whole, task.window)
     before = found.n_features
     what = type(task).__name__
     with progress(what, show=True) as tell:
         gap = upkeep.apply(task, found, read, tell)
-    found.save(output)
+    save(whole, output)
     told = f"{output}: {found.n_features:,} features of {before:,}"
     if gap is not None:
         told += f", primal-dual gap {gap:.2e}"
@@ -56,7 +61,7 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     """
     if len(models) < 2:
         raise ValueError(f"Expected two models or more to merge, got {len(models)}")
-    found, root = [_loaded(path) for path in models], None if base is None else _loaded(base)
+    found, root = [_single(path) for path in models], None if base is None else _single(base)
     events = [merging.n_examples(model) for model in found]
     first = found[0].merge(*found[1:], base=root)
     first.save(output)
@@ -66,31 +71,62 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     return told + (f", labels {', '.join(map(repr, labels))}" if labels else "")
 
 
-def _loaded(path: Path) -> KernelModel:
-    """Return the classifier or regressor in a file."""
-    found = model_file.load(path)
-    if not isinstance(found, KernelModel):
-        raise ValueError(f"Expected a classifier or a regressor, got a {type(found).__name__} - in {path}")
-    return found
+def export(state: Path, output: Path) -> str:
+    """Write the model of the newest checkpoint in a state directory to a file, and return in words what it is.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        If there is no checkpoint, or none is whole.
+    """
+    if not state.is_dir():
+        raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
+    found = load(state)
+    save(found, output)
+    steps = found.steps.values() if isinstance(found, compose.Pipeline) else [found]
+    return f"{output}: {' | '.join(type(step).__name__ for step in steps)}"
+
+
+def _single(path: Path) -> KernelModel:
+    """Return the classifier or regressor in a file, which has no preprocessing."""
+    found = load(path)
+    if isinstance(found, compose.Pipeline):
+        raise ValueError(
+            "Expected models without preprocessing, since that of models that learned apart differs, "
+            f"got a pipeline - in {path}"
+        )
+    return _kernel_model(found, path)
+
+
+def _kernel_model(found: Any, path: Path) -> KernelModel:
+    """Return the classifier or regressor that a model is, or that a pipeline ends in."""
+    last = last_step(found)
+    if not isinstance(last, KernelModel):
+        raise ValueError(f"Expected a classifier or a regressor, got a {type(last).__name__} - in {path}")
+    return last
 
 
 def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tuple[dict[str, Any], Any]], int]:
     """Return the last usable events of a file, and how many of all could not be used."""
     source, found, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
-    examples = Examples(label, numeric_label=isinstance(model, KernelRegressor))
+    *steps, last = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
+    examples = Examples(label, numeric_label=isinstance(last, KernelRegressor))
     try:
         while (events := source.poll(1.0)) is not None:
             for event in events:
                 try:
                     if event.record is None:
                         raise InputError(event.error or "")
-                    x, y = examples.split(event.record)
-                    model._target(y)
-                    model._scores(x)
+                    raw, y = examples.split(event.record)
+                    x = raw
+                    for step in steps:
+                        x = step.transform_one(x)
+                    last._target(y)
+                    last._score(x)
                 except InputError:
                     refused += 1
                     continue
-                examples.learnt(x)
+                examples.learnt(raw)
                 found.append((x, y))
     finally:
         source.close()

@@ -61,12 +61,17 @@ class EngineCollector(Collector):
 
 
 def _build() -> Metric:
-    told = {"version": _version("streamkernel"), "river": _version("river"), "python": platform.python_version()}
+    told = {
+        "version": package_version("streamkernel"),
+        "river": package_version("river"),
+        "python": platform.python_version(),
+    }
     return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
 
 
 @functools.cache
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
+    """Return the version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:  # it runs from its folder and was never installed
@@ -122,6 +127,8 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
 def _events(numbers: Numbers) -> Iterator[Metric]:
     yield _counters("events", "Events by what became of them.", "outcome", numbers.outcomes)
     yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
+    text = "Values of inputs far outside the usual range of their field."
+    yield _counter("outlying_inputs", text, numbers.outlying_inputs)
     yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
     yield _gauge("last_event_timestamp_seconds", "When the last event was done, since 1970.", numbers.last_event)
     if numbers.labels:

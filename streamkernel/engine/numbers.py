@@ -56,6 +56,8 @@ class Numbers:
         Events, dead letters and labels by what became of them, or why.
     pending_labels
         Features that wait for their label.
+    outlying_inputs
+        Values of inputs far outside their usual range, in this process.
     positions
         Where each stream stands.
     scores
@@ -74,6 +76,7 @@ class Numbers:
     refused: Mapping[str, int]
     labels: Mapping[str, int]
     pending_labels: int
+    outlying_inputs: int
     positions: Mapping[str, Any]
     scores: Scores
     model: ModelNumbers | None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import TopicMissing, Trouble, Unavailable
+from connectors import DecoderUnavailableError, TopicMissing, Trouble, Unavailable
 
 FIRST_PAUSE = 0.5
 """Seconds to wait after something was first in vain; after each further time, twice as long."""
@@ -147,12 +147,16 @@ class TroubleReports:
 
 def gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
     """Return the error that ends a run."""
-    return GaveUpError(f"Kafka was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
+    return GaveUpError(f"{_who(error)} was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
 
 
 def _report(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
     count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
-    log.warning("Kafka is unavailable; retrying", reason=str(error), **more)
+    log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
+
+
+def _who(error: BaseException | None) -> str:
+    return "the decoder" if isinstance(error, DecoderUnavailableError) else "Kafka"
 
 
 def error_of(attempt: RetryCallState) -> BaseException | None:

@@ -18,7 +18,7 @@ from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import line_of, reason_of
 from streamkernel.engine.numbers import Numbers, of_model
 from streamkernel.engine.published import Publisher
-from streamkernel.engine.retrying import asked
+from streamkernel.engine.retrying import REPORT_SECONDS, asked
 from streamkernel.engine.status import point_of
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class Engine(DurableLearner):
         self._moved = time.monotonic()
         self._events = self._told = 0
         self._last_event = self._next_look = 0.0
+        self._outlying, self._next_outlying = 0, 0.0
         self._publish()
 
     def run(
@@ -187,6 +188,8 @@ class Engine(DurableLearner):
             If Kafka and the state directory do not agree which checkpoint is the last.
         GaveUpError
             If brokers were unavailable for `give_up_after`.
+        MemoryError
+            If there is too little memory to process a record. It is no dead letter, and nothing is committed after it.
         """
         try:
             if self._checkpoint is not None and self.publisher.wanted:
@@ -237,6 +240,8 @@ class Engine(DurableLearner):
             except CommitRefused as error:
                 self._doubt(error)
                 return
+            except MemoryError as error:
+                raise _out_of_memory(event) from error
             now = clock()
             seconds.append(now - began)
             self._events += 1
@@ -256,12 +261,23 @@ class Engine(DurableLearner):
     def _look(self) -> None:
         """Commit and publish if it is time to, and say when to look again."""
         self._commit_if_due()
+        self._report_outlying()
         now = time.time()
         if not 0.0 <= now - self.numbers.time < PUBLISH_SECONDS:
             self._publish()
         if not self._in_doubt and self.publisher.is_due(self.outcomes["learned"]):
             self.publisher.publish(self.model, self._examples, self.outcomes["learned"])
         self._next_look = time.perf_counter() + min(PUBLISH_SECONDS, self._every)
+
+    def _report_outlying(self) -> None:
+        """Report values of inputs that were far outside their range since the last report, at most once a minute."""
+        ranges, now = self._examples.ranges, time.monotonic()
+        new = ranges.n_outside - self._outlying
+        if new and ranges.last is not None and now >= self._next_outlying:
+            self._outlying, self._next_outlying = ranges.n_outside, now + REPORT_SECONDS
+            name, value, low, high = ranges.last
+            where = {"field": name, "value": value, "low": low, "high": high}
+            log.warning("values are far outside the usual range of their field", count=new, **where)
 
     def _publish(self) -> None:
         """Tell those who look at the run what it is doing."""
@@ -273,6 +289,7 @@ class Engine(DurableLearner):
             refused=dict(self.refused),
             labels=self.labels,
             pending_labels=self.pending_labels,
+            outlying_inputs=self._examples.ranges.n_outside,
             positions=dict(self._positions),
             scores=self._quality.scores(),
             model=None if model is None else of_model(model),
@@ -307,6 +324,8 @@ class Engine(DurableLearner):
     def _process(self, event: Event) -> None:
         try:
             step = self._step(event)
+        except MemoryError:  # it says nothing of the record, and the model may be half changed
+            raise
         except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
             self._refuse(event, *reason_of(event, error))
         else:
@@ -336,3 +355,11 @@ class Engine(DurableLearner):
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
         if self.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.refused_all()):
             log.error(reason)
+
+
+def _out_of_memory(event: Event) -> MemoryError:
+    return MemoryError(
+        f"out of memory at the record of {event.stream} that ends at {event.resume}; the run has ended; give the "
+        "process more memory or the model fewer features (max_features), and start it again: it resumes from the last "
+        "checkpoint"
+    )

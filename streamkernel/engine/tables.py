@@ -184,6 +184,15 @@ class HttpTable(ConfigTable):
         return token and _checked_token(token.get_secret_value())
 
 
+class LogTable(ConfigTable):
+    """What is written to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description='"debug", "info", "warning" or "error"'
+    )
+    format: Literal["auto", "console", "json"] = Field(default="auto", description='"auto", "console" or "json"')
+
+
 class ClusterTable(ConfigTable):
     """How a run is divided that has workers."""
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import structlog
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from streamkernel import growth
-from streamkernel.classification import KernelClassifier
 from streamkernel.engine.quality import WINDOW
+from streamkernel.warm_up import default_models, warm_up
 
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOG_SECONDS = 10.0
 """Time between two lines of progress where there is no terminal."""
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger("streamkernel")
 
 
 class View:
@@ -79,7 +79,7 @@ class View:
                 ("spread of replicas", f"{last.spread:.4f}"),
             ]
         if engine.last_dead_letters:
-            rows.append(("last dead letter", escape(engine.last_dead_letters[-1]["reason"])))
+            rows.append(("last dead letter", engine.last_dead_letters[-1]["reason"]))
         return rows
 
     def __rich__(self) -> Group:
@@ -87,17 +87,23 @@ class View:
         table = Table(show_header=False)
         table.add_column()
         table.add_column(justify="right")
-        for row in self.rows():
-            table.add_row(*row)
+        for name, value in self.rows():
+            table.add_row(name, escape(value))
         return Group(self._title, table)
 
 
 @contextmanager
-def showing(engine: Engine, title: str) -> Iterator[View]:
-    """Show the engine's numbers while it runs: live on a terminal, and once at the end everywhere."""
+def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[View]:
+    """Show the engine's numbers while it runs: live on a terminal, and once at the end everywhere.
+
+    With `as_json` they are one line of the log at the end, and nothing else is written.
+    """
     console = Console(stderr=True)
     view = View(engine, title)
-    if sys.stderr.isatty():
+    if as_json:
+        yield view
+        log.info("the run has ended", **dict(view.rows()))
+    elif sys.stderr.isatty():
         with Live(get_renderable=view.__rich__, console=console, refresh_per_second=8):
             yield view
     else:
@@ -106,20 +112,20 @@ def showing(engine: Engine, title: str) -> Iterator[View]:
 
 
 def compile_all(console: Console) -> None:
-    """Compile the numerical code, which takes half a minute once on a machine, and no time afterwards."""
-    logging.disable()
+    """Compile what the default models need, which takes some seconds once on a machine, and no time afterwards."""
+    bandwidths = logging.getLogger("streamkernel.estimator")
+    level = bandwidths.level
+    bandwidths.setLevel(logging.WARNING)
     try:
         _compile(console)
     finally:
-        logging.disable(logging.NOTSET)
+        bandwidths.setLevel(level)
 
 
 def _compile(console: Console) -> None:
     with console.status("compiling the numerical code, once on this machine"):
-        for model in (KernelClassifier(features_per_seed=1, max_features=6), KernelClassifier(second_order=None)):
-            for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
-                model.learn_one({"x": float(i % 7)}, i % 2 == 0)
-            model.predict_one({"x": 1.0})
+        for model in default_models().values():
+            warm_up(model)
 
 
 class ProgressLog:
@@ -133,4 +139,4 @@ class ProgressLog:
         """Write a line if it is time."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LOG_SECONDS
-            log.info(", ".join(f"{name} {value}" for name, value in self._view.rows()))
+            log.info("progress", **dict(self._view.rows()))

@@ -21,7 +21,6 @@ from streamkernel.cluster.replica import Replica, Report, Task
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine import river_state
 from streamkernel.engine.checkpoint import StateDirectory, read_newest
-from streamkernel.state import EXAMPLES
 
 BAD_EVERY = 97
 
@@ -170,4 +169,4 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     assert state is not None
     assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0}
     learner = state["model"]._last_step._learner
-    assert learner.ints[EXAMPLES] + len(getattr(learner, "pending", [])) == good
+    assert learner.numbers["examples"] + len(getattr(learner, "pending", [])) == good

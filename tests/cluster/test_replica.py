@@ -19,7 +19,6 @@ from rounds import assert_each_once, classifier, engine, lines, read_newest, rec
 
 from connectors import DividedFiles, FileSource, Share
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, model_file, rules
-from streamkernel import state as learning_state
 from streamkernel.cluster import replica, steps
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
@@ -331,10 +330,10 @@ def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(dat
 def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypatch):
     one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), model_file.put
 
-    def put_or_fail(path, content):
+    def put_or_fail(path, content, mode):
         if path.name == "round.json" and next(fails, False):
             raise OSError(28, "No space left on device")
-        put(path, content)
+        put(path, content, mode)
 
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
     monkeypatch.setattr(model_file, "put", put_or_fail)
@@ -374,4 +373,4 @@ def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to
     learner = one.model._last_step._learner
     assert all(task.number for tasks in one._crew.asked for task in tasks)
     assert learner.pending
-    assert learner.ints[learning_state.EXAMPLES] + len(learner.pending) == one.outcomes["learned"]
+    assert learner.numbers["examples"] + len(learner.pending) == one.outcomes["learned"]

@@ -101,7 +101,7 @@ def test_nothing_waits_where_a_cluster_has_read_all(servers, options, topic):
     source.close()
 
 
-@pytest.mark.parametrize("servers", ["apache"], indirect=True)
+@pytest.mark.parametrize("servers", [pytest.param("apache", marks=pytest.mark.java)], indirect=True)
 def test_nothing_waits_behind_records_that_were_compacted(servers, options):
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     topic, seen, written, end = made(servers, **config), [], 0, time.monotonic() + 120

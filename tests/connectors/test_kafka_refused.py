@@ -71,6 +71,7 @@ def noise(caplog):
     return [line.getMessage() for line in caplog.records if "in the clear" not in line.getMessage()]
 
 
+@pytest.mark.java
 def test_a_wrong_password_is_named(client, secured, caplog):
     wrong = login(client, secured, "wrong-horse")
     for make in (wrong.consumer, wrong.producer):
@@ -83,6 +84,7 @@ def test_a_wrong_password_is_named(client, secured, caplog):
     assert is_connected(login(client, secured, brokers.PASSWORD))
 
 
+@pytest.mark.java
 def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
     with pytest.raises(Unavailable) as error:
         options(client, secured.tls, security_protocol="SSL").consumer()
@@ -92,6 +94,7 @@ def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
     assert noise(caplog) == []
 
 
+@pytest.mark.java
 def test_a_path_is_relative_to_the_folder_it_is_given_with(client, secured):
     folder, name = secured.certificate.parent, secured.certificate.name
     assert is_connected(options(client, secured.tls, folder, security_protocol="SSL", ssl_cafile=name))

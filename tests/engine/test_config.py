@@ -540,6 +540,14 @@ def test_a_check_of_kafka_needs_no_broker(load: Load, text: str, line: str) -> N
     assert problems(lambda: load(text).check()) == [line]
 
 
+def test_a_decoder_is_found_beside_the_configuration(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    config = load(TOPICS.replace("[model]", 'decoder = "decoder_of_this_test:decode"\n[model]'))
+    (config.folder / "decoder_of_this_test.py").write_text("def decode(value, topic):\n    return {topic: value}\n")
+    config.check()
+    assert sys.path[-1] == str(config.folder)  # so that it hides no installed module
+
+
 def test_secrets_come_from_the_environment_and_are_not_shown(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMKERNEL_KAFKA_SASL_PLAIN_PASSWORD", "s3cret")
     monkeypatch.setenv("STREAMKERNEL_KAFKA_REQUEST_TIMEOUT_MS", "4000")

@@ -27,6 +27,7 @@ path = "in/*.jsonl"
 [model]
 type = "KernelClassifier"
 max_features = 16
+max_classes = 1000
 [sink]
 predictions = "predictions.jsonl"
 [state]

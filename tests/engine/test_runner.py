@@ -11,12 +11,14 @@ from typing import Any
 
 import orjson
 import pytest
-from river import compose, linear_model, metrics, preprocessing
+from river import compose, linear_model, metrics, multiclass, preprocessing
+from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, model_file
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, check_setup, checkpoints, read_newest
+from streamkernel.engine.metrics import EngineCollector
 from streamkernel.errors import ModelFileError
 from streamkernel.upkeep import Compaction, Polish
 
@@ -230,6 +232,44 @@ def test_another_setup_is_refused(tmp_path: Path) -> None:
         engine(tmp_path / "run", KernelClassifier(), setup={"model": {"seed": 1}}).run()
 
 
+def test_labels_beyond_the_most_are_dead_letters_of_their_own_kind(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "events.jsonl").write_text("".join(f'{{"a": {i}, "y": "user {i % 5}"}}\n' for i in range(20)))
+    running = engine(tmp_path / "run", preprocessing.StandardScaler() | KernelClassifier(max_classes=3))
+    running.run()
+    assert (running.refused["classes"], running.outcomes["learned"]) == (8, 12)
+    assert running.model["StandardScaler"].counts["a"] == 12
+    letter = json.loads((tmp_path / "run" / "dead_letters.jsonl").read_text().splitlines()[0])
+    assert letter["reason"] == "Expected at most 3 labels (max_classes), got one more, 'user 3' - at y"
+
+
+def test_values_far_outside_their_range_are_counted_and_reported(tmp_path: Path) -> None:
+    rng, records = random.Random(1), []
+    for i in range(3000):
+        record = {"a": rng.gauss(50, 3), "heavy": rng.lognormvariate(0, 1), "rare": int(i % 700 == 650), "y": i % 2}
+        if i > 1000 and i % 200 == 7:
+            record["a"] = 1e30 if i % 400 == 7 else -9999
+        records.append(json.dumps(record))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "events.jsonl").write_text("\n".join(records))
+    running = engine(tmp_path / "run", linear_model.LogisticRegression())
+    with capture_logs() as lines:
+        running.run()
+    assert (running.numbers.outlying_inputs, running.outcomes["learned"]) == (10, 3000)
+    (line,) = [line for line in lines if line["event"] == "values are far outside the usual range of their field"]
+    assert (line["field"], line["log_level"]) == ("a", "warning")
+    found = {metric.name: metric.samples[0].value for metric in EngineCollector(running).collect() if metric.samples}
+    assert found["streamkernel_outlying_inputs"] == 10
+
+
+def test_topics_can_be_added_behind_those_of_the_state() -> None:
+    setup = {"label": "y", "source.topics": ["a", "b"]}
+    check_setup(setup, setup | {"source.topics": ["a", "b", "c"]})
+    for topics in (["c", "a", "b"], ["a"], None):
+        with pytest.raises(StateDirectoryError, match=r"source\.topics = \['a', 'b'\], got"):
+            check_setup(setup, setup | {"source.topics": topics})
+
+
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
     write_events(tmp_path / "events.jsonl", 50)
     (tmp_path / "run").mkdir()
@@ -248,3 +288,36 @@ def test_the_baseline_learns_the_same_events() -> None:
     ours, theirs = running.quality().values()
     assert ours > 0.89
     assert 0.5 < theirs < 0.6
+
+
+@pytest.mark.parametrize("kind", [linear_model.LogisticRegression, linear_model.PAClassifier])
+def test_too_little_memory_ends_the_run_and_is_no_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
+    (tmp_path / "run").mkdir()
+    write_events(tmp_path / "events.jsonl")
+
+    def running() -> Engine:
+        baseline = pipeline(multiclass.OneVsRestClassifier(linear_model.PAClassifier()))
+        model = pipeline(multiclass.OneVsRestClassifier(linear_model.LogisticRegression()))
+        return engine(tmp_path / "run", model, baseline=baseline)
+
+    learn_one, calls = kind.learn_one, itertools.count()
+
+    def limited(model: Any, x: dict[str, Any], y: Any) -> None:
+        if next(calls) == 60:
+            raise MemoryError("cannot allocate 1.00 GiB")
+        learn_one(model, x, y)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "learn_one", limited)
+        first = running()
+        with pytest.raises(MemoryError, match=r"out of memory at the record of .*events.jsonl that ends at"):
+            first.run()
+    assert (first.refused["error"], first.baseline is None) == (0, False)
+    saved = read_newest(tmp_path / "run" / "state")
+    assert saved is not None
+    assert saved["outcomes"]["learned"] == 0 < first.outcomes["learned"]
+    again = running()
+    again.run()
+    assert again.outcomes["learned"] + again.outcomes["dead_letter"] == 700

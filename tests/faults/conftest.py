@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import brokers
 import pytest
 from faults.kafka_runs import N, Run, records
@@ -22,3 +24,10 @@ def calm(servers, tmp_path_factory):
     run = Run(servers, tmp_path_factory.mktemp("calm"), "events")
     assert run.start().wait(LIMIT) == 0, run.log()  # the first on a machine compiles
     return run
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Kill what a test that failed has left running."""
+    yield
+    Run.kill_all()

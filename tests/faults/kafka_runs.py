@@ -18,16 +18,16 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, which has a folder "connectors" too
 
 import brokers
 from kafka import KafkaAdminClient
-from waiting import LIMIT, wait_for
+from waiting import LIMIT, T, wait_for
 
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
@@ -108,6 +108,8 @@ class Run:
 
     template = CONFIG
     program = "from streamkernel.cli import main; main()"
+    started: ClassVar[list[subprocess.Popen[str]]] = []
+    """All processes of all runs, for `kill_all`."""
 
     def __init__(
         self,
@@ -128,6 +130,7 @@ class Run:
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
         self.source, self._options, self._delivery, self._client = source, options, delivery, client
         self._kafka = kafka
+        self._members: dict[str, subprocess.Popen[str]] = {}
         self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
         wanted = [self.predictions, self.dead_letters] if topics is None else list(topics)
         if wanted:
@@ -139,7 +142,34 @@ class Run:
         folder.mkdir(exist_ok=True)
         words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
         with (folder / "log").open("a") as log:
-            return subprocess.Popen(words, stderr=log, text=True)
+            process = self._members[member] = subprocess.Popen(words, stderr=log, text=True)
+        self.started.append(process)
+        return process
+
+    def wait_for(self, condition: Callable[[], T], seconds: float = LIMIT) -> T:
+        """Return what a condition returns as soon as that is true.
+
+        Raises
+        ------
+        AssertionError
+            With the logs, if it is not true before the limit, or after a member has failed or all have ended.
+        """
+
+        def found() -> T:
+            codes = [process.poll() for process in self._members.values()]
+            value = condition()  # evaluated once more after the end
+            assert value or (None in codes and not any(codes)), f"exit codes {codes}: {self.log_of_all()}"
+            return value
+
+        return wait_for(found, seconds, self.log_of_all)
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """Kill the processes of all runs that have not ended."""
+        while cls.started:
+            process = cls.started.pop()
+            process.kill()
+            process.wait()
 
     def write(self, folder: Path, client: str | None = None) -> Path:
         """Write the configuration of a member."""

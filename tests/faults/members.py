@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from faults.kafka_runs import Run, audited, records, tell
-from waiting import LIMIT, wait_for
+from waiting import LIMIT
 
 NAMES = ["one", "two", "three"]
 OPTIONS = {
@@ -63,7 +63,7 @@ def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) 
     writer.start()
     members = come_and_go(run, changes, rng)
     writer.join()
-    wait_for(lambda: run.committed() >= n, LIMIT + n / 100, run.log_of_all)
+    run.wait_for(lambda: run.committed() >= n, LIMIT + n / 100)
     for process in members.values():
         process.terminate()
     ends = {process.wait(LIMIT) for process in members.values()}

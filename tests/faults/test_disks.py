@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from faults.kafka_runs import N, Run, assert_same, ids
-from waiting import LIMIT, wait_for
+from waiting import LIMIT
 
 from streamkernel.engine.checkpoint import checkpoints
 
@@ -78,12 +78,12 @@ def test_a_disk_that_is_full_for_a_while(servers, calm, tmp_path):
         def has_learnt_all():
             return run.metrics().get('streamkernel_events_total{outcome="learned"}') == len(ids(N))
 
-        wait_for(has_learnt_all)
-        wait_for(lambda: run.metrics()['streamkernel_incidents_total{kind="checkpoint_failed"}'] > 2)
+        run.wait_for(has_learnt_all)
+        run.wait_for(lambda: run.metrics()['streamkernel_incidents_total{kind="checkpoint_failed"}'] > 2)
         assert run.committed() == 3000
         assert "could not be written" in run.log()
         disk.free(process)
-        wait_for(lambda: run.committed() == N)
+        run.wait_for(lambda: run.committed() == N)
         process.terminate()
         assert process.wait(LIMIT) == 0, run.log()
         assert_same(run, calm)

@@ -9,7 +9,7 @@ import brokers
 import pytest
 from faults import kafka_runs, members
 from faults.kafka_runs import BAD_EVERY, N, Run, assert_same
-from waiting import LIMIT, wait_for
+from waiting import LIMIT
 
 from connectors.kafka.options import CLIENTS
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.java
 
 LONG_SESSION = {
     "kafka-python": "session_timeout_ms = 1_200_000",
-    "confluent-kafka": '"session.timeout.ms" = 1_200_000',
+    "confluent-kafka": '"session.timeout.ms" = 1_200_000, "max.poll.interval.ms" = 1_200_000',  # which is no less
 }
 
 
@@ -46,7 +46,7 @@ def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
     for client in CLIENTS:
         seen = len(run.seen())
         process = run.start(client=client)
-        wait_for(lambda seen=seen: len(run.seen()) > seen)
+        run.wait_for(lambda seen=seen: len(run.seen()) > seen)
         process.kill()
         process.wait()
     assert run.start(client="kafka-python").wait(LIMIT) == 0, run.log()
@@ -56,10 +56,10 @@ def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
 def test_a_broker_that_is_killed_and_comes_back(calm, apache, servers, tmp_path, client):
     run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
-    wait_for(lambda: "resumed" in run.log() or len(run.seen()) > 0)
+    run.wait_for(lambda: "resumed" in run.log() or len(run.seen()) > 0)
     said = run.log()
     apache.kill()
-    wait_for(lambda: run.log() != said or process.poll() is not None)
+    run.wait_for(lambda: run.log() != said or process.poll() is not None)
     apache.start()
     apache.wait()
     assert process.wait(LIMIT) == 0, run.log()
@@ -81,10 +81,10 @@ def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, 
     run = Run(servers, tmp_path, "later", source=f"until = {N}")
     apache.kill()
     process = run.start()
-    wait_for(lambda: "cannot be reached" in run.log())
+    run.wait_for(lambda: "cannot be reached" in run.log())
     apache.start()
     apache.wait()
-    wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())
+    run.wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())
     brokers.make_topics(servers, names=["later"])
     brokers.produce(servers, "later", kafka_runs.records(N))
     assert process.wait(LIMIT) == 0, run.log()
@@ -97,7 +97,7 @@ def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path
 
     run = Run(servers, tmp_path, "events", client=client)
     process = run.start()
-    wait_for(lambda: len(run.seen()) > 0)
+    run.wait_for(lambda: len(run.seen()) > 0)
     identity = next(tmp_path.glob("*/state/identity")).read_text()
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.remove_group_members(run.name, [MemberToRemove(group_instance_id=identity)])
@@ -110,13 +110,13 @@ def test_sigterm_commits_and_leaves_the_group(calm, servers, tmp_path, client):
     """Another member gets the partition, which would wait for the end of the session: twenty minutes."""
     run = Run(servers, tmp_path, "events", source="", client=client, options=LONG_SESSION[client])
     process = run.start()
-    wait_for(lambda: len(run.seen()) > 0)
+    run.wait_for(lambda: len(run.seen()) > 0)
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log()
     learned = run.state()["outcomes"]["learned"]
     assert len(run.seen()) == learned
     process = run.start("two")
-    wait_for(lambda: len(run.seen()) > learned)
+    run.wait_for(lambda: len(run.seen()) > learned)
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log("two")
 
@@ -174,11 +174,11 @@ def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, 
     writer = threading.Thread(target=brokers.produce, args=(servers, topic, written, 4))
     writer.start()
     both = [run.start()]
-    wait_for(lambda: len(run.seen()) > 0)
+    run.wait_for(lambda: len(run.seen()) > 0)
     both.append(run.start("two"))
-    wait_for(lambda: run.metrics("two").get('streamkernel_events_total{outcome="learned"}', 0) > 0)
+    run.wait_for(lambda: run.metrics("two").get('streamkernel_events_total{outcome="learned"}', 0) > 0)
     writer.join()
-    wait_for(lambda: run.committed() == N)
+    run.wait_for(lambda: run.committed() == N)
     for process in both:
         process.terminate()
     assert [process.wait(LIMIT) for process in both] == [0, 0], run.log_of_all()
@@ -196,7 +196,7 @@ def test_a_leader_that_is_gone(tmp_path, client):
         calm, run = (Run(servers, tmp_path, "events", client=client) for _ in range(2))
         assert calm.start().wait(LIMIT) == 0, calm.log()
         process = run.start()
-        wait_for(lambda: len(run.seen()) > 0)
+        run.wait_for(lambda: len(run.seen()) > 0)
         admin = KafkaAdminClient(bootstrap_servers=servers)
         (topic,) = admin.describe_topics(["events"])
         admin.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 
@@ -11,9 +12,9 @@ from faults import members
 from faults.kafka_runs import N, Run, assert_same, ids, records
 from waiting import LIMIT, wait_for
 
-pytestmark = pytest.mark.java
-
 from connectors.kafka.options import CLIENTS
+
+pytestmark = pytest.mark.java
 
 
 @pytest.fixture(params=CLIENTS)
@@ -25,9 +26,9 @@ def test_a_process_that_is_frozen_for_longer_than_its_session(servers, calm, tmp
     """Others have its partitions by then, or would: it goes back to its last commit."""
     run = Run(servers, tmp_path, "events", options=members.OPTIONS["kafka-python"])
     process = run.start()
-    wait_for(lambda: run.committed() > 0)
+    run.wait_for(lambda: run.committed() > 0)
     process.send_signal(signal.SIGSTOP)
-    wait_for(lambda: run.members() == 0)
+    run.wait_for(lambda: run.members() == 0)
     process.send_signal(signal.SIGCONT)
     assert process.wait(LIMIT) == 0, run.log()
     assert_same(run, calm)
@@ -41,8 +42,9 @@ def test_a_copy_of_a_state_directory(servers, calm, tmp_path):
     shutil.copytree(run.state_directory(), run.state_directory("two"))
     run.source = ""
     both = {name: run.start(name) for name in ("one", "two")}
-    wait_for(lambda: run.committed() == N and any(process.poll() is not None for process in both.values()))
+    run.wait_for(lambda: any(process.poll() is not None for process in both.values()))
     ((left, process),) = [(name, process) for name, process in both.items() if process.poll() is None]
+    wait_for(lambda: run.committed() == N or process.poll() is not None, what=run.log_of_all)
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log(left)
     assert sorted(process.returncode for process in both.values()) == [0, 2], run.log_of_all()
@@ -87,9 +89,9 @@ def test_a_topic_that_is_deleted(servers, tmp_path, client):
     run = Run(servers, tmp_path, topic, source="", client=client)
     run.program = SOON + Run.program
     process = run.start()
-    wait_for(lambda: run.committed() == 500)
+    run.wait_for(lambda: run.committed() == 500)
     brokers.delete_topic(servers, topic)
-    wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="topic_missing"}', 0) > 0)
+    run.wait_for(lambda: run.metrics().get('streamkernel_incidents_total{kind="topic_missing"}', 0) > 0)
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log()
     assert run.state()["outcomes"]["learned"] == len(ids(500))
@@ -105,7 +107,7 @@ def test_a_topic_that_is_deleted_where_somebody_gives_up(servers, tmp_path, clie
     run = Run(servers, tmp_path, topic, source="", client=client, kafka="give_up_after = 1.0")
     run.program = SOON + Run.program
     process = run.start()
-    wait_for(lambda: run.committed() == 500)
+    run.wait_for(lambda: run.committed() == 500)
     brokers.delete_topic(servers, topic)
     assert process.wait(LIMIT) == 2, run.log()
     assert "Kafka was unavailable for 1 s (kafka.give_up_after): Expected a topic" in run.log()
@@ -121,12 +123,12 @@ def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, clien
     run.source = 'until = "latest"'
     try:
         process = run.start()
-        wait_for(lambda: '"ok"' in run.answer("/readyz"))
+        run.wait_for(lambda: '"ok"' in run.answer("/readyz"))
         assert f"checkpoint {number}, read from disk" in run.answer("/readyz")
         assert f"checkpoint {number}, read from disk" in run.answer("/model")
         assert "prediction" in run.answer("/predict", {"x": {"a": 1.0, "b": -1.0}})
         assert run.metrics()['streamkernel_events_total{outcome="learned"}'] == learned
-        wait_for(lambda: "cannot be reached" in run.log())
+        run.wait_for(lambda: "cannot be reached" in run.log())
         process.terminate()
         assert process.wait(LIMIT) == 0, run.log()
         assert run.state()["checkpoint"] == number
@@ -134,7 +136,7 @@ def test_a_restart_while_brokers_are_down(servers, apache, calm, tmp_path, clien
         apache.start()
         apache.wait()
     process = run.start()
-    wait_for(lambda: "this run" in run.answer("/model") or process.poll() is not None)
+    run.wait_for(lambda: "this run" in run.answer("/model") or process.poll() is not None)
     assert process.wait(LIMIT) == 0, run.log()
     assert_same(run, calm)
 
@@ -144,7 +146,9 @@ def test_brokers_that_never_come(tmp_path, client):
     options = {"kafka-python": "bootstrap_timeout_ms = 500"}.get(client, '"socket.connection.setup.timeout.ms" = 1000')
     run = Run("127.0.0.1:1", tmp_path, "events", client=client, kafka="give_up_after = 4.0", options=options, topics=())
     assert run.start().wait(LIMIT) == 2, run.log()
-    assert "streamkernel: Kafka was unavailable for 4 s (kafka.give_up_after): Kafka at 127.0.0.1:1" in run.log()
-    lines = [line for line in run.log().splitlines() if line.startswith("{")]
-    assert all(line.startswith('{"reason": "Kafka at 127.0.0.1:1 cannot be reached: ') for line in lines), run.log()
-    assert 1 <= len(lines) <= 5, run.log()
+    lines = [json.loads(line) for line in run.log().splitlines()]
+    gave_up = "Kafka was unavailable for 4 s (kafka.give_up_after): Kafka at 127.0.0.1:1 cannot be reached: "
+    assert [line["event"].startswith(gave_up) for line in lines if line["level"] == "error"] == [True], run.log()
+    reasons = [line["reason"] for line in lines if line["event"] == "Kafka is unavailable; retrying"]
+    assert all(reason.startswith("Kafka at 127.0.0.1:1 cannot be reached: ") for reason in reasons), run.log()
+    assert 1 <= len(reasons) <= 5, run.log()

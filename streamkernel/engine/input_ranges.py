@@ -1,0 +1,105 @@
+"""The usual range of each numeric input, so that values far outside it are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any, Self
+
+LARGEST = 1e100
+"""The largest number that is taken: its square is finite, so that no scaler's variance is infinite for ever."""
+
+WIDEST = (-LARGEST, LARGEST)
+"""The range of an input of which little is known."""
+
+MOST = 10_000
+"""Inputs whose range is learned."""
+
+FIRST, EVERY = 256, 64
+"""Ranges are learned from so many examples, and then from one in so many."""
+
+DEVIATIONS, WIDTHS = 20.0, 10.0
+"""How far beyond the mean, and beyond the least and the largest usual value, a value is far outside."""
+
+MEMORY = 1000.0
+"""Examples over which mean and deviation are averaged."""
+
+
+@dataclass(slots=True)
+class _Input:
+    n: int = 0
+    mean: float = 0.0
+    variance: float = 0.0
+    least: float = inf
+    largest: float = -inf
+
+
+class InputRanges:
+    """Learns ranges of inputs: 20 deviations around their mean, and ten times the width of the usual values besides.
+
+    A value outside counts as one at the limit for mean and deviation, so that a few of them change nothing, and many
+    become usual. An input that has had one value only has no limits.
+
+    Attributes
+    ----------
+    limits : dict
+        The range of each input that has one.
+    n_outside : int
+        Values that were outside.
+    last : tuple
+        The name, the value and the limits of the last one.
+
+    Examples
+    --------
+    >>> ranges = InputRanges()
+    >>> for i in range(256):
+    ...     ranges.learn({"age": 20 + i % 50, "town": "Graz", "rare": 0})
+    >>> ranges.limits
+    {'age': (-470.0, 559.0)}
+    """
+
+    def __init__(self) -> None:
+        self.limits: dict[str, tuple[float, float]] = {}
+        self.n_outside = 0
+        self.last: tuple[str, float, float, float] | None = None
+        self._inputs: dict[str, _Input] = {}
+        self._examples = 0
+
+    def learn(self, x: Mapping[str, Any]) -> None:
+        """Learn from the inputs of an example."""
+        self._examples += 1
+        if self._examples > FIRST and self._examples % EVERY:
+            return
+        for name, value in x.items():
+            if not isinstance(value, str):
+                self._learn(name, value)
+
+    def outside(self, name: str, value: float) -> None:
+        """Count a value that is outside the limits."""
+        self.n_outside += 1
+        self.last = (name, value, *self.limits[name])
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return ranges without limits: a copy of a model answers questions, which are not counted."""
+        return type(self)()
+
+    def _learn(self, name: str, value: float) -> None:
+        known = self._inputs.get(name)
+        if known is None:
+            if len(self._inputs) >= MOST:
+                return
+            known = self._inputs[name] = _Input()
+        low, high = self.limits.get(name, WIDEST)
+        if low <= value <= high:
+            known.least, known.largest = min(known.least, value), max(known.largest, value)
+        known.n += 1
+        weight, change = max(1.0 / known.n, 1.0 / MEMORY), min(max(value, low), high) - known.mean
+        known.mean += weight * change
+        known.variance = (1.0 - weight) * (known.variance + weight * change * change)
+        width = known.largest - known.least
+        if known.n >= FIRST and width > 0.0:
+            reach = DEVIATIONS * sqrt(known.variance)
+            low = min(known.mean - reach, known.least - WIDTHS * width)
+            high = max(known.mean + reach, known.largest + WIDTHS * width)
+            self.limits[name] = max(low, -LARGEST), min(high, LARGEST)

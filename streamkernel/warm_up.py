@@ -1,0 +1,58 @@
+"""Compilation before the first event, so that an image or a new machine has the compiled code that models need."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from river import base
+
+from streamkernel import growth
+from streamkernel.classification import KernelClassifier
+from streamkernel.regression import KernelRegressor
+
+_ROWS = 8
+
+
+def default_models() -> dict[str, Any]:
+    """Return the models with no arguments and those of first order, small ones, by what they stand for."""
+    small: dict[str, Any] = {"features_per_seed": 1, "max_features": 6}  # compiled code is the same for any size
+    return {
+        "KernelClassifier()": KernelClassifier(**small),
+        "KernelRegressor()": KernelRegressor(**small),
+        "KernelClassifier(second_order=None)": KernelClassifier(**small, second_order=None),
+        "KernelRegressor(second_order=None)": KernelRegressor(**small, second_order=None),
+    }
+
+
+def warm_up(model: Any) -> None:
+    """Compile what a model needs, by learning and predicting with it.
+
+    Parameters
+    ----------
+    model
+        An untrained classifier or regressor; it has learned made-up examples then.
+    """
+    classes = isinstance(model, base.Classifier)
+    with _quiet():
+        for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
+            x, n_classes = {"a": i % 7 / 7.0, "b": i % 5 / 5.0}, 2 if i < growth.FROM // 2 else 3
+            model.learn_one(x, i % n_classes if classes else i % 7 / 7.0)
+            model.predict_one(x)
+        model.predict_many(np.ones((_ROWS, 2)))
+        model.learn_many(np.ones((_ROWS, 2)), np.zeros(_ROWS, int) if classes else np.zeros(_ROWS))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Log warnings alone: nobody wants to know the bandwidth of made-up examples."""
+    log = logging.getLogger("streamkernel")
+    before = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
