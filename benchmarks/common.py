@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
 from connectors import Event
+
+T = TypeVar("T")
 
 
 def arguments(text: str | None, *, data: bool = False, **options: Any) -> argparse.Namespace:
@@ -36,7 +38,7 @@ def arguments(text: str | None, *, data: bool = False, **options: Any) -> argpar
     return found
 
 
-def interleaved(runs: int, *jobs: Callable[[], float]) -> list[list[float]]:
+def interleaved(runs: int, *jobs: Callable[[], T]) -> list[list[T]]:
     """Return what each of `jobs` returned in `runs` rounds; the jobs of a round come one after the other."""
     return [list(results) for results in zip(*([job() for job in jobs] for _ in range(runs)), strict=True)]
 

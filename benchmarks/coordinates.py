@@ -77,13 +77,13 @@ class Learner:
             losses.named(data.loss, data.loss != "square"),
             RULES[rule],
             adult.step(gamma),
-            per_block=PER_BLOCK,
+            block_size=PER_BLOCK,
             max_features=None,
-            batch=adult.BATCH,
+            batch_size=adult.BATCH,
             l2=1.0 / (100 * len(data.y)),
             seed=seed,
         )
-        self._rows, self._test = (table_rows(self.f.directions, X) for X in (data.X, data.X_test))
+        self._rows, self._test = (table_rows(self.f.directions, X)[0] for X in (data.X, data.X_test))
 
     @property
     def size(self) -> str:

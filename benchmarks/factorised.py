@@ -71,7 +71,7 @@ def methods(A: Factorised, b: F64, case: Any, tol: float, seed: int) -> dict[str
 
     def theirs(seconds: float) -> list[Measured]:
         factors = Factors(A.U, np.ascontiguousarray(A.V.T))
-        problem = Problem(factors, b, SmoothHinge.code, np.full(p, case.l2), np.full(p, case.l1), 0.0)
+        problem = Problem(factors, b, SmoothHinge().load(), np.full(p, case.l2), np.full(p, case.l1), 0.0)
         return sdca(problem, tol=tol, seconds=seconds, seed=seed)
 
     return {

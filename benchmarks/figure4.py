@@ -46,9 +46,9 @@ class Ours:
             losses.Square(),
             rules.DSG(),
             step(options.theta),
-            per_block=options.block,
+            block_size=options.block,
             max_features=None,
-            batch=options.batch,
+            batch_size=options.batch,
             l2=L2,
             average=average,
             seed=seed,
@@ -57,7 +57,7 @@ class Ours:
     @property
     def size(self) -> str:
         """What is kept."""
-        return f"{self._f.n_blocks * self._f.per_block:,} features"
+        return f"{self._f.n_blocks * self._f.block_size:,} features"
 
     def learn(self, part: slice) -> None:
         """Take a step for each batch of these rows."""

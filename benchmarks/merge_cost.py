@@ -37,8 +37,8 @@ INPUTS, EVENTS = 10, 300
 
 def model_of(order: str, features: int) -> KernelRegressor:
     """Return a model at its cap."""
-    per_block = min(256, features // 4)
-    model = KernelRegressor(KERNEL, features_per_seed=per_block, max_features=features, **ORDERS[order])
+    block_size = min(256, features // 4)
+    model = KernelRegressor(KERNEL, features_per_seed=block_size, max_features=features, **ORDERS[order])
     for x, y in events():
         model.learn_one(x, y)
     assert model.n_features == features

@@ -64,16 +64,16 @@ class Learner:
             rules.DSG(),
             steps.PowerDecay(gamma, c=batch / 1280, power=0.5),
             epsilon=epsilon,
-            per_block=block,
+            block_size=block,
             max_features=CAP,
-            batch=batch,
+            batch_size=batch,
             l2=L2,
         )
 
     @property
     def size(self) -> str:
         """What is kept."""
-        return f"{self._f.n_blocks * self._f.per_block:,} features"
+        return f"{self._f.n_blocks * self._f.block_size:,} features"
 
     def learn(self, part: slice) -> None:
         """Take a step for each batch of these rows."""

@@ -1,15 +1,20 @@
 """Kernel machines that learn from a stream, in bounded memory, as River estimators."""
 
+# ruff: noqa: E402
+from streamkernel.interpreter import check_interpreter
+
+check_interpreter()
+
 from streamkernel import kernels, losses, rules, steps
 from streamkernel.classification import KernelClassifier
 from streamkernel.density_ratio import KernelDensityRatio
 from streamkernel.drift import KernelDriftDetector
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.gaussian_process import GaussianProcessRegressor
-from streamkernel.model_file import load
 from streamkernel.novelty import KernelNoveltyDetector
 from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
+from streamkernel.saved import load, save
 from streamkernel.threads import set_num_threads
 
 __all__ = [
@@ -27,6 +32,7 @@ __all__ = [
     "load",
     "losses",
     "rules",
+    "save",
     "set_num_threads",
     "steps",
 ]

@@ -33,7 +33,7 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) 
     >>> from streamkernel import kernels
     >>> from streamkernel.features import Directions
     >>> kernel = kernels.Gaussian("median")
-    >>> directions = Directions(Plan(kernel, seed=0), per_block=1, cache_bytes=0)
+    >>> directions = Directions(Plan(kernel, seed=0), block_size=1, cache_bytes=0)
     >>> with_medians(kernel, directions.plan, directions.rows(["x"], np.array([[0.0], [1.0], [3.0]])))
     Gaussian(sigma=2.0, multiple=1.0)
     """

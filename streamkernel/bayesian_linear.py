@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from streamkernel import model_file
+from streamkernel.jit import compiled
 from streamkernel.rows import F64
 
 
-@njit(cache=True)
-def rotate(R, z, phi, y, squares):  # type: ignore[no-untyped-def]
-    """Take the rows (φᵀ, y) into the triangle (R, z), one after the other; return `squares` with what is left over.
+@compiled
+def rotate(R, z, phi, y, totals):  # type: ignore[no-untyped-def]
+    """Take the rows (φᵀ, y) into the triangle (R, z), one after the other; add what is left over to the totals.
+
+    These are Σ ρ² and the number of rows. The interpreter's lock is held meanwhile, so others see all rows or none.
 
     Givens rotations turn each row to zero: Q [R z; φᵀ y] = [R' z'; 0 ρ]. So R'ᵀR' = RᵀR + φφᵀ, and ρ is the error
     of the prediction before, in units of its deviation: ρ = (y - φᵀw)/√(1 + φᵀ(RᵀR)⁻¹φ). Destroys `phi`.
@@ -32,11 +34,11 @@ def rotate(R, z, phi, y, squares):  # type: ignore[no-untyped-def]
                     a, b = row[j], x[j]
                     row[j], x[j] = c * a + s * b, c * b - s * a
                 z[k], rho = c * z[k] + s * rho, c * rho - s * z[k]
-        squares += rho * rho
-    return squares
+        totals[0] += rho * rho
+        totals[1] += 1.0
 
 
-@njit(cache=True)
+@compiled
 def solve(R, z):  # type: ignore[no-untyped-def]
     """Return w = R⁻¹z."""
     n = len(z)
@@ -49,7 +51,7 @@ def solve(R, z):  # type: ignore[no-untyped-def]
     return w
 
 
-@njit(cache=True)
+@compiled
 def dots(phi, w):  # type: ignore[no-untyped-def]
     """Return φᵀw for each row, in an order that does not depend on the number of rows."""
     out = np.zeros(len(phi))
@@ -59,7 +61,7 @@ def dots(phi, w):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True)
+@compiled
 def spreads(R, phi):  # type: ignore[no-untyped-def]
     """Return φᵀ(RᵀR)⁻¹φ = ‖R⁻ᵀφ‖² for each row; destroys `phi`."""
     n = phi.shape[1]
@@ -99,20 +101,26 @@ class BayesianLinear:
     def __init__(self, n_outputs: int, ratio: float) -> None:
         self.R: F64 = math.sqrt(ratio) * np.eye(n_outputs)
         self.z: F64 = np.zeros(n_outputs)
-        self.squares = 0.0
-        """Σ ρ²: all squared errors before learning, in units of what was expected of them; σ² n in expectation."""
-        self._w: F64 | None = None
+        self.totals = np.zeros(2)
+        """Σ ρ², all squared errors before learning, in units of what was expected of them, σ² n in expectation; and
+        n."""
+        self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
+
+    @property
+    def examples(self) -> int:
+        """Rows that have been learned."""
+        return int(self.totals[1])
 
     def learn(self, phi: F64, y: F64) -> None:
         """Learn from rows in order: `phi` has shape (rows, D); it is destroyed."""
-        self._w = None
-        self.squares = float(rotate(self.R, self.z, phi, y, self.squares))
+        rotate(self.R, self.z, phi, y, self.totals)
 
     def mean(self, phi: F64) -> F64:
         """Return the posterior mean of φᵀw for each row."""
-        if self._w is None:
-            self._w = solve(self.R, self.z)
-        return np.asarray(dots(phi, self._w))
+        n, solved = float(self.totals[1]), self._solved
+        if solved is None or solved[0] != n:
+            solved = self._solved = (n, solve(self.R, self.z))
+        return np.asarray(dots(phi, solved[1]))
 
     def spread(self, phi: F64) -> F64:
         """Return the posterior variance of φᵀw in units of σ² for each row; destroys `phi`."""
@@ -121,10 +129,10 @@ class BayesianLinear:
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt, as arrays that share nothing with this."""
         triangle = self.R[np.triu_indices(len(self.z))]
-        return {"triangle": triangle, "z": self.z.copy(), "squares": np.array([self.squares])}
+        return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 
-    def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` of a model of the same size returned.
+    def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
+        """Take over what :meth:`tensors` of a model of the same size returned after so many rows.
 
         Raises
         ------
@@ -139,4 +147,4 @@ class BayesianLinear:
         R[np.triu_indices(n)] = triangle
         if not (np.diag(R) > 0.0).all() or squares < 0.0:
             raise ValueError("expected a triangle with a positive diagonal, and a sum of squares")
-        self.R, self.z, self.squares, self._w = R, z.copy(), float(squares), None
+        self.R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None

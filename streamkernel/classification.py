@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from river import base, utils
+from river import base
 
 from streamkernel import losses, rules, steps
-from streamkernel.errors import InputError, LabelError
-from streamkernel.estimator import KernelModel
+from streamkernel.errors import InputError, LabelError, TooManyClassesError
+from streamkernel.estimator import KernelModel, State, _at_least
 from streamkernel.kernels import Kernel
 from streamkernel.rows import F64
+from streamkernel.tables import native_frame, native_series, table_rows, targets_of
 from streamkernel.upkeep import Compaction, Polish
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     polish
         Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
         :class:`~streamkernel.upkeep.Polish`. It asks for first-order learning.
+    max_classes
+        How many labels may be learned; an example with one more is refused. Time and memory grow with each label.
 
     Attributes
     ----------
@@ -141,8 +144,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         forgetting: float = 1.0,
         compaction: Compaction | None = None,
         polish: Polish | None = None,
+        max_classes: int = 100,
     ) -> None:
-        self.labels: dict[Label, int] = {}
+        _at_least(2, max_classes=max_classes)
+        self.max_classes = max_classes
         super().__init__(
             kernel,
             loss,
@@ -172,42 +177,46 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Parameters
         ----------
         x
-            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
+            or NaN, counts as 0. A string where a number was learned is refused.
         y
             The label: a string, a number or a Boolean.
 
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string, or `y` is no label; names the field.
-            The model is as it was before.
+            If `x` is empty or a value is neither a finite number nor a string, `y` is no label, or it is one more label
+            than `max_classes`; names the field. The model is as it was before.
         """
+        found = self._state
         try:
-            number = self.labels.get(y)
-        except TypeError:  # it has no hash
-            number = None
-        if number is None:
-            self._learn_new(x, _checked(y))
-        else:
-            self._learn_example(x, number)
+            number = found.labels.get(y)
+            if number is not None and found.is_direct and found.learner.learn_event(x, number, found.numeric):
+                return
+            label, directions = _checked(y), found.learner.directions
+            row = directions.row(x, found.numeric)
+            self._learn(row, np.empty(1), directions, directions.with_numeric(x, found.numeric), [label])
+        except (InputError, TypeError, AttributeError):
+            _checked(y)
+            self._check(x)
+            raise
+
+    @property
+    def labels(self) -> Mapping[Label, int]:
+        """The labels seen so far, with their numbers, in the order in which they came."""
+        return self._state.labels
 
     def _target(self, y: Any) -> float:
         number = self.labels.get(_checked(y))
         if number is None:
-            raise LabelError(f"Expected a label that the model has learnt, {[*self.labels]}, got {y!r} - at y")
+            raise LabelError(f"Expected a label that the model has learned, {[*self.labels]}, got {y!r} - at y")
         return number
 
-    def _learn_new(self, x: Mapping[Hashable, Any], label: Label) -> None:
-        """Learn the first example of a label; if it is refused, the label stays unknown."""
-        before = self._description(), self._tensors()
-        try:
-            self._learn_example(x, self._add(label))
-        except InputError:
-            self._restore(*before)
-            raise
-
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
-        """Return the probability of each label seen so far.
+        """Return the probability of each label learned so far.
+
+        It is empty before the first label, and has one label with probability 1 before the second: a sampler that asks
+        for labels where the model is uncertain needs some labelled examples first.
 
         With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a
         sigmoid: they rank as the scores do, and are not calibrated.
@@ -217,11 +226,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        scores = self._scores(x)
-        if len(self.labels) == 2 and len(scores) == 1:  # the way most events go
-            up = _sigmoid(float(scores[0]))
-            return dict(zip(self.labels, (1.0 - up, up), strict=True))
-        return dict(zip(self.labels, self._probabilities(scores[None])[0].tolist(), strict=True))
+        score, labels = self._score(x), self._state.labels
+        if type(score) is float and len(labels) == 2:  # what most events are
+            up = _sigmoid(score)
+            return dict(zip(labels, (1.0 - up, up), strict=True))
+        probabilities = self._probabilities(np.array(score).reshape(1, -1), len(labels))[0]
+        return dict(zip(labels, probabilities.tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
         """Return the label of the highest score, ``None`` before the first label is learnt.
@@ -231,9 +241,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        scores = self._scores(x)
-        best = int(scores.argmax()) if len(scores) > 1 else scores.item() > 0.0 and len(self.labels) == 2
-        return [*self.labels, None][best]
+        score, labels = self._score(x), self._state.labels
+        best = int(score > 0.0 and len(labels) == 2) if type(score) is float else int(score.argmax())
+        found: Label | None = [*labels, None][best]
+        return found
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -248,19 +259,13 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If a value is unusable, or a label is none; names the column and the row. Nothing is learnt.
+            If a value is unusable, or a label is none; names the column and the row. Or if there are more labels than
+            `max_classes`. Nothing is learned.
         """
-        rows = self._table(X)
-        labels = [_checked(label) for label in utils.dataframe.into_series(y).to_list()]
-        numbers = np.empty(len(labels))
-        start = 0
-        for i, label in enumerate(labels):
-            if label not in self.labels:  # the rows before it are learnt without it, as one by one
-                self._learn(rows.part(start, i), numbers[start:i])
-                start = i
-                self._add(label)
-            numbers[i] = self.labels[label]
-        self._learn(rows.part(start, len(labels)), numbers[start:])
+        directions = self._learner.directions
+        rows, numeric = table_rows(directions, X, self._state.numeric)
+        labels = [_checked(label) for label in targets_of(y, rows)]
+        self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -270,9 +275,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        probabilities = self._probabilities(self._scores_of(self._table(X)))
-        columns = {label: probabilities[:, i] for label, i in self.labels.items()}
-        return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        probabilities = self._probabilities(scores, len(labels))
+        return native_frame({label: probabilities[:, i] for label, i in labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame.
@@ -282,18 +287,16 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        frame = utils.dataframe.into_frame(X)
-        rows = self._table(X)
-        if not self.labels:
-            return utils.dataframe.to_native_series(np.full(len(frame), None, object), name=None, like=frame)
-        best = self._probabilities(self._scores_of(rows)).argmax(axis=1)
-        labels = np.array(list(self.labels))[best] if _one_type(self.labels) else _objects(self.labels)[best]
-        return utils.dataframe.to_native_series(labels, name=None, like=frame)
+        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        if not labels:
+            return native_series(np.full(len(scores), None, object), X)
+        best = self._probabilities(scores, len(labels)).argmax(axis=1)
+        return native_series((np.array(list(labels)) if _one_type(labels) else _objects(labels))[best], X)
 
-    def _probabilities(self, scores: F64) -> F64:
+    def _probabilities(self, scores: F64, labels: int) -> F64:
         """Return probabilities, shape (examples, labels), for scores, shape (examples, columns)."""
-        if len(self.labels) < 2:
-            return np.ones((len(scores), len(self.labels)))
+        if labels < 2:
+            return np.ones((len(scores), labels))
         if isinstance(self._loss, (losses.Logistic, losses.Softmax)) and scores.shape[1] > 1:
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -303,29 +306,33 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
         return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
 
-    def _add(self, label: Label) -> int:
-        """Make room for a label that is new, and return its number."""
+    def _check_labels(self, labels: Sequence[Label]) -> None:
+        known = self._state.labels
+        new = dict.fromkeys(label for label in labels if label not in known)
+        if new and len(known) + len(new) > self.max_classes:
+            label, most = list(new)[max(0, self.max_classes - len(known))], self.max_classes
+            raise TooManyClassesError(f"Expected at most {most} labels (max_classes), got one more, {label!r} - at y")
+
+    def _with_label(self, found: State, label: Label) -> State:
         softmax = isinstance(self._loss, losses.Softmax)
-        if len(self.labels) >= (1 if softmax else 2):
-            self._learner.add_column()
-            if self._upkeep is not None:
-                self._upkeep.added_column()
-        self.labels[label] = len(self.labels)
-        return self.labels[label]
+        if len(found.labels) >= (1 if softmax else 2):
+            upkeep = None if found.upkeep is None else found.upkeep.with_column()
+            found = found._replace(learner=found.learner.with_column(), upkeep=upkeep)
+        return found._replace(labels={**found.labels, label: len(found.labels)})
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}
 
-    def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self.labels = {_checked(label): i for i, label in enumerate(description["labels"])}
-        if len(self.labels) != len(description["labels"]):
+    def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
+        labels = {_checked(label): i for i, label in enumerate(description["labels"])}
+        if len(labels) != len(description["labels"]):
             raise ValueError(f"expected labels that differ, got {description['labels']!r}")
-        super()._restore(description, tensors)
+        return labels
 
-    def _columns(self) -> int:
+    def _columns(self, labels: int) -> int:
         if isinstance(self._loss, losses.Softmax):
-            return max(1, len(self.labels))
-        return 1 if len(self.labels) <= 2 else len(self.labels)
+            return max(1, labels)
+        return 1 if labels <= 2 else labels
 
 
 def _sigmoid(score: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +50,13 @@ class History:
 def run(directory: Path, events: int, port: int, console: Console) -> None:
     """Run both streams through the engine, and leave a plot, a model and predictions in `directory`.
 
+    There is no plot without matplotlib.
+
     Raises
     ------
-    ModuleNotFoundError
-        If matplotlib is missing.
     OSError
         If the port is in use.
     """
-    import matplotlib  # noqa: F401  # before the work, not after it
-
     drift: dict[str, Any] = {"seed_model": 7, "seed_sample": 42, "n_classes": 2, "n_features": 4}
     drift |= {"n_centroids": 20, "n_drift_centroids": 20, "change_speed": 0.001}
     streams = [
@@ -90,8 +89,11 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
         histories.append(history)
         if engine.kernel_model is not None:
             engine.kernel_model.save(directory / f"model-{i}.safetensors")
-    plot(histories, directory / "demo.png")
-    console.print(f"\nplot         {directory / 'demo.png'}")
+    if find_spec("matplotlib"):
+        plot(histories, directory / "demo.png")
+        console.print(f"\nplot         {directory / 'demo.png'}")
+    else:
+        console.print("\nplot         none without matplotlib; pip install 'streamkernel[plot]'", markup=False)
     console.print(f"model        {directory / 'model-2.safetensors'}    (streamkernel.load)")
     console.print(f"predictions  {directory / 'predictions-2.jsonl'}")
     console.print(f"checkpoints  {directory / 'state-2'}    (streamkernel inspect)")

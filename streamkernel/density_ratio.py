@@ -14,7 +14,10 @@ from streamkernel import losses, model_file, rules, state, steps
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.locking import locked
 from streamkernel.losses import compiled
+from streamkernel.numeric_names import Names
+from streamkernel.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,6 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         self.form = form
         self.rho = rho
         loss = Ratio() if form == "kl" else TruncatedRatio(float(rho))
-        self._counts = np.zeros(2, np.int64)  # events of p and q
-        self._losses = np.zeros(2)  # running, of each without its weight
         super().__init__(
             kernel,
             loss,
@@ -167,7 +168,11 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         -E_p[exp f] - E_q[r*(-exp f)], a lower bound but for chance: of KL(q‖p) with ``form="kl"``, and of
         E_q[max(0, ρ + log q/p)] with ``form="novelty"``. It is 0 until events of both have been seen.
         """
-        return -float(self._losses.sum()) if self._counts.all() else 0.0
+        counts, running = self._state.own
+        return -float(running.sum()) if counts.all() else 0.0
+
+    def _new_own(self) -> Any:
+        return np.zeros(2, np.int64), np.zeros(2)  # events of p and q, and their running losses without weights
 
     def learn_one(self, x: Mapping[Hashable, Any], y: bool) -> None:
         """Learn from one event.
@@ -187,21 +192,28 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         """
         if not isinstance(y, (bool, np.bool_)):
             raise InputError(f"Expected True for an event of q or False for one of p, got {y!r} - at y")
-        side = int(y)
-        f = float(self._scores(x)[0])
-        counts = self._counts.copy()
+        try:
+            directions = self._learner.directions
+            row = directions.row(x, numeric := self._state.numeric)
+            self._learn_side(row, int(y), directions.with_numeric(x, numeric))
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
+            raise
+
+    @locked
+    def _learn_side(self, row: Rows, side: int, numeric: Names) -> None:
+        """Learn from one event of p, side 0, or of q, side 1."""
+        self._recover()
+        found, sign = self._state, 1.0 if side else -1.0
+        f = float(found.scores(row)[0, 0])
+        counts, running = (part.copy() for part in found.own)
         counts[side] += 1
         rarer, own = counts.min() + 1, counts[side] + 1
-        before = self._learner.reals[state.L2]
-        self._learner.reals[state.L2] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
-        try:
-            self._learn_example(x, (1.0 if y else -1.0) * 2.0 * rarer / own)
-        except InputError:
-            self._learner.reals[state.L2] = before
-            raise
-        self._counts = counts
-        loss = self._loss.value(f, 1.0 if y else -1.0)
-        self._losses[side] += (loss - self._losses[side]) / min(counts[side], state.HORIZON)
+        loss = self._loss.value(f, sign)
+        running[side] += (loss - running[side]) / min(counts[side], state.HORIZON)
+        found.learner.numbers["l2"] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
+        found = found._replace(numeric=numeric)
+        self._offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return the estimate of log q(x)/p(x), or with ``form="novelty"`` of its maximum with -ρ.
@@ -211,19 +223,18 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        f = float(self._scores(x)[0])
+        f = float(self._score(x))
         return f if self.form == "kl" else max(f, -self.rho)
 
     def _default_step(self) -> steps.Step:
         return steps.Constant(0.02)
 
     def _tensors(self) -> model_file.Tensors:
-        return super()._tensors() | {"counts": self._counts.copy(), "losses": self._losses.copy()}
+        counts, running = self._state.own
+        return super()._tensors() | {"counts": counts.copy(), "losses": running.copy()}
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
         counts = model_file.taken(tensors, "counts", np.int64, (2,))
         if (counts < 0).any():
             raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
-        super()._restore(description, tensors)
-        self._counts = counts
-        self._losses = model_file.taken(tensors, "losses", np.float64, (2,))
+        return counts, model_file.taken(tensors, "losses", np.float64, (2,))

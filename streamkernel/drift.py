@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Hashable, Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 from river import base
 
-from streamkernel import model_file, rules, steps
+from streamkernel import model_file, numeric_names, rules, steps
+from streamkernel.append_log import Log
 from streamkernel.classification import KernelClassifier
 from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.locking import locked
 from streamkernel.rows import Rows
 
 OLD_AND_NEW = np.array([0.0, 1.0])
@@ -101,12 +103,16 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         self.kernel = kernel
         self.max_features = max_features
         self.seed = seed
+        self._lock = Lock()
         super().__init__()
         self._reset()
 
     def _reset(self) -> None:
         super()._reset()
-        self._model = KernelClassifier(
+        self._seen = _Seen(self._new_model(), Log([]))
+
+    def _new_model(self) -> KernelClassifier:
+        return KernelClassifier(
             self.kernel or Gaussian("median", multiple=0.5),
             rule=rules.DSG(),
             max_features=self.max_features,
@@ -114,9 +120,16 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
             step=steps.Constant(1.0),
             seed=self.seed,
         )
-        self._waiting: deque[Rows] = deque()
-        self._waits = True  # whether the next event does
-        self.statistic = 0.0
+
+    @property
+    def statistic(self) -> float:
+        """The evidence M_n."""
+        return self._seen.statistic
+
+    @property
+    def drift_detected(self) -> bool:
+        """Whether the last event raised an alarm."""
+        return self._seen.drift_detected
 
     def update(self, x: Mapping[Hashable, Any]) -> None:  # type: ignore[override]  # River's take one number
         """Take the next event; :attr:`drift_detected` says whether it raised an alarm.
@@ -132,45 +145,106 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
             If `x` is empty or a value is neither a finite number nor a string; names the field.
             The detector is as it was before.
         """
-        row = self._model._learner.row(x)
-        self._model._learner.directions.plan.check(x)
-        if self.drift_detected:
-            self._reset()
-            row = self._model._learner.row(x)
-        if self._waits:
-            self._waiting.append(row)
-        elif 2 * len(self._waiting) >= self.window:
-            self._compare(Rows.stack([self._waiting.popleft(), row]))
-        self._waits = not self._waits
+        directions = self._seen.model._learner.directions
+        row = directions.row(x)
+        directions.plan.check(x)
+        self._see(row)
 
-    def _compare(self, pair: Rows) -> None:
+    @locked
+    def _see(self, row: Rows) -> None:
+        """See one event."""
+        self._recover()
+        seen = self._seen
+        row = seen.model._learner.directions.own(row)
+        if seen.drift_detected:
+            seen = _Seen(self._new_model(), Log([]))
+            row = seen.model._learner.directions.own(row)
+        if seen.waits:
+            self._seen = seen._replace(waiting=seen.waiting.plus(row), waits=False)
+        elif 2 * len(seen.waiting) < self.window:
+            self._seen = seen._replace(waits=True)
+        else:
+            self._compare(seen, Rows.stack([seen.waiting[0], row]))
+
+    def _compare(self, seen: _Seen, pair: Rows) -> None:
         """Bet on which event of a pair of an old and a new one is which, and learn it."""
-        old, new = self._model._learner.scores(pair)[:, 0].tolist()
-        self.statistic = (self.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
-        self._drift_detected = self.statistic >= 0.5 * self.average_run_length
-        self._model._learn(pair, OLD_AND_NEW)
+        model = seen.model
+        old, new = model._scores_of(pair)[:, 0].tolist()
+        statistic = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
+        after = seen._replace(
+            waiting=seen.waiting.without(1),
+            waits=True,
+            statistic=statistic,
+            drift_detected=statistic >= 0.5 * self.average_run_length,
+        )
+        self._seen = seen._replace(journal=(pair, model._learner.offered, after))
+        try:
+            model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
+        finally:
+            self._recover()
 
-    def _description(self) -> dict[str, Any]:
-        return {
-            "model": self._model._description(),
-            "statistic": self.statistic,
-            "drift_detected": self.drift_detected,
-            "waits": self._waits,
+    def _recover(self) -> None:
+        """Make the changes that follow from what the model has learned; with the lock."""
+        journal = self._seen.journal
+        if journal is None:
+            return
+        pair, offered, after = journal
+        model = after.model
+        model._complete()
+        learned = model._learner.offered - offered
+        if learned == 1:
+            model._learn(pair.part(1, 2), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
+        self._seen = after if learned else self._seen._replace(journal=None)
+
+    @locked
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        self._recover()
+        seen = self._seen
+        model, tensors = seen.model._described()
+        waiting = model_file.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
+        description = {
+            "model": model,
+            "statistic": seen.statistic,
+            "drift_detected": seen.drift_detected,
+            "waits": seen.waits,
         }
-
-    def _tensors(self) -> model_file.Tensors:
-        waiting = model_file.pack_examples("waiting", [(row, 0.0) for row in self._waiting])
-        return self._model._tensors() | waiting
+        return description, tensors | waiting
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        self._model._restore(description["model"], tensors)
-        waiting = model_file.unpack_examples("waiting", tensors, self._model._learner.directions) or []
+        model = self._new_model()
+        model._restore(description["model"], tensors)
+        waiting = model_file.unpack_examples("waiting", tensors, model._learner.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
         statistic = float(description["statistic"])
         if not 0.0 <= statistic < math.inf:
             raise ValueError(f"expected a statistic of at least 0, got {statistic!r}")
-        self.statistic = statistic
-        self._waiting = deque(row for row, _ in waiting)
-        self._drift_detected = bool(description["drift_detected"])
-        self._waits = bool(description["waits"])
+        rows = Log.of([row for row, _ in waiting])
+        self._seen = _Seen(model, rows, bool(description["waits"]), statistic, bool(description["drift_detected"]))
+
+
+class _Seen(NamedTuple):
+    """All that a detector has learned; it is replaced in one assignment.
+
+    Attributes
+    ----------
+    model
+        What tells old events from new ones.
+    waiting
+        The events in the window.
+    waits
+        Whether the next event joins them.
+    statistic
+        The evidence M_n.
+    drift_detected
+        Whether the last event raised an alarm.
+    journal
+        A pair that is being learned, examples that the model had been offered before, and the state after it.
+    """
+
+    model: KernelClassifier
+    waiting: Log[Rows]
+    waits: bool = True
+    statistic: float = 0.0
+    drift_detected: bool = False
+    journal: tuple[Rows, int, Any] | None = None

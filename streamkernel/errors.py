@@ -9,6 +9,10 @@ class LabelError(InputError):
     """An example whose label is missing or unusable."""
 
 
+class TooManyClassesError(LabelError):
+    """An example with a new label, of a model that has learned as many as it may."""
+
+
 class JoinError(InputError):
     """A record that cannot be joined with its other half: by its key, its time, or because that one is gone."""
 

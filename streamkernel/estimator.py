@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, merging, model_file, rules, scaling, schedule, state, steps
+from streamkernel import bandwidth, losses, merging, model_file, numeric_names, rules, scaling, state, steps
 from streamkernel.errors import InputError
 from streamkernel.expansion import Expansion
+from streamkernel.features import Directions
 from streamkernel.growth import ALONE
 from streamkernel.kernels import Gaussian, Kernel, Ladder
+from streamkernel.locking import locked
 from streamkernel.mixture import LARGEST, Mixture
 from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
@@ -28,11 +31,84 @@ MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 LARGEST_BLOCK = 256
-"""Features in a block where nothing else is said."""
+"""Features in a block unless `features_per_seed` says otherwise."""
+
+
+class State(NamedTuple):
+    """All that a model has learned. What compiled code does not change in place is replaced, in one assignment.
+
+    Attributes
+    ----------
+    learner
+        The function.
+    scales
+        The scales of inputs, ``None`` if they are taken as they are.
+    first
+        Examples that still decide the bandwidths, with their targets; ``None`` once these are known.
+    labels
+        The numbers of labels, in the order in which they came.
+    upkeep
+        What is done to the function from time to time, ``None`` if nothing is.
+    numeric
+        The names that hold numbers.
+    own
+        What a subclass keeps besides.
+    journal
+        What is being learned, ``None`` if nothing is.
+    """
+
+    learner: Expansion | Mixture
+    scales: scaling.Scales | None
+    first: tuple[tuple[Rows, float], ...] | None
+    labels: Mapping[Any, int]
+    upkeep: Upkeep | None
+    numeric: numeric_names.Names = numeric_names.NONE
+    own: Any = None
+    journal: Journal | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether one call of the function is all that learning from an example takes."""
+        return self.first is None and self.scales is None and self.upkeep is None and self.own is None
+
+    def scores(self, rows: Rows) -> F64:
+        """Return f of each row, shape (rows, columns)."""
+        if isinstance(self.learner, Mixture):
+            return self.learner.scores(rows, self.scales)
+        return self.learner.scores(rows)
+
+
+class Journal(NamedTuple):
+    """Examples that are being learned: after an interruption it says what is still to be done, or to be undone.
+
+    Attributes
+    ----------
+    before
+        The state to go back to if none of them is learned.
+    rows, y
+        The examples.
+    read
+        Their values as the function reads them, of those that are learned.
+    offered
+        Examples that the function had been offered before.
+    own
+        What a subclass keeps once they are learned.
+    """
+
+    before: State
+    rows: Rows
+    y: F64
+    read: F64
+    offered: int
+    own: Any = None
 
 
 class KernelModel(model_file.Portable):
-    """A River estimator around one :class:`~streamkernel.expansion.Expansion`."""
+    """A River estimator around a function of random features.
+
+    Any number of threads may predict, also while one learns. Learning, saving and merging take turns. An exception or a
+    signal, wherever it comes, leaves the model as it was before an example or as it is after it.
+    """
 
     _for_classes: bool | None
     _default_kernel: Kernel = DEFAULT_KERNEL
@@ -69,6 +145,8 @@ class KernelModel(model_file.Portable):
             raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if not isinstance(average, (bool, np.bool_)):
             raise ValueError(f"Expected average to be a Boolean, got {average!r}")
+        if step is not None and not callable(step):
+            raise ValueError(f"Expected step as one of streamkernel.steps or None, got {step!r}")
         if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         if preconditioning is not None and (isinstance(preconditioning, str) or not 0.0 < preconditioning < math.inf):
@@ -93,13 +171,22 @@ class KernelModel(model_file.Portable):
         self.polish = polish
         self._loss = losses.named(loss, self._for_classes)
         self._order = self._chosen_order()
-        self._cap, self._per_block = self._sizes()
+        self._cap, self._block_size = self._sizes()
         self._wanted = kernel or (MANY_BANDWIDTHS if self._order else self._default_kernel)
-        self._learner = self._new_learner(self._wanted, 1)
-        self._scales = scaling.Scales() if self._order and kernel is None else None
-        # Examples that still decide the bandwidths, with their targets; None once they are known.
-        self._first: list[tuple[Rows, float]] | None = [] if self._wanted.is_pending or self._order else None
-        self._upkeep = self._new_upkeep()
+        self._lock = Lock()
+        self._state = State(
+            learner=self._new_learner(self._wanted, 1),
+            scales=scaling.Scales() if self._order and kernel is None else None,
+            first=() if self._wanted.is_pending or self._order else None,
+            labels={},
+            upkeep=None,
+            own=self._new_own(),
+        )
+        self._state = self._state._replace(upkeep=self._new_upkeep())
+
+    @property
+    def _learner(self) -> Expansion | Mixture:
+        return self._state.learner
 
     @property
     def kernel_(self) -> Kernel:
@@ -109,7 +196,7 @@ class KernelModel(model_file.Portable):
     @property
     def n_features(self) -> int:
         """Random features in the model, a cos/sin pair counted once."""
-        return self.n_seeds * self._learner.per_block
+        return self.n_seeds * self._learner.block_size
 
     @property
     def n_seeds(self) -> int:
@@ -119,26 +206,28 @@ class KernelModel(model_file.Portable):
     @property
     def n_steps(self) -> int:
         """Steps taken."""
-        return int(self._learner.ints[state.STEPS])
+        return int(self._learner.numbers["steps"])
 
     @property
     def n_reused(self) -> int:
         """Steps that moved an old block."""
-        return int(self._learner.ints[state.REUSED])
+        return int(self._learner.numbers["reused_steps"])
 
     @property
     def n_compactions(self) -> int:
         """Times that the model has been made smaller."""
-        return 0 if self._upkeep is None else self._upkeep.n_compactions
+        upkeep = self._state.upkeep
+        return 0 if upkeep is None else upkeep.n_compactions
 
     @property
     def gap(self) -> float:
         """The certified primal-dual gap of the coefficients when they were polished last; NaN before."""
-        return math.nan if self._upkeep is None else self._upkeep.gap
+        upkeep = self._state.upkeep
+        return math.nan if upkeep is None else upkeep.gap
 
     @property
     def objective(self) -> float:
-        """The running regularised loss, about the last thousand examples, each before it was learnt."""
+        """The running regularised loss, about the last thousand examples, each before it was learned."""
         return self._learner.objective
 
     @property
@@ -153,6 +242,10 @@ class KernelModel(model_file.Portable):
     def _default_step(self) -> steps.Step:
         """Return the step that is safe untuned."""
         return steps.Constant(default_gamma(self._loss))
+
+    def _new_own(self) -> Any:
+        """Return what a subclass keeps besides, before the first example."""
+        return None
 
     def _chosen_order(self) -> str | None:
         """Return "block" or "full" for second-order steps, None for first-order ones."""
@@ -184,10 +277,10 @@ class KernelModel(model_file.Portable):
         if isinstance(cap, str):
             cap = 16 * LARGEST_BLOCK if self._order else 4 * LARGEST_BLOCK
         quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
-        per_block = self.features_per_seed or (min(LARGEST_BLOCK, quarter) if self._order else quarter)
-        if cap is not None and cap < per_block:
-            raise ValueError(f"Expected max_features to hold one block of features_per_seed={per_block}, got {cap}")
-        return cap, per_block
+        block_size = self.features_per_seed or (min(LARGEST_BLOCK, quarter) if self._order else quarter)
+        if cap is not None and cap < block_size:
+            raise ValueError(f"Expected max_features to hold one block of features_per_seed={block_size}, got {cap}")
+        return cap, block_size
 
     def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
         if self._order:
@@ -196,9 +289,9 @@ class KernelModel(model_file.Portable):
                 self._loss,
                 self.step or steps.Constant(0.75 / self._loss.curvature),
                 joint=self._order == "full",
-                per_block=self._per_block,
+                block_size=self._block_size,
                 max_features=self._cap or 0,
-                batch=self.batch_size,
+                batch_size=self.batch_size,
                 forgetting=self.forgetting,
                 l2=self.l2,
                 columns=columns,
@@ -211,16 +304,16 @@ class KernelModel(model_file.Portable):
             self._loss,
             self.rule or self._default_rule,
             self.step or self._default_step(),
-            step_in_selves=self.step is None and self.preconditioning is None,
+            per_k_xx=self.step is None and self.preconditioning is None,
             epsilon=self.preconditioning or 0.0,
-            per_block=self._per_block,
+            block_size=self._block_size,
             max_features=self._cap,
-            batch=self.batch_size,
+            batch_size=self.batch_size,
             l2=self.l2,
             columns=columns,
             average=self.average,
             intercept=self._intercept,
-            step_in_spreads=self.step is None and self._loss.directional,
+            per_error=self.step is None and self._loss.directional,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
         )
@@ -233,115 +326,197 @@ class KernelModel(model_file.Portable):
         tasks = [task for task in (self.compaction, self.polish) if task is not None]
         for task in tasks:
             task.check(self)
-        return Upkeep(tasks, self._with_columns) if tasks else None
+        return Upkeep.new(tasks, self._with_columns) if tasks else None
 
     def _target(self, y: Any) -> float:
         """Return a target as a number."""
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
     def _with_columns(self, columns: int) -> Expansion | Mixture:
-        """Return a function of so many columns that has learnt nothing, with the bandwidths in use."""
+        """Return a function of so many columns that has learned nothing, with the bandwidths in use."""
         return self._new_learner(self.kernel_, columns)
 
-    def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order."""
-        done = 0
-        while self._first is not None and done < len(y):
-            self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
-            done += 1
-        while done < len(y):
-            last = len(y) if self._scales is None else min(len(y), done + schedule.until_due(self._scales.n))
-            last = last if self._upkeep is None else min(last, done + self._upkeep.until_due())
-            self._learn_rows(rows.part(done, last), y[done:last])
-            done = last
-
-    def _learn_rows(self, rows: Rows, y: F64) -> None:
-        """Learn rows with the scales in use, and then count them in the scales."""
-        learnt, read = len(y), self._scaled(rows)
+    def _score(self, x: Mapping[Hashable, Any]) -> Any:
+        """Return f(x): a float, or an array of shape (columns,) if there are several."""
+        found = self._state
         try:
-            self._learner.learn(read, y)
-        except InputError:
-            learnt = self._learner.refused
+            if found.is_direct:
+                return found.learner.score_event(x, found.numeric)
+            found = self._complete()
+            scores = found.scores(found.learner.directions.row(x, found.numeric))[0]
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
             raise
-        finally:
-            if self._scales is not None:
-                self._scales.observe(rows if learnt == len(y) else rows.part(0, learnt))
-                if learnt and self._learner.looks and schedule.is_due(self._scales.n):
-                    self._scales.take()
-            if self._upkeep is not None and learnt:
-                self._learner = self._upkeep.saw(self._learner, read.part(0, learnt), y[:learnt])
-
-    def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
-        """Learn one of the first examples, which decide the bandwidth and are learnt again each time it changes."""
-        self._learner.learn_one(self._scaled(row), y)  # before it counts: an example that is refused decides nothing
-        first.append((row, y))
-        if self._scales is not None:
-            self._scales.observe(row)
-        if bandwidth.is_due(len(first)):
-            self._start_again(first)
-
-    def _start_again(self, first: list[tuple[Rows, float]]) -> None:
-        """Take the scales and the bandwidths from the examples so far and learn them again, in order."""
-        if self._scales is not None:
-            self._scales.take()
-        plan, rows = self._learner.directions.plan, self._scaled(Rows.stack([row for row, _ in first]))
-        self._learner.start_again(bandwidth.with_medians(self._wanted, plan, rows), rows)
-        for i, (_, target) in enumerate(first):
-            try:
-                self._learner.learn_one(rows.part(i, i + 1), target)
-            except InputError as error:
-                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
-        if len(first) == bandwidth.FIRST:
-            self._first = None
-            log.info(
-                "%s took %r from the first %d examples",
-                type(self).__name__,
-                self.kernel_,
-                len(first),
-            )
-
-    def _scaled(self, rows: Rows) -> Rows:
-        """Return rows as the learner reads them."""
-        return rows if self._scales is None else self._scales(rows)
-
-    def _scores(self, x: Mapping[Hashable, Any]) -> F64:
-        """Return f(x), shape (columns,)."""
-        try:
-            if self._scales is None:
-                return self._learner.score_event(x)
-            scores: F64 = self._scores_of(self._learner.row(x))[0]
-        except InputError:
-            self._learner.directions.plan.check(x)
-            raise
-        return scores
+        return float(scores[0]) if len(scores) == 1 else scores
 
     def _scores_of(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
-        return self._learner.scores(self._scaled(rows))
+        return self._complete().scores(rows)
 
-    def _learn_example(self, x: Mapping[Hashable, Any], y: float) -> None:
+    def _check(self, x: Any) -> None:
+        """Raise the error that says best why an example cannot be used, if there is one."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        self._learner.directions.plan.check(x)
+
+    def _complete(self) -> State:
+        """Return the state, with what an interruption has left to be done; another thread that learns does it
+        itself."""
+        found = self._state
+        if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
+            self._recovered()
+        return self._state
+
+    @locked
+    def _recovered(self) -> State:
+        """Return the state without anything that an interruption has left to be done."""
+        self._recover()
+        return self._state
+
+    def _learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example."""
+        found = self._state
         try:
-            if self._first is not None:
-                self._learn_first(self._learner.row(x), y, self._first)
-            elif self._scales is None:
-                self._learner.learn_event(x, y)
-                if self._upkeep is not None:
-                    self._learner = self._upkeep.saw(self._learner, self._learner.row(x), np.array([y], np.float64))
-            else:
-                self._learn_rows(self._learner.row(x), np.array([y]))
-        except InputError:
-            self._learner.directions.plan.check(x)
+            if not (found.is_direct and found.learner.learn_event(x, y, found.numeric)):
+                directions = found.learner.directions
+                row = directions.row(x, found.numeric)
+                self._learn(row, np.array([y], np.float64), directions, directions.with_numeric(x, found.numeric))
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
             raise
 
+    @locked
+    def _learn(
+        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any] = ()
+    ) -> None:
+        """Learn `rows` in order.
+
+        Parameters
+        ----------
+        rows, y
+            The examples, and their targets as numbers.
+        directions
+            Those that the rows were made with.
+        numeric
+            The names that hold numbers in these examples or before.
+        labels
+            The labels of the examples, if some may be new; `y` is set to their numbers.
+        """
+        self._recover()
+        self._check_labels(labels)
+        done = 0
+        while done < len(y):
+            found, last = self._state, len(y)
+            if directions.store is not found.learner.directions.store:  # another function has taken its place
+                directions = found.learner.directions
+                rows = directions.own(rows)
+            if found.first is not None:
+                last = done + 1
+            elif found.upkeep is not None:
+                last = min(last, done + found.upkeep.until_due())
+            if labels:
+                last, found = self._labelled(found, labels, y, done, last)
+            if found.numeric is not numeric:
+                found = found._replace(numeric=numeric_names.joined(found.numeric, numeric))
+            self._offer(rows.part(done, last), y[done:last], found)
+            done = last
+
+    def _labelled(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+        """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there
+        is room.
+
+        Return which one that is, and the state.
+        """
+        for i in range(first, last):
+            number = found.labels.get(labels[i])
+            if number is None:
+                if i > first:
+                    return i, found
+                found = self._with_label(found, labels[i])
+                number = found.labels[labels[i]]
+            y[i] = number
+        return last, found
+
+    def _check_labels(self, labels: Sequence[Any]) -> None:
+        """Raise an InputError if not all of these labels can be learned."""
+
+    def _with_label(self, found: State, label: Any) -> State:
+        """Return the state with room for a new label."""
+        raise NotImplementedError
+
+    def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
+        """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
+        lock."""
+        learner, read = after.learner, np.empty_like(rows.values)
+        self._learner.close()  # an event in another thread waits for the lock
+        learner.close()
+        self._state = after._replace(journal=Journal(self._state, rows, y, read, learner.offered, own))
+        try:
+            if isinstance(learner, Mixture):
+                learner.learn(rows, y, after.scales, read)
+            else:
+                read[:] = rows.values
+                learner.learn(rows, y)
+        finally:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
+        lock."""
+        found = self._state
+        found.learner.finish()
+        journal = found.journal
+        if journal is None:
+            found.learner.open()
+            return
+        learned = found.learner.offered - journal.offered
+        if learned <= 0:
+            self._state = journal.before
+        else:
+            rows = journal.rows._replace(values=journal.read).part(0, learned)
+            after = found._replace(journal=None, own=found.own if journal.own is None else journal.own)
+            self._state = self._followed(after, journal.rows.part(0, learned), rows, journal.y[:learned])
+        self._learner.open()
+
+    def _followed(self, found: State, rows: Rows, read: Rows, y: F64) -> State:
+        """Return the state after examples have been learned; `read` are the rows as the function reads them."""
+        if found.first is not None:
+            first = (*found.first, (rows, float(y[0])))
+            return self._restarted(found, first) if bandwidth.is_due(len(first)) else found._replace(first=first)
+        if found.upkeep is not None:
+            learner, upkeep = found.upkeep.saw(found.learner, read, y)
+            return found._replace(learner=learner, upkeep=upkeep)
+        return found
+
+    def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
+        """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
+        rows = Rows.stack([row for row, _ in first])
+        scales = found.scales
+        if scales is not None:
+            scales = scales.copy()
+            scales.take()
+            rows = scales(rows)
+        plan = found.learner.directions.plan
+        learner = found.learner.restarted(bandwidth.with_medians(self._wanted, plan, rows), rows)
+        for i, (_, target) in enumerate(first):
+            try:
+                learner.learn_one(rows.part(i, i + 1), target)
+            except InputError as error:
+                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
+        if len(first) < bandwidth.FIRST:
+            return found._replace(learner=learner, scales=scales, first=first)
+        log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
+        return found._replace(learner=learner, scales=scales, first=None)
+
     def _table(self, X: Any) -> Rows:
-        return table_rows(self._learner.directions, X)
+        return table_rows(self._learner.directions, X, self._state.numeric)[0]
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
 
     def merge(self, *others: Self, base: Self | None = None) -> Self:
-        """Become what this model and others are together, as if one had learnt from the events of all.
+        """Become what this model and others are together, as if one had learned from the events of all.
 
         First-order functions become their mean, weighted by events; of second-order ones the Gram matrices add up
         (:mod:`streamkernel.merging`). Labels, moments of the inputs and counters are those of all.
@@ -382,59 +557,146 @@ class KernelModel(model_file.Portable):
         >>> round(model.predict_one({"x": 0.5}), 1), round(model.predict_one({"x": -0.5}), 1), model.n_steps
         (0.4, 0.4, 2000)
         """
-        merging.check([self, *others], base)
-        root = None if base is None else merging.summary(base)
-        before = None if root is None else root.events
-        merging.merged(self, [merging.summary(model, before) for model in (self, *others)], root)
+
+        def merge() -> None:
+            merging.check([self, *others], base)
+            root = None if base is None else merging.summary(base)
+            before = None if root is None else root.events
+            merging.merged(self, [merging.summary(model, before) for model in (self, *others)], root)
+
+        models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
+        _while_still([models[key] for key in sorted(models)], merge)  # in one order: no two wait for each other
         return self
 
+    @locked
+    def _apply(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any) -> Any:
+        """Do a task on some events at once, and return the gap that it ends with, if it has one."""
+        from streamkernel.upkeep.work import done
+
+        directions = self._learner.directions
+        rows = Rows.stack([directions.row(x) for x, _ in events])
+        y = np.array([self._target(y) for _, y in events], np.float64)
+        self._recover()
+        found = self._state
+        rows = found.learner.directions.own(rows)
+        read = rows if found.scales is None else found.scales(rows)
+        learner, gap = done(task, found.learner, read, y, self._with_columns, tell)
+        self._state = found._replace(learner=learner)
+        return gap
+
+    @locked
+    def _to_predict(self) -> Self:
+        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        self._recover()
+        found = self._state
+        scales = None if found.scales is None else found.scales.copy()
+        learner = found.learner.to_predict_apart()
+        twin._lock = Lock()
+        twin._state = State(learner, scales, found.first, found.labels, None, found.numeric, found.own)
+        return twin
+
+    @property
+    def _is_young(self) -> bool:
+        """Whether the examples are still to come that decide bandwidths and scales."""
+        return self._state.first is not None or self._learner.examples < bandwidth.FIRST
+
+    @locked
+    def _settle(self) -> None:
+        """Take the step that examples wait for."""
+        self._recover()
+        self._learner.settle()
+
+    @locked
+    def _keep_still(self, others: Sequence[KernelModel], do: Callable[[], None]) -> None:
+        """Do something while no thread learns with this model or others."""
+        self._recover()
+        try:
+            self._learner.close()
+            _while_still(others, do)
+        finally:
+            self._learner.open()
+
     def _divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas that learn apart, are merged, and look at themselves only then."""
-        self._learner.looks = False
+        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        self._learner.may_restructure = False
         if isinstance(self._learner, Expansion):
             self._learner.divide(number, replicas)
 
     def _look(self) -> None:
-        """Look whether the scales are off, or there is more to be learnt, as is done from time to time."""
-        if self._scales is not None:
-            self._scales.take()
+        """Take the scales anew, and begin a larger group if it is time to."""
+        if self._state.scales is not None:
+            self._state.scales.take()
         if isinstance(self._learner, Mixture):
             self._learner.look()
 
     def _description(self) -> dict[str, Any]:
+        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
         return {"kernel": self.kernel_, "columns": self._learner.columns}
 
     def _tensors(self) -> dict[str, Any]:
-        first = {} if self._first is None else model_file.pack_examples("first", self._first)
-        scales = {} if self._scales is None else self._scales.tensors()
-        upkeep = {} if self._upkeep is None else self._upkeep.tensors()
-        return self._learner.tensors() | first | scales | upkeep
+        """Return what it has learned, as arrays that share nothing with it."""
+        found = self._state
+        first = {} if found.first is None else model_file.pack_examples("first", found.first)
+        scales = {} if found.scales is None else found.scales.tensors()
+        upkeep = {} if found.upkeep is None else found.upkeep.tensors()
+        return (
+            found.learner.tensors() | first | scales | upkeep | model_file.pack_hashes("numeric_names", found.numeric)
+        )
+
+    @locked
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        self._recover()
+        return self._description(), self._tensors()
 
     def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        self._learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns())
-        if description["columns"] != self._learner.columns:
-            raise ValueError(f"expected {self._learner.columns} columns, got {description['columns']!r}")
-        self._learner.restore(tensors)
-        if self._scales is not None:
-            self._scales.restore(tensors)
-        self._first = model_file.unpack_examples("first", tensors, self._learner.directions)
-        self._learner.check_targets([y for _, y in self._first or []])
-        if len(self._first or []) >= bandwidth.FIRST:
+        labels = self._labels_in(description)
+        learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns(len(labels)))
+        if description["columns"] != learner.columns:
+            raise ValueError(f"expected {learner.columns} columns, got {description['columns']!r}")
+        learner.restore(tensors)
+        scales = None if self._state.scales is None else scaling.Scales()
+        if scales is not None:
+            scales.restore(tensors)
+        first = model_file.unpack_examples("first", tensors, learner.directions)
+        learner.check_targets([y for _, y in first or []])
+        if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-        if self._upkeep is not None and "upkeep.numbers" in tensors:  # a copy that is only asked has none
-            self._upkeep.restore(self._learner, tensors)
+        known = None if first is None else tuple(first)
+        numeric, own = model_file.unpack_hashes("numeric_names", tensors), self._own_in(tensors)
+        self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, own)
+        upkeep = self._state.upkeep
+        if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
+            self._state = self._state._replace(upkeep=upkeep.restored(learner, tensors))  # its job reads the kernel
 
-    def _columns(self) -> int:
-        """Return how many columns f has for the labels seen."""
+    def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
+        """Return the labels that a description has."""
+        return {}
+
+    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
+        """Return what a subclass keeps besides."""
+        return None
+
+    def _columns(self, labels: int) -> int:
+        """Return how many columns f has for so many labels."""
         return 1
 
 
 def default_gamma(loss: losses.Loss) -> float:
     """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
 
-    It is in units of the spread of the residuals where the loss is directional.
+    It is in units of the mean absolute error where the loss is directional.
     """
     return min(1.0, 0.25 / loss.curvature)
+
+
+def _while_still(models: Sequence[KernelModel], do: Callable[[], None]) -> None:
+    """Do something while no thread learns with any of the models."""
+    if models:
+        models[0]._keep_still(models[1:], do)
+    else:
+        do()
 
 
 def _at_least(least: int, **values: int) -> None:

@@ -1,111 +1,171 @@
-"""A single event in one compiled call: the arguments are addresses, explained in `streamkernel.places`."""
+"""A single event in one compiled call, on the arena of a first-order function and the record of the event's names.
+
+The call holds the interpreter's lock from its beginning to its end. So no other thread sees a function between two
+steps, no signal is handled inside it, and nothing in it allocates memory: an event is learned whole or not at all.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from streamkernel import forms, places, scoring, state, stepping
-from streamkernel.places import example_at, f32_at, f64_at, ints_at, read
+from streamkernel.arena import Arena, array_at
+from streamkernel.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
+from streamkernel.forms import PART, ROOM, CompiledKernel, Entries
+from streamkernel.jit import compiled
+from streamkernel.kernels.plan import Plan
+from streamkernel.rows import I64, Rows
+from streamkernel.scoring import FirstOrder, Work, score
+from streamkernel.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
+from streamkernel.stepping import StepWork, step
 
-UNREAD, NO_ROOM = -2, -1
-"""What is returned where an example could not be read from its dictionary, or, by :func:`learn_event`, where the arrays
-have no room for another block; nothing is changed then."""
-
-
-@njit(inline="always")
-def _opened(model):  # type: ignore[no-untyped-def]
-    """Return the table of a model, and its arrays as `streamkernel.stepping` knows them."""
-    table = ints_at(model, places.N_PLACES)
-    ints = ints_at(table[places.INTS], state.N_INTS)
-    reals = f64_at(table[places.REALS], state.N_REALS)
-    columns, outputs, parts = ints[state.COLUMNS], ints[state.OUTPUTS], ints[state.PARTS]
-    width, panels = table[places.WIDTH], table[places.PANELS]
-    where, cached_panels, cached_names = ints_at(table[places.CACHE], 3)
-    kernel = (
-        ints_at(table[places.PROGRAM], (parts, forms.TERMS + ints[state.TERMS])),
-        f64_at(table[places.CONSTANTS], (parts + 1, forms.N_CONSTANTS)),
-        f32_at(where, (cached_panels, cached_names, parts, width)),
-        ints_at(table[places.KEPT], (table[places.KEPT_ROWS], 3)),
-    )
-    return (
-        table,
-        (ints, reals, kernel),
-        f64_at(table[places.COEF], (panels, table[places.SUMMED], outputs, width)),
-        f32_at(table[places.PHI], (panels, outputs, width)),
-        f64_at(table[places.SCORES], (2, columns)),
-    )
+_ARRAYS = (
+    "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
+    "move", "mean", "block", "gram", "start", "target",
+)  # fmt: skip
+(
+    _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
+    _MEAN, _BLOCK, _GRAM, _START, _TARGET,
+) = range(len(_ARRAYS))  # fmt: skip
 
 
-@njit(inline="always")
-def _work(table, ints, of_parts):  # type: ignore[no-untyped-def]
-    """Return the room that `streamkernel.stepping` works in; the entries' is in the example's record."""
-    columns, outputs, width = ints[state.COLUMNS], ints[state.OUTPUTS], table[places.WIDTH]
-    counts, room = of_parts
-    entries = room[0], room[1].view(np.uint64), room[2].view(np.float32), counts
-    vectors = f32_at(table[places.ROOM], (forms.ROOM + 2 * ints[state.PARTS], width))
-    sums = f64_at(table[places.SUMS], (table[places.SUMMED], width))
-    gradients = f64_at(table[places.GRADIENTS], (2, 1, columns))
-    move = f64_at(table[places.MOVE], (columns, outputs, ints[state.PER_BLOCK]))
-    return entries, vectors, sums, gradients, move
+def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, average: bool) -> Arena:
+    """Return an arena for a first-order function.
 
-
-@njit(inline="always")
-def _sort(n, columns):  # type: ignore[no-untyped-def]
-    """Sort the values of an example by its names, and say whether the same bits were there before."""
-    same = True
-    for j in range(n):
-        bits = columns[4, columns[3, j]]
-        same &= columns[5, j] == bits
-        columns[5, j] = bits
-    return same
-
-
-@njit(inline="always")
-def _rows(n, columns):  # type: ignore[no-untyped-def]
-    """Return the one row of an example."""
-    start = np.zeros(2, np.int64)
-    start[1] = n
-    return start, columns[0], columns[1].view(np.uint64), columns[2], columns[5].view(np.float64)
-
-
-@njit(cache=True)
-def score_event(model, example, x):  # type: ignore[no-untyped-def]
-    """Set the model's scores to those of an example, if they are not; return a status of `streamkernel.stepping`.
-
-    `x` is the address of a dictionary with the example's values, or 0 if its record has them; else ``UNREAD``.
+    Parameters
+    ----------
+    numbers
+        The record of the function.
+    plan
+        Its kernel.
+    kept
+        The features that it has kept.
+    width, panels
+        Features in a panel, and panels that there is room for.
+    average
+        Whether the sums for the average are kept.
     """
-    if x != 0 and not (example != 0 and read(example, x)):
-        return UNREAD
-    serial, n, columns, of_parts = example_at(example)
-    table, (ints, reals, kernel), coef, phi, scores = _opened(model)
-    if _sort(n, columns) and table[places.LAST] == serial:
-        return state.DONE
-    work = _work(table, ints, of_parts)
-    usable = scoring.score(ints, reals, kernel, _rows(n, columns), np.int64(0), coef, phi, work, scores)
-    table[places.LAST] = serial if usable else 0
-    return state.DONE if usable else state.BAD_VALUE
+    parts, terms, kept_rows = len(plan.parts), len(plan.terms), len(kept)
+    columns, components, size, batch = (
+        int(numbers[name]) for name in ("columns", "components", "block_size", "batch_size")
+    )
+    summed, solved = columns * (1 + average), batch if numbers["ridge"] > 0.0 else 0
+    shapes = (
+        (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
+        (panels * (width // size), columns), (panels, components, width), (2, columns), (ROOM + 2 * parts, width),
+        (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
+        (solved, solved), (2,), (1,),
+    )  # fmt: skip
+    kinds: list[Any] = [np.float64] * len(_ARRAYS)
+    kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
+    kinds[_PHI] = kinds[_WORK] = np.float32
+    kinds[_START] = np.int64
+    arena = Arena(dict(zip(_ARRAYS, zip(shapes, kinds, strict=True), strict=True)))
+    arena["numbers"][0] = numbers
+    own = arena["numbers"][0]
+    own["panels"], own["summed"], own["kept_rows"], own["room_blocks"] = panels, summed, kept_rows, len(arena["beta"])
+    own["last_example"] = 0
+    arena["parts"][:], arena["weights"][:], arena["terms"][:] = plan.parts_compiled, plan.weights, plan.factors
+    arena["kept"][:] = kept
+    return arena
 
 
-@njit(cache=True)
-def learn_event(model, example, x, y):  # type: ignore[no-untyped-def]
-    """Take one step on an example as :func:`score_event` reads it; return a status of it, or ``NO_ROOM``.
+@njit
+def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
+    """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
+    row."""
+    at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
+    numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
+    own = numbers[0]
+    parts, components, columns, panels = own.parts, own.components, own.columns, own.panels
+    summed, width, batch, size = own.summed, cache.shape[3], own.batch_size, own.block_size
+    solved = batch if own.ridge > 0.0 else 0
+    function = FirstOrder(
+        numbers,
+        array_at(memory, at[_COEF], (panels, summed, components, width), np.float64),
+        array_at(memory, at[_BETA], (own.room_blocks, columns), np.float64),
+        array_at(memory, at[_PHI], (panels, components, width), np.float32),
+    )
+    kernel = CompiledKernel(
+        array_at(memory, at[_PARTS], (parts,), PART),
+        array_at(memory, at[_WEIGHTS], (own.terms,), np.float64),
+        array_at(memory, at[_TERMS], (own.terms, parts), np.uint8),
+        cache,
+        array_at(memory, at[_KEPT], (own.kept_rows, 3), np.int64),
+    )
+    names, counts, slots, hashes, values = parts_of(record)
+    start = array_at(memory, at[_START], (2,), np.int64)
+    start[1] = names.shape[1]
+    rows = Rows(start, names[SLOT], names[HASH].view(np.uint64), names[READERS], names[SORTED].view(np.float64))
+    room = StepWork(
+        Work(
+            Entries(slots, hashes, values, counts),
+            array_at(memory, at[_WORK], (ROOM + 2 * parts, width), np.float32),
+            array_at(memory, at[_SUMS], (summed, width), np.float64),
+            array_at(memory, at[_GRADIENTS], (2, batch, columns), np.float64),
+            array_at(memory, at[_MOVE], (columns, components, size), np.float64),
+        ),
+        array_at(memory, at[_MEAN], (columns,), np.float64),
+        array_at(memory, at[_BLOCK], (components * size, solved), np.float64),
+        array_at(memory, at[_GRAM], (solved, solved), np.float64),
+    )
+    scores = array_at(memory, at[_SCORES], (2, columns), np.float64)
+    return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
-    If it is the example that was scored last, its scores and features are at hand.
+
+@compiled
+def score_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
+    """Return the first score of the dictionary at address `x`, and set `out` to as many of them as it has room for.
+
+    NaN is returned where the dictionary could not be read, or a value could not be used.
     """
-    if x != 0 and not (example != 0 and read(example, x)):
+    if not read(record, x):
+        return math.nan
+    function, kernel, rows, room, scores, _ = _opened(memory, cache, record)
+    numbers = function.numbers[0]
+    if not (sort(record) and numbers.last_example == record[0]):
+        numbers.last_example = 0
+        if not score(function, kernel, rows, 0, room.evaluation, scores):
+            return math.nan
+        numbers.last_example = record[0]
+    for c in range(len(out)):
+        out[c] = scores[1, c]
+    return scores[1, 0]
+
+
+@compiled
+def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-def]
+    """Take one step on the dictionary at address `x`; return a status of `streamkernel.state`, or one of the above.
+
+    If it is the example that was scored last, its scores and features are known.
+    """
+    if not read(record, x):
         return UNREAD
-    serial, n, columns, of_parts = example_at(example)
-    table, (ints, reals, kernel), coef, phi, scores = _opened(model)
-    if table[places.BETAS] == ints[state.BLOCKS] < ints[state.MOST_BLOCKS]:
+    function, kernel, rows, room, scores, target = _opened(memory, cache, record)
+    numbers = function.numbers[0]
+    if numbers.closed:
+        return CLOSED
+    if numbers.blocks == numbers.room_blocks and numbers.blocks < numbers.most_blocks:
         return NO_ROOM
-    known = np.int64(_sort(n, columns) and table[places.LAST] == serial)
-    table[places.LAST] = 0
-    beta = f64_at(table[places.BETA], (table[places.BETAS], ints[state.COLUMNS]))
-    gamma = f64_at(table[places.STEP], 1)[0]
-    work, rows = _work(table, ints, of_parts), _rows(n, columns)
-    target = np.full(1, y)
-    status, _ = stepping.step(
-        ints, reals, kernel, rows, np.int64(0), target, known, scores, gamma, coef, beta, phi, work
-    )
+    if not (sort(record) and numbers.last_example == record[0]):
+        numbers.last_example = 0
+    target[0] = y
+    status, _ = step(function, kernel, rows, 0, target, scores, gamma, room)
     return status
+
+
+@compiled
+def close(old):  # type: ignore[no-untyped-def]
+    """Return a copy of an arena, and close the arena: no event is learned in it any more, so that none is lost.
+
+    The copy is closed if the arena was.
+    """
+    at = array_at(old, 0, (len(_ARRAYS),), np.int64)
+    new = np.empty_like(old)
+    numbers = array_at(old, at[_NUMBERS], (1,), NUMBERS)[0]
+    new[:] = old
+    numbers.closed = 1
+    return new

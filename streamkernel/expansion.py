@@ -1,4 +1,4 @@
-"""The learnt function f(x) = Σ_b φ_b(x)ᵀ α_b: its coefficients, and how they are evaluated, moved and kept."""
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients, how it is evaluated and kept."""
 
 from __future__ import annotations
 
@@ -8,19 +8,29 @@ from typing import Any
 import numpy as np
 
 from streamkernel import events, losses, model_file, rules, scoring, state, stepping, steps
-from streamkernel.errors import InputError
+from streamkernel.arena import Arena
+from streamkernel.dictionaries import FAST
+from streamkernel.embedding import embedded
+from streamkernel.features import Directions
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.learner import Learner
-from streamkernel.places import LAST, Model, aligned
+from streamkernel.learner import Learner, Refused
+from streamkernel.numeric_names import Names
+from streamkernel.preconditioning import precondition
 from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.scoring import FirstOrder
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
 
-_CHUNK = 1024
-"""Examples handed to one compiled call; between calls, room for new blocks is made."""
+_WORK = 1 << 20
+"""Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
+
+_FEW = 16
+"""Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
+
+_NO_SCORES: F64 = np.zeros(0)
 
 
 class Expansion(Learner):
@@ -32,15 +42,15 @@ class Expansion(Learner):
         The kernel k. Bandwidths that are pending count as 1.
     loss, rule, step
         What is minimised, which coordinate a step takes, and how far it goes.
-    step_in_selves
+    per_k_xx
         Whether γ is in units of 1/k(x, x): a step then moves f as far with every kernel.
     epsilon
         ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
-    per_block
+    block_size
         Features in a block, F.
     max_features
-        Hard cap on the number of features; ``None`` lets the rule grow for ever.
-    batch
+        Hard cap on the number of features; ``None`` lets the rule grow without end.
+    batch_size
         Examples in a step, B.
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
@@ -49,11 +59,11 @@ class Expansion(Learner):
     average
         Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
     intercept
-        What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNT``, a constant that
-        every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learnt with f (Dai et al. 2014, section 4,
-        novelty detection, where ν is `l2`).
-    step_in_spreads
-        Whether γ is in units of the spread, the running mean of the absolute error, and at most 1/λ.
+        What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that
+        every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
+        section 4, novelty detection, where ν is `l2`).
+    per_error
+        Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
     cache_bytes
         Memory for cached directions.
     seed
@@ -76,76 +86,150 @@ class Expansion(Learner):
         rule: rules.Rule,
         step: steps.Step,
         *,
-        step_in_selves: bool = False,
+        per_k_xx: bool = False,
         epsilon: float = 0.0,
-        per_block: int = 256,
+        block_size: int = 256,
         max_features: int | None = 1024,
-        batch: int = 1,
+        batch_size: int = 1,
         l2: float = 0.0,
         columns: int = 1,
         average: bool = False,
         intercept: int = state.NOTHING,
-        step_in_spreads: bool = False,
+        per_error: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        self.cap = (1 << 62) - 1 if max_features is None else max_features // per_block  # on blocks at first
-        super().__init__(kernel, loss, step, per_block, self.cap, batch, l2, columns, intercept, cache_bytes, seed)
-        self._constant = isinstance(step, steps.Constant)
-        self._averages, self._epsilon = average, epsilon
-        code, grow, reuse, self._longest = rule.parameters
-        units = state.SELVES * step_in_selves + state.SPREADS * step_in_spreads
-        key = int(domain_key(seed, "rule").view(np.int64))
-        self.ints[state.RULE_CODE : state.INTERCEPT] = code, grow, reuse
-        self.ints[state.RULE_KEY : state.PARTS] = key, units
-        self._start()
+        self.cap = (1 << 62) - 1 if max_features is None else max_features // block_size  # on blocks at first
+        super().__init__(
+            loss, step, block_size=block_size, most_blocks=self.cap, batch_size=batch_size, l2=l2, seed=seed
+        )
+        self.directions = Directions(Plan(kernel, seed), block_size, cache_bytes)
+        self._gamma = float(step(1)) if isinstance(step, steps.Constant) else None
+        self._averages, self._epsilon, self._rule = average, epsilon, rule
+        self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error
+        self._is_alone = False  # whether no other thread uses it
+        if epsilon > 0.0:
+            precondition.require(0)
+        self._start(columns, intercept)
 
-    def start_again(self, kernel: Kernel, rows: Rows) -> None:
-        """Forget all that was learnt and go on with other bandwidths, of which `rows` are the examples; the directions
-        are the same.
+    def restarted(self, kernel: Kernel, rows: Rows) -> Expansion:
+        """Return a function of the same parameters that has learned nothing, with other bandwidths.
+
+        The directions are the same. `rows` are the examples that the bandwidths are taken from.
         """
-        self.directions.plan = Plan(kernel, self._seed)
-        self._start()
+        twin = self._twin(self.directions.with_plan(Plan(kernel, self._seed)))
+        twin._start(self.columns, int(self.numbers["intercept"]))
+        return twin
 
-    def _start(self) -> None:
+    def to_predict_apart(self) -> Expansion:
+        """Return a copy that shares nothing that learning changes."""
+        twin = self._twin(self.directions.apart())
+        twin._arena, twin._pending = self._arena.copy(), (0, [])
+        return twin
+
+    def alone(self) -> Expansion:
+        """Declare that no other thread will use this function, and return it; it then learns without holding others
+        up."""
+        self._is_alone = True
+        return self
+
+    def shared(self) -> Expansion:
+        """Declare that other threads may use this function from now on, and return it."""
+        self._is_alone = False
+        return self
+
+    def _twin(self, directions: Any) -> Expansion:
+        """Return a copy that shares all arrays."""
+        twin: Expansion = object.__new__(type(self))
+        vars(twin).update(vars(self), directions=directions)
+        return twin
+
+    def _start(self, columns: int, intercept: int) -> None:
         """Set everything to what it is before the first example."""
-        self._reset()
-        self.reals[state.LONGEST], self.reals[state.EPSILON] = self._longest, self._epsilon
-        plan, width = self.directions.plan, self.directions.width
-        self.coef: F64 = np.zeros((0, self.columns * (1 + self._averages), plan.outputs, width))
-        self.beta: F64 = np.zeros((0, self.columns))
-        self._phi = np.empty((0, plan.outputs, width), np.float32)
-        self._gamma = np.array([self.step(1)], np.float64)
-        self.pending: list[tuple[Rows, float]] = []
-        self._reserve(1)
+        plan = self.directions.plan
+        numbers = self._new_numbers(plan, columns, intercept)
+        code, n_new, n_reused, ratio = self._rule.parameters
+        key = int(domain_key(self._seed, "rule").view(np.int64))
+        numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
+        numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
+        self._arena, self._columns = self._new_arena(numbers, 1), columns
+        self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
+        self.directions.reserve(1)
+
+    def _new_arena(self, numbers: Any, panels: int) -> Arena:
+        directions = self.directions
+        return events.new_arena(numbers, directions.plan, directions.kept, directions.width, panels, self._averages)
+
+    @property
+    def numbers(self) -> Any:
+        """The scalar state."""
+        return self._arena["numbers"][0]
+
+    @property
+    def coef(self) -> F64:
+        """α without its scale, shape (panels, columns, components, features), with the sums for the average after C."""
+        return self._arena["coef"]  # type: ignore[no-any-return]
+
+    @property
+    def beta(self) -> F64:
+        """β without its scale, shape (blocks, columns), with room for more blocks."""
+        return self._arena["beta"]  # type: ignore[no-any-return]
+
+    @property
+    def pending(self) -> list[tuple[Rows, float]]:
+        """The examples that wait for a batch."""
+        since, waiting = self._pending
+        return waiting if since == self.examples else []  # or a step has taken them
+
+    @property
+    def offered(self) -> int:
+        """Examples that have been learned or wait for a batch."""
+        return self.examples + len(self.pending)
 
     @property
     def penalty(self) -> float:
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
-        norm2 = self.reals[state.SCALE] ** 2 * max(self.reals[state.NORM2], 0.0)
+        numbers = self.numbers
+        norm2 = numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
 
     @property
     def last_step(self) -> float:
         """The last step η that the rule has taken; its check may have made it longer or shorter than γ."""
-        return float(self.reals[state.ETA])
+        return float(self.numbers["last_step"])
 
-    def score_event(self, x: Mapping[Hashable, Any]) -> F64:
-        """Return f at one example, shape (columns,), valid until the next call; its features are kept to learn from.
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the cache of directions."""
+        return int(self._arena.memory.nbytes)
+
+    def embedded(self, rows: Rows) -> F32:
+        """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
+        return embedded(self.numbers, self.directions, rows, self.n_blocks)
+
+    def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
+        """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
         Raises
         ------
         InputError
-            If `x` is empty, or a value is no number, not finite or too large.
+            If a value is no number, not finite or too large.
         """
-        status = events.UNREAD
-        if type(x) is dict:
-            status = events.score_event(self._address, self.directions.last, id(x))
-        if status == events.UNREAD:
-            status = events.score_event(self._address, self.directions.example(x), 0)
-        if status == state.BAD_VALUE:
-            raise self._unusable(self.row(x))
-        return self._predicted
+        directions, memory = self.directions, self._arena.memory
+        if FAST:
+            out, score = _NO_SCORES, np.nan
+            if self._columns > 1:
+                out = np.empty(self._columns)
+            if type(x) is dict:
+                record = directions.last
+                score = events.score_event(memory, directions.store.table, record.memory, id(x), out)
+            if score != score:
+                record, plain = directions.example(x, numeric)
+                score = events.score_event(memory, directions.store.table, record.memory, id(plain), out)
+            if score == score:
+                return score if out is _NO_SCORES else out
+        scores = self.scores(directions.row(x, numeric))[0]
+        return float(scores[0]) if len(scores) == 1 else scores
 
     def scores(self, rows: Rows) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
@@ -155,42 +239,58 @@ class Expansion(Learner):
         InputError
             If a value is not finite or too large.
         """
-        out = np.empty((len(rows.start) - 1, 2, self.columns))
-        self._model.table[LAST] = 0
-        kernel = self.directions.kernel
+        arena, kernel = self._arena, self.directions.kernel
+        out = np.empty((len(rows.start) - 1, 2, int(arena["numbers"][0]["columns"])))
+        if len(out) <= _FEW:
+            self._evaluate(lambda rows, out: int(scoring.evaluate(_function(arena), kernel, rows, out)), rows, out)
+        else:
+            copy = arena if self._is_alone else arena.copy()
 
-        def evaluate(part: Rows, phi: F32, out: F64) -> int:
-            return int(scoring.evaluate(self.ints, self.reals, *kernel, *part, self.coef, phi, out))
+            def evaluate(rows: Rows, out: F64) -> int:
+                function = _function(copy)._replace(phi=np.empty_like(copy["phi"]))
+                return int(scoring.evaluate_copy(function, kernel, rows, out))
 
-        self._evaluate(evaluate, rows, self._phi, out)
+            self._evaluate(evaluate, rows, out)
         return out[:, 1]
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
-        """Learn from one example, or keep it until there is a batch; raises what :meth:`learn` raises."""
-        if self.batch > 1:
-            self._gather(self.row(x), y)
-            return
-        if not self._constant:
-            self._gamma[0] = self.step(int(self.ints[state.STEPS]) + 1)
-        status = events.UNREAD
-        if type(x) is dict:
-            status = events.learn_event(self._address, self.directions.last, id(x), float(y))
-        if status == events.UNREAD:
-            status = events.learn_event(self._address, self.directions.example(x), 0, float(y))
-        if status == events.NO_ROOM:
-            self._reserve(self.n_blocks + 1)
-            status = events.learn_event(self._address, self.directions.example(x), 0, float(y))
-        if status == state.BAD_VALUE:
-            raise self._unusable(self.row(x))
-        if status == state.DIVERGED:
-            raise self._diverged(y)
+    def learn_event(self, x: Mapping[Hashable, Any], y: float, numeric: Names) -> bool:
+        """Learn from one example if no more is needed for it than one compiled call; return whether it is learned.
+
+        Any thread may call it at any time. Where it returns false nothing is changed, and :meth:`learn_one` is needed.
+
+        Raises
+        ------
+        InputError
+            If a value is no number.
+        """
+        if self.batch_size > 1 or not FAST:
+            return False
+        directions, gamma = self.directions, self._gamma
+        if gamma is None:
+            gamma = float(self.step(int(self.numbers["steps"]) + 1))
+        memory, y = self._arena.memory, float(y)
+        if type(x) is dict and directions.last.is_numeric:
+            record = directions.last
+            status = events.learn_event(memory, directions.store.table, record.memory, id(x), y, gamma)
+            if status != state.UNREAD:
+                return bool(status == state.DONE)
+        record, plain = directions.example(x, numeric)
+        if directions.with_numeric(x, numeric) is not numeric:
+            return False
+        status = events.learn_event(memory, directions.store.table, record.memory, id(plain), y, gamma)
+        return bool(status == state.DONE)
 
     def learn_one(self, row: Rows, y: float) -> None:
-        """Learn from one row as :meth:`learn_event` does."""
-        if self.batch > 1:
+        """Learn from one row as :meth:`learn` does."""
+        if self.batch_size > 1:
             self._gather(row, y)
-        else:
-            self._step(row, np.array([y], np.float64))
+            return
+        try:
+            self._steps(
+                row, np.array([y], np.float64), np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64)
+            )
+        except Refused as refused:
+            raise refused.error from None
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
@@ -198,46 +298,109 @@ class Expansion(Learner):
         Raises
         ------
         InputError
-            If a value is not finite or too large, or the steps have diverged. The rows before are learnt, or wait.
+            If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
         """
-        done = 0
-        while done < len(y) and (self.pending or len(y) - done < self.batch):
+        done, batch = 0, self.batch_size
+        while done < len(y) and (self.pending or len(y) - done < batch):
             self._gather(rows.part(done, done + 1), float(y[done]))
             done += 1
-        whole = done + (len(y) - done) // self.batch * self.batch
-        for first in range(done, whole, _CHUNK * self.batch):
-            last = min(first + _CHUNK * self.batch, whole)
-            n = (last - first) // self.batch
-            self._reserve(min(self.n_blocks + n, self.most_blocks))
-            t = self.ints[state.STEPS]
+        whole = done + (len(y) - done) // batch * batch
+        while done < whole:
+            features = max(1, self.n_blocks) * self.block_size
+            n = min(max(1, _WORK // (features * batch)), (whole - done) // batch)
+            t = int(self.numbers["steps"])
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
             try:
-                self._steps(rows.part(first, last), y[first:last], gammas)
-            except InputError:
-                refused = first + self.refused
-                batch = range(refused - self.refused % self.batch, refused)
-                self.pending = [(rows.part(i, i + 1), float(y[i])) for i in batch]
-                raise
+                self._steps(rows.part(done, done + n * batch), y[done : done + n * batch], gammas)
+            except Refused as refused:
+                done += (int(self.numbers["steps"]) - t) * batch
+                before = range(done, done + refused.row % batch)
+                self._pending = (self.examples, [(rows.part(i, i + 1), float(y[i])) for i in before])
+                raise refused.error from None
+            done += n * batch
         for i in range(whole, len(y)):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
-    def add_column(self) -> None:
-        """Make room for one more class; a function of two classes in one column becomes one of three."""
+    def _gather(self, row: Rows, y: float) -> None:
+        """Let an example wait for a batch, and take a step if it is complete."""
+        if not self.directions.plan.usable(row):
+            raise self._unusable(row)
+        if self.directions.plan.itself == 0.0:
+            self.scores(row)  # its features must be of usable size
+        if self._pending[0] != self.examples:
+            self._pending = (self.examples, [])
+        waiting = self._pending[1]
+        if len(waiting) + 1 < self.batch_size:
+            waiting.append((row, y))
+            return
+        batch = [*waiting, (row, y)]
+        try:
+            self._steps(
+                Rows.stack([row for row, _ in batch]),
+                np.array([target for _, target in batch], np.float64),
+                np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64),
+            )
+        except Refused as refused:  # without the one that is refused, or it would stop every batch from now on
+            self._pending = (self.examples, [one for i, one in enumerate(waiting) if i != refused.row])
+            raise refused.error from None
+
+    def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
+        """Take a step for each of `gammas`; raises what says which row was refused."""
+        learn = stepping.learn_apart if self._is_alone else stepping.learn
+        self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
+        status, row = learn(_function(self._arena), self.directions.kernel, rows, y, gammas)
+        if status == state.BAD_VALUE:
+            raise Refused(row, self._unusable(rows.part(row, row + 1)))
+        if status == state.DIVERGED:
+            raise Refused(row, self._diverged(y[row]))
+
+    def _reserve(self, blocks: int) -> None:
+        """Make room for so many blocks."""
+        self.directions.reserve(blocks)
+        old, width = self._arena, self.directions.width
+        if blocks <= len(old["beta"]):
+            return
+        panels = max(-(-blocks * self.block_size // width), 2 * len(old["coef"]))
+        copy = old.copy(events.close)
+        new = self._new_arena(copy["numbers"][0], min(panels, -(-self.most_blocks * self.block_size // width)))
+        new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
+        self._arena = new
+
+    def close(self) -> None:
+        """Learn no single event any more until :meth:`open` is called."""
+        self.numbers["closed"] = 1
+
+    def open(self) -> None:
+        """Learn single events again."""
+        self.numbers["closed"] = 0
+
+    def with_column(self) -> Expansion:
+        """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
+
+        This function learns no event any more until :meth:`open` is called.
+        """
+        old = self._arena.copy(events.close)
+        numbers, coef, beta = self._with_column(old["numbers"][0]), old["coef"], old["beta"]
+        parts = np.split(coef, 1 + self._averages, axis=1)
         if self._is_binary:
             spread = self._split()
-            self.coef = np.concatenate(
-                [spread[None, :, None, None] * part for part in np.split(self.coef, 1 + self._averages, axis=1)],
-                axis=1,
-            )
-            self.beta = self.beta * spread
+            coef = np.concatenate([spread[None, :, None, None] * part for part in parts], axis=1)
+            beta = beta * spread
         else:
-            parts = np.split(self.coef, 1 + self._averages, axis=1)
-            zeros = np.zeros_like(self.coef[:, :1])
-            self.coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
-            self.beta = np.concatenate([self.beta, np.zeros((len(self.beta), 1))], axis=1)
-        self._add_columns()
-        self.reals[state.NORM2] = np.square(self.coef[:, : self.columns]).sum()
-        self._tell()
+            zeros = np.zeros_like(coef[:, :1])
+            coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
+            beta = np.concatenate([beta, np.zeros((len(beta), 1))], axis=1)
+        numbers["squared_norm"] = np.square(coef[:, : numbers["columns"]]).sum()
+        twin = self._twin(self.directions)
+        twin._set_arena(numbers, coef, beta)
+        twin._pending = (self.examples, [*self.pending])
+        return twin
+
+    def _set_arena(self, numbers: Any, coef: F64, beta: F64) -> None:
+        """Have an arena with these coefficients."""
+        arena = self._new_arena(numbers, max(1, len(coef)))
+        arena["coef"][: len(coef)], arena["beta"][: len(beta)] = coef, beta
+        self._arena, self._columns = arena, int(numbers["columns"])
 
     @property
     def n_functions(self) -> int:
@@ -245,36 +408,38 @@ class Expansion(Learner):
         return self.columns * (1 + self._averages)
 
     def functions(self) -> F64:
-        """Return the coefficients of f and of its average, shape (outputs, functions), outputs as :meth:`embedded`."""
-        shape = len(self.coef), self.n_functions, self.coef.shape[2], -1, self.per_block
-        flat = self.coef.reshape(shape).transpose(0, 3, 2, 4, 1).reshape(-1, self.n_functions)
-        flat = flat[: self.n_blocks * self.per_block * self.coef.shape[2]]
+        """Return the coefficients of f and of its average, shape (components × features, functions) as
+        :meth:`embedded`."""
+        arena = self._arena.copy()
+        numbers, coef = arena["numbers"][0], arena["coef"]
+        shape = len(coef), self.n_functions, coef.shape[2], -1, self.block_size
+        flat = coef.reshape(shape).transpose(0, 3, 2, 4, 1).reshape(-1, self.n_functions)
+        flat = flat[: int(numbers["blocks"]) * self.block_size * coef.shape[2]]
         now, sums = flat[:, : self.columns], flat[:, self.columns :]
         if not self._averages:
-            return float(self.reals[state.SCALE]) * now
-        average = (self.reals[state.SCALE_SUM] * now - sums) / max(1, self.ints[state.STEPS])
-        return np.concatenate([self.reals[state.SCALE] * now, average], axis=1)
+            return np.asarray(float(numbers["scale"]) * now)
+        average = (numbers["scale_sum"] * now - sums) / max(1, numbers["steps"])
+        return np.concatenate([numbers["scale"] * now, average], axis=1)
 
     def with_functions(self, functions: F64, kept: I64 | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are told."""
-        width, outputs = self.directions.width, self.coef.shape[2]
-        blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.per_block
-        per_panel = width // self.per_block
+        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given."""
+        width, components = self.directions.width, self.coef.shape[2]
+        blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
+        per_panel = width // self.block_size
+        numbers = self.numbers.copy()
         flat = functions.copy()
-        flat[:, self.columns :] *= -self.ints[state.STEPS]
-        coef = np.zeros((-(-blocks // per_panel) * per_panel, outputs, self.per_block, self.n_functions))
-        coef[:blocks] = flat.reshape(blocks, outputs, self.per_block, self.n_functions)
+        flat[:, self.columns :] *= -numbers["steps"]
+        coef = np.zeros((-(-blocks // per_panel) * per_panel, components, self.block_size, self.n_functions))
+        coef[:blocks] = flat.reshape(blocks, components, self.block_size, self.n_functions)
         coef = coef.reshape(-1, per_panel, *coef.shape[1:]).transpose(0, 4, 2, 1, 3)
-        numbers = self._numbers()
-        numbers["ints"][state.BLOCKS] = blocks
-        numbers["reals"][[state.SCALE, state.SCALE_SUM]] = 1.0, 0.0
-        numbers["reals"][state.NORM2] = np.square(functions[:, : self.columns]).sum()
-        beta = self.reals[state.SCALE] * self.beta[: self.n_blocks]
-        learnt = {
-            "coef": np.ascontiguousarray(coef.reshape(len(coef), self.n_functions, outputs, width)),
+        beta = numbers["scale"] * self.beta[: self.n_blocks]
+        numbers["blocks"], numbers["scale"], numbers["scale_sum"] = blocks, 1.0, 0.0
+        numbers["squared_norm"] = np.square(functions[:, : self.columns]).sum()
+        learned = {
+            "coef": np.ascontiguousarray(coef.reshape(len(coef), self.n_functions, components, width)),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
         } | (self._kept() if kept is None else {"kept": kept})
-        return learnt | numbers | model_file.pack_examples("pending", self.pending)
+        return learned | state.learned(numbers) | model_file.pack_examples("pending", self.pending)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: what is left to grow is divided, each block of another seed.
@@ -289,24 +454,27 @@ class Expansion(Learner):
             How many there are.
         """
         if number:
-            self.pending = []
+            self._pending = (self.examples, [])
         blocks, room = self.n_blocks, self.most_blocks - self.n_blocks
         if not blocks or self.directions.plan.is_sketch:
-            return  # its features cannot be told one by one: replicas grow by the same blocks
+            return  # its features are not drawn one by one: replicas grow by the same blocks
         most = room // replicas + (number < room % replicas)
         following = self.next_number + number * min(-(-room // replicas), UNLIMITED)
-        drawn = self.drawn(np.arange(blocks * self.per_block))
-        learnt = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
-        self.restore(learnt)
+        drawn = self.drawn(np.arange(blocks * self.block_size))
+        learned = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
+        self.restore(learned)
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learnt, as arrays that share nothing with this function."""
-        features = self.n_blocks * self.per_block
-        used = -(-features // self.directions.width)
-        learnt = {"coef": self.coef[:used].copy(), "beta": self.beta[: self.n_blocks].copy()}
-        return learnt | self._kept() | self._numbers() | model_file.pack_examples("pending", self.pending)
+        """Return everything that has been learned, as arrays that share nothing with this function."""
+        arena, pending = self._arena.copy(), self._pending
+        numbers = arena["numbers"][0]
+        blocks = int(numbers["blocks"])
+        used = -(-blocks * self.block_size // self.directions.width)
+        learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
+        waiting = pending[1] if pending[0] == numbers["examples"] else []
+        return learned | self._kept() | state.learned(numbers) | model_file.pack_examples("pending", waiting)
 
-    def asked(self) -> dict[str, Any]:
+    def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict: all, which is small."""
         return self.tensors()
 
@@ -319,90 +487,33 @@ class Expansion(Learner):
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         ints, reals = self._numbers_in(tensors)
-        blocks = int(ints[state.BLOCKS])
+        blocks = int(ints[0])
         kept = self._kept_in(tensors)
+        columns, numbers = self.columns, self.numbers.copy()
         if kept is not None:
             most, features = int(kept[-1, 1]), len(kept) - 1
             if (
-                features % self.per_block
-                or features > blocks * self.per_block
+                features % self.block_size
+                or features > blocks * self.block_size
                 or not blocks <= most <= self.most_blocks
             ):
                 raise ValueError(f"expected whole blocks as kept, {blocks} or less, got {features} features")
-            self._pack(kept)
-            self.most_blocks = self.ints[state.MOST_BLOCKS] = most
-            self._start()
+            self.directions = Directions(self.directions.plan, self.block_size, self.directions.cache_bytes, kept)
+            self.most_blocks = numbers["most_blocks"] = most
         width = self.directions.width
-        panels = -(-blocks * self.per_block // width)
+        panels = -(-blocks * self.block_size // width)
         coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
-        beta = model_file.taken(tensors, "beta", np.float64, (blocks, self.columns))
+        beta = model_file.taken(tensors, "beta", np.float64, (blocks, columns))
         pending = model_file.unpack_examples("pending", tensors, self.directions) or []
-        if len(pending) >= self.batch:
-            raise ValueError(f"expected less than a batch of {self.batch} examples as pending, got {len(pending)}")
+        if len(pending) >= self.batch_size:
+            raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")
         self.check_targets([y for _, y in pending])
-        self.ints[: state.COLUMNS], self.reals[: state.L2] = ints, reals
-        self._reserve(max(1, blocks))
-        self.coef[:panels], self.beta[:blocks] = coef, beta
-        self.pending = pending
-        self._model.table[LAST] = 0
-
-    def _tell(self) -> None:
-        """Tell the calls for single events where the arrays are; no example counts as scored then."""
-        scores = np.empty((2, self.columns))
-        self._predicted: F64 = scores[1]
-        self._model = Model(
-            self.per_block, self.ints, self.reals, *self.directions.kernel[:2], self.directions.place,
-            self.directions.kept, self.coef, self.beta, self._phi, scores, self._gamma,
-        )  # fmt: skip
-        self._address = self._model.address
-
-    def _gather(self, row: Rows, y: float) -> None:
-        if not self.directions.plan.usable(row):
-            raise self._unusable(row)
-        if self.reals[state.SELF] == 0.0:
-            self.scores(row)  # its features must be of usable size
-        self.pending.append((row, y))
-        if len(self.pending) == self.batch:
-            batch, self.pending = self.pending, []
-            try:
-                self._step(Rows.stack([row for row, _ in batch]), np.array([target for _, target in batch], np.float64))
-            except InputError:
-                self.pending = batch[:-1]
-                del self.pending[self.refused : self.refused + 1]  # or it would stop every batch from now on
-                raise
-
-    def _step(self, rows: Rows, y: F64) -> None:
-        """Take one step."""
-        self._reserve(min(self.n_blocks + 1, self.most_blocks))
-        self._steps(rows, y, np.array([self.step(int(self.ints[state.STEPS]) + 1)], np.float64))
-
-    def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
-        self._model.table[LAST] = 0
-        status, row = stepping.learn(
-            self.ints, self.reals, *self.directions.kernel, *rows, y, gammas, self.coef, self.beta, self._phi
-        )
-        self.refused = row
-        if status == state.BAD_VALUE:
-            raise self._unusable(rows.part(row, row + 1))
-        if status == state.DIVERGED:
-            raise self._diverged(y[row])
-
-    def _reserve(self, blocks: int) -> None:
-        """Make room for `blocks` blocks in all arrays."""
-        self.directions.reserve(blocks)
-        room, width = (len(self.coef), len(self.beta)), self.directions.width
-        panels = -(-blocks * self.per_block // width)
-        if panels > len(self.coef):
-            panels = min(max(panels, 2 * len(self.coef)), -(-self.most_blocks * self.per_block // width))
-            self.coef = _grown(self.coef, panels)
-            self._phi = _grown(self._phi, panels)
-        if blocks > len(self.beta):
-            self.beta = _grown(self.beta, panels * (width // self.per_block))
-        if (len(self.coef), len(self.beta)) != room:
-            self._tell()
+        state.set_learned(numbers, ints, reals)
+        self._set_arena(numbers, coef, beta)
+        self._pending = (self.examples, pending)
+        self.directions.reserve(max(1, blocks))
 
 
-def _grown(old: Any, length: int) -> Any:
-    new = aligned((length, *old.shape[1:]), old.dtype)
-    new[: len(old)] = old
-    return new
+def _function(arena: Arena) -> FirstOrder:
+    """Return the function in an arena."""
+    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import scoring, state
+from streamkernel import scoring
 from streamkernel.features import Directions
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.rows import F64, I64, Rows
+from streamkernel.rows import F64, Rows
 from streamkernel.tables import table_rows
 
 
@@ -45,24 +45,28 @@ class FeatureMap:
 
     def __init__(self, kernel: Kernel, n_features: int, seed: int, cache_bytes: int) -> None:
         self.n_features, self._seed = n_features, seed
-        plan = Plan(kernel, seed, in_blocks=False)
-        self.directions = Directions(plan, n_features, cache_bytes)
+        self.directions = Directions(Plan(kernel, seed, in_blocks=False), n_features, cache_bytes)
         self.directions.reserve(1)
-        self._ints: I64 = np.zeros(state.N_INTS, np.int64)
-        self._ints[state.PER_BLOCK] = n_features
-        self._ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel, which may be replaced by one with other bandwidths; the directions are the same."""
+        """The kernel."""
         return self.directions.plan.kernel
 
-    @kernel.setter
-    def kernel(self, kernel: Kernel) -> None:
+    def with_kernel(self, kernel: Kernel) -> FeatureMap:
+        """Return the same map for a kernel with other bandwidths; the directions are the same.
+
+        Raises
+        ------
+        ValueError
+            If it is another kernel.
+        """
         plan = Plan(kernel, self._seed, in_blocks=False)
-        if not np.array_equal(plan.program, self.directions.plan.program):
+        if not plan.has_directions_of(self.directions.plan):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
-        self.directions.plan = plan
+        twin: FeatureMap = object.__new__(FeatureMap)
+        vars(twin).update(vars(self), directions=self.directions.with_plan(plan))
+        return twin
 
     @property
     def n_outputs(self) -> int:
@@ -78,7 +82,8 @@ class FeatureMap:
             If a row has no usable features.
         """
         out = np.empty((len(rows.start) - 1, self.n_outputs))
-        bad = scoring.transform(self._ints, *self.directions.kernel, *rows, out)
+        plan, kernel = self.directions.plan, self.directions.kernel
+        bad = scoring.transform(self.n_features, plan.outputs, kernel, rows, out)
         if bad >= 0:
             raise self.directions.plan.unusable(rows.part(bad, bad + 1))
         return out
@@ -103,7 +108,7 @@ class FeatureMap:
         InputError
             If a value is unusable; names the column and the row.
         """
-        return table_rows(self.directions, X)
+        return table_rows(self.directions, X)[0]
 
     def exact(self, rows: Rows, others: Rows) -> F64:
         """Return k(x, x') for each of `rows` and each of `others`."""

@@ -1,7 +1,7 @@
-"""What is made of a row and the random directions: the features z of every part of a kernel, compiled.
+"""Random features of a row, compiled: what each part of a kernel computes from the row and its random directions.
 
-A feature is a complex number z_f(x), told as its real and imaginary part (only the real one where the other is 0 for
-all of a kernel's parts), with
+A feature is a complex number z_f(x), kept as its real and imaginary part (only the real one where the other is 0 for
+all parts of a kernel), with
 
     k(x, x') = E[Re z_f(x) · conj z_f(x')].
 
@@ -11,12 +11,15 @@ So a product of kernels is a product of complex numbers drawn independently, and
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import from_dtype, njit, types
 
 from streamkernel.generator import cos_sin_turns, counter_bits, exp_negative, stream_of
+from streamkernel.jit import Family, unit
 from streamkernel.measures import draw, draw_some, shared_stream
+from streamkernel.rows import F32, F64, I64, ROWS
 
 PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, LADDER = range(8)
 """Forms, with s = Σ ω_i v_i over the transformed inputs: exp(2πis); s; Σ √v_i sign(ω_i) exp(2πi|ω_i| log v_i);
@@ -24,22 +27,34 @@ exp(-s); √2 sⁿ for s > 0; products of as many s as are drawn; circular convo
 factors r of the table in turns."""
 
 IDENTITY, ROOT, LOG = range(3)
-"""Transforms of an input x: x, √x, log(1 + x/c). All are 0 at 0, so what is missing takes no part."""
+"""Transforms of an input x: x, √x, log(1 + x/c). All are 0 at 0, so a missing input contributes nothing."""
 
-# Places in a part's row of `program`: codes, the order n or degree, the key of its directions; then whether it is a
-# factor of each of the kernel's terms. Places in its row of `constants`; the last row has the square roots of the
-# terms' weights.
-MEASURE, FORM, TRANSFORM, ORDER, KEY, TERMS = range(6)
-SCALE, SHAPE, SHIFT, LEAST, UNIT, TABLE = range(6)
 MOST_DEGREE = 31
-N_CONSTANTS = TABLE + 2 * (MOST_DEGREE + 1)
+TABLE_SIZE = 2 * (MOST_DEGREE + 1)
 """The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of a ladder: factors, as
 many as its order; its shift says whether they take turns by blocks or by features."""
 
+PART = np.dtype(
+    [
+        ("distribution", "i8"),
+        ("form", "i8"),
+        ("transform", "i8"),
+        ("order", "i8"),  # n of a form, or a degree
+        ("key", "u8"),  # of the random numbers of its directions
+        ("scale", "f8"),  # transformed inputs are multiplied by it
+        ("shape", "f8"),  # a number of the distribution or of the form
+        ("shift", "f8"),  # a number of the transform
+        ("least", "f8"),  # smaller inputs are refused
+        ("unit", "f8"),  # inputs are multiplied by it before they are compared with the largest usable value
+        ("table", "f8", (TABLE_SIZE,)),
+    ]
+)
+"""One part of a kernel."""
+
 BLOCK, PLACE, RUNG = range(3)
-"""What `kept` says of each of the first features of a model that was made smaller: where it was drawn, and its factor
-of a ladder, of as many as there are in turns. One row more says by how much the numbers of all later blocks are ahead
-of their positions, and how many blocks there may be in all from then on."""
+"""Columns of `kept`, which has a row for each of the first features of a model that was pruned: the block it was drawn
+in, its position there, and its factor of a ladder, modulo their number. One row more has the number by which the blocks
+after them are ahead of their positions, and how many blocks there may be in all."""
 
 LARGEST_VALUE = 1e30
 """Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
@@ -54,84 +69,158 @@ ROOM = 3
 """Vectors of a panel's width that one part needs to work in; with several parts each keeps two more."""
 
 
-@njit
-def prepare(kernel, readers, slots, hashes, values, row):  # type: ignore[no-untyped-def]
-    """Fill the buffers `row` with what each part reads of an example: its non-zero entries, transformed, in float32.
+class CompiledKernel(NamedTuple):
+    """A kernel as compiled code reads it, k = Σ_t w_t ∏ parts of the term t.
+
+    Attributes
+    ----------
+    parts
+        The parts, an array of `PART`.
+    weights
+        √w_t of each term.
+    terms
+        Which parts are factors of which term, shape (terms, parts).
+    cache
+        Cached entries of directions, shape (panels, names, parts, features).
+    kept
+        The features that a pruned model kept.
+    """
+
+    parts: Any
+    weights: F64
+    terms: Any
+    cache: F32
+    kept: I64
+
+
+class Entries(NamedTuple):
+    """What each part reads of a row: its non-zero entries, transformed; shape (parts, entries), and their number."""
+
+    slots: I64
+    hashes: Any
+    values: F32
+    counts: I64
+
+
+KERNEL = types.NamedTuple(
+    [
+        types.Array(from_dtype(PART), 1, "C"),
+        types.float64[::1],
+        types.uint8[:, ::1],
+        types.float32[:, :, :, ::1],
+        types.int64[:, ::1],
+    ],
+    CompiledKernel,
+)
+ENTRIES = types.NamedTuple(
+    [types.int64[:, ::1], types.uint64[:, ::1], types.float32[:, ::1], types.int64[::1]], Entries
+)
+VECTOR, VECTORS = types.float32[::1], types.float32[:, ::1]
+
+form = Family(
+    "form",
+    types.boolean(
+        KERNEL, types.int64, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTOR, VECTOR, VECTORS
+    ),
+)
+"""``form(number, kernel, block_size, part, row, panel, first, last, re, im, room)`` sets z of one part for the features
+``first <= i < last`` of a panel, and returns whether `im` is used."""
+
+
+@unit(types.boolean(KERNEL, ROWS, types.int64, ENTRIES), error_model="numpy")
+def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
+    """Fill `row` with what each part reads of row i: its non-zero entries, transformed, in float32.
 
     Return whether all are finite, of usable size and in the kernel's domain.
     """
-    program, constants, _, _ = kernel
-    for part in range(len(program)):
-        least, unit = constants[part, LEAST], constants[part, UNIT]
-        scale, transform = constants[part, SCALE], program[part, TRANSFORM]
+    for p in range(len(kernel.parts)):
+        part = kernel.parts[p]
+        scale, transform, least, own = part.scale, part.transform, part.least, part.unit
         n = 0
-        for j in range(len(values)):
-            if not (readers[j] >> part) & 1:
+        for j in range(rows.start[i], rows.start[i + 1]):
+            if not (rows.readers[j] >> p) & 1:
                 continue
-            v = values[j]
-            if not (abs(v) * unit <= LARGEST_VALUE and v >= least):  # NaN fails too
+            v = rows.values[j]
+            if not (abs(v) * own <= LARGEST_VALUE and v >= least):  # NaN fails too
                 return False
             if v == 0.0:
                 continue
             if transform == ROOT:
                 v = math.sqrt(v)
             elif transform == LOG:
-                v = math.log1p(v / constants[part, SHIFT])
-            row[0][part, n], row[1][part, n], row[2][part, n] = slots[j], hashes[j], np.float32(v * scale)
+                v = math.log1p(v / part.shift)
+            row.slots[p, n], row.hashes[p, n], row.values[p, n] = rows.slots[j], rows.hashes[j], np.float32(v * scale)
             n += 1
-        row[3][part] = n
+        row.counts[p] = n
     return True
 
 
-@njit
-def draw_block(program, constants, kept, part, per_block, block, name_hash, out):  # type: ignore[no-untyped-def]
+@unit(types.void(KERNEL, types.int64, types.int64, types.int64, types.uint64, VECTOR), error_model="numpy")
+def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore[no-untyped-def]
     """Fill `out` with the entries along one name of the features of the block at a position."""
-    measure, key, shape = program[part, MEASURE], np.uint64(program[part, KEY]), constants[part, SHAPE]
-    first = block * per_block
+    own, kept = kernel.parts[part], kernel.kept
+    first = block * block_size
     if first < len(kept) - 1:
-        draw_some(measure, shape, key, kept[first : first + per_block], name_hash, out)
+        draw_some(own.distribution, own.shape, own.key, kept[first : first + block_size], name_hash, out)
     else:
-        draw(measure, shape, key, block + kept[-1, BLOCK], name_hash, out)
+        draw(own.distribution, own.shape, own.key, block + kept[-1, BLOCK], name_hash, out)
 
 
-@njit
-def _entries(kernel, per_block, part, row, j, panel, first, last, scratch):  # type: ignore[no-untyped-def]
-    """Return the entries of the features ``first <= i < last`` of a panel along the name of entry j of the row.
+@njit(error_model="numpy")
+def _is_cached(cache, panel, slot):  # type: ignore[no-untyped-def]
+    """Return whether the cache has an entry; a row may be newer than a cache."""
+    return panel < cache.shape[0] and 0 <= slot < cache.shape[1]
 
-    What is not cached is regenerated into `scratch`.
-    """
-    program, constants, cache, kept = kernel
-    slot = row[0][part, j]
-    if panel < cache.shape[0] and slot >= 0:
-        return cache[panel, slot, part, first:last]
-    blocks = cache.shape[3] // per_block
-    for b in range(first // per_block, last // per_block):
-        piece = scratch[b * per_block - first : (b + 1) * per_block - first]
-        draw_block(program, constants, kept, part, per_block, panel * blocks + b, row[1][part, j], piece)
+
+@unit(
+    types.void(KERNEL, types.int64, types.int64, types.uint64, types.int64, types.int64, types.int64, VECTOR),
+    error_model="numpy",
+)
+def _regenerate(kernel, block_size, part, name_hash, panel, first, last, out):  # type: ignore[no-untyped-def]
+    """Fill `out` with the entries of the features ``first <= i < last`` of a panel along a name."""
+    blocks = kernel.cache.shape[3] // block_size
+    for b in range(first // block_size, last // block_size):
+        piece = out[b * block_size - first : (b + 1) * block_size - first]
+        draw_block(kernel, part, block_size, panel * blocks + b, name_hash, piece)
+
+
+@njit(error_model="numpy")
+def _entries(kernel, block_size, part, row, j, panel, first, last, scratch):  # type: ignore[no-untyped-def]
+    """Return the entries of the features ``first <= i < last`` of a panel along the name of entry j of the row."""
+    slot = row.slots[part, j]
+    if _is_cached(kernel.cache, panel, slot):
+        return kernel.cache[panel, slot, part, first:last]
+    _regenerate(kernel, block_size, part, row.hashes[part, j], panel, first, last, scratch)
     return scratch[: last - first]
 
 
-@njit
+@njit(error_model="numpy")
 def _add(out, omega, value):  # type: ignore[no-untyped-def]
-    """Add ``value * omega``; called where the cache is told from regenerated entries, or it does not vectorise."""
+    """Add ``value * omega``; a function of its own, or it does not vectorise."""
     for f in range(len(omega)):
         out[f] += value * omega[f]
 
 
-@njit
-def project(kernel, per_block, part, row, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
+@unit(
+    types.void(KERNEL, types.int64, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTOR, VECTOR),
+    error_model="numpy",
+)
+def project(kernel, block_size, part, row, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to ⟨ω, v⟩ for the features ``first <= i < last`` of a panel.
 
     The sum is taken entry by entry, so it has the same bits however the entries are grouped.
     """
-    cache = kernel[2]
-    slots, values, n = row[0][part], row[2][part], row[3][part]
+    cache, slots, values, n = kernel.cache, row.slots[part], row.values[part], row.counts[part]
     width = last - first
-    out[:width] = np.float32(0.0)
+    for f in range(width):
+        out[f] = np.float32(0.0)
     j = 0
     while j < n:
-        cached = panel < cache.shape[0] and slots[j] >= 0
-        if cached and j + 3 < n and min(slots[j + 1], slots[j + 2], slots[j + 3]) >= 0:
+        cached = _is_cached(cache, panel, slots[j])
+        four = cached and j + 3 < n
+        for i in range(1, 4 if four else 1):
+            four &= _is_cached(cache, panel, slots[j + i])
+        if four:
             a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
             u, v = cache[panel, slots[j], part, first:last], cache[panel, slots[j + 1], part, first:last]
             w, x = cache[panel, slots[j + 2], part, first:last], cache[panel, slots[j + 3], part, first:last]
@@ -142,190 +231,204 @@ def project(kernel, per_block, part, row, panel, first, last, out, scratch):  # 
         if cached:
             _add(out, cache[panel, slots[j], part, first:last], values[j])
         else:
-            _add(out, _entries(kernel, per_block, part, row, j, panel, first, last, scratch), values[j])
+            _regenerate(kernel, block_size, part, row.hashes[part, j], panel, first, last, scratch)
+            _add(out, scratch[:width], values[j])
         j += 1
 
 
-@njit
+@njit(error_model="numpy")
 def _phases(s, re, im):  # type: ignore[no-untyped-def]
-    """Set z to exp(2πis); apart, so that it vectorises."""
+    """Set z to exp(2πis); a function of its own, so that it vectorises."""
     for f in range(len(s)):
         re[f], im[f] = cos_sin_turns(s[f])
 
 
-@njit
-def _climb(constants, order, kept, s, first, run):  # type: ignore[no-untyped-def]
-    """Multiply the sums of the features from `first` on by the factors, each `run` times in turn after the kept."""
-    packed = min(max(len(kept) - 1 - first, 0), len(s))
+@form.member(PHASE, error_model="numpy")
+def phases(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+    s = room[1][: last - first]
+    project(kernel, block_size, part, row, panel, first, last, s, room[0])
+    _phases(s, re, im)
+    return True
+
+
+@form.member(LADDER, error_model="numpy")
+def ladder(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+    """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
+    own, s = kernel.parts[part], room[1][: last - first]
+    project(kernel, block_size, part, row, panel, first, last, s, room[0])
+    run = block_size if own.shift != 0.0 else 1
+    position = panel * kernel.cache.shape[3] + first
+    packed = min(max(len(kernel.kept) - 1 - position, 0), len(s))
     for i in range(packed):
-        s[i] *= np.float32(constants[TABLE + kept[first + i, RUNG] % order])
+        s[i] *= np.float32(own.table[kernel.kept[position + i, RUNG] % own.order])
     for i in range(packed, len(s), run):
-        factor = np.float32(constants[TABLE + (first + i) // run % order])
+        factor = np.float32(own.table[(position + i) // run % own.order])
         for f in range(i, min(i + run, len(s))):
             s[f] *= factor
+    _phases(s, re, im)
+    return True
 
 
-@njit
-def _additive(kernel, per_block, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+@form.member(LINEAR, error_model="numpy")
+def linear(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, block_size, part, row, panel, first, last, re, room[0])
+    return False
+
+
+@form.member(EXPONENTIAL, error_model="numpy")
+def exponential(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, block_size, part, row, panel, first, last, re, room[0])
+    for f in range(last - first):
+        re[f] = exp_negative(-re[f])
+    return False
+
+
+@form.member(ARC_COSINE, error_model="numpy")
+def arc_cosine(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, block_size, part, row, panel, first, last, re, room[0])
+    order = kernel.parts[part].order
+    for f in range(last - first):
+        on = max(re[f], np.float32(0.0))
+        if order == 0:
+            on = np.float32(1.0) if on > np.float32(0.0) else np.float32(0.0)
+        elif order == 2:
+            on *= on
+        re[f] = np.float32(math.sqrt(2.0)) * on
+    return False
+
+
+@form.member(ADDITIVE, error_model="numpy")
+def additive(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish in the mean."""
-    re[:] = np.float32(0.0)
-    im[:] = np.float32(0.0)
-    scale = kernel[1][part, SHAPE]
-    for j in range(row[3][part]):
-        omega = _entries(kernel, per_block, part, row, j, panel, first, last, room[0])
-        root = np.float32(math.sqrt(row[2][part, j]))
-        turns = np.float32(math.log(max(row[2][part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
+    for f in range(last - first):
+        re[f] = im[f] = np.float32(0.0)
+    scale = kernel.parts[part].shape
+    for j in range(row.counts[part]):
+        omega = _entries(kernel, block_size, part, row, j, panel, first, last, room[0])
+        root = np.float32(math.sqrt(row.values[part, j]))
+        turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
         for f in range(last - first):
             c, s = cos_sin_turns(abs(omega[f]) * turns)
             signed = root if omega[f] > np.float32(0.0) else -root
             re[f] += signed * c
             im[f] += signed * s
+    return True
 
 
-@njit
-def _sign_products(kernel, per_block, part, row, panel, first, last, re, room):  # type: ignore[no-untyped-def]
+@form.member(SIGN_PRODUCTS, error_model="numpy")
+def sign_products(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to √(a_N/P[N]) ∏_{i≤N} ω_iᵀv with Rademacher ω_i and N drawn for each feature (Kar and Karnick 2012)."""
-    program, constants, cache, kept = kernel
-    table, n = constants[part, TABLE:], row[3][part]
+    own, kept, n = kernel.parts[part], kernel.kept, row.counts[part]
     width, most = last - first, 0
     degrees, total = room[1], room[2]
     for f in range(width):
-        position = panel * cache.shape[3] + first + f
-        block, place = position // per_block + kept[-1, BLOCK], position % per_block
+        position = panel * kernel.cache.shape[3] + first + f
+        block, place = position // block_size + kept[-1, BLOCK], position % block_size
         if position < len(kept) - 1:
             block, place = kept[position, BLOCK], kept[position, PLACE]
-        shared = shared_stream(np.uint64(program[part, KEY]), block)
-        chance = (counter_bits(shared, place) >> np.uint64(11)) * 2.0**-53
+        chance = (counter_bits(shared_stream(own.key, block), place) >> np.uint64(11)) * 2.0**-53
         degree = 0
-        while chance >= table[degree] and degree < program[part, ORDER]:
+        while chance >= own.table[degree] and degree < own.order:
             degree += 1
-        re[f], degrees[f] = np.float32(table[MOST_DEGREE + 1 + degree]), np.float32(degree)
+        re[f], degrees[f] = np.float32(own.table[MOST_DEGREE + 1 + degree]), np.float32(degree)
         most = max(most, degree)
     for i in range(most):
         total[:width] = np.float32(0.0)
         for j in range(n):
-            words = _entries(kernel, per_block, part, row, j, panel, first, last, room[0]).view(np.uint32)
-            value = row[2][part, j]
+            words = _entries(kernel, block_size, part, row, j, panel, first, last, room[0]).view(np.uint32)
+            value = row.values[part, j]
             for f in range(width):
                 total[f] += value if (words[f] >> np.uint32(i)) & np.uint32(1) else -value
         for f in range(width):
             if degrees[f] > i:
                 re[f] *= total[f]
+    return False
 
 
-@njit
-def _sketch(kernel, per_block, part, row, panel, first, last, re, room):  # type: ignore[no-untyped-def]
+@form.member(SKETCH, error_model="numpy")
+def sketch(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to √F times the circular convolution of p count sketches of (v, √c) (TensorSketch, Pham and Pagh 2013).
 
     A sketch has as few entries as the row, so shifting and adding convolves as fast as a projection, without FFT.
     """
-    program, constants, cache, kept = kernel
-    key, blocks = np.uint64(program[part, KEY]), cache.shape[3] // per_block
-    n = row[3][part]
-    constant = np.float32(constants[part, SHAPE])
-    for b in range(first // per_block, last // per_block):
-        out, other = re[b * per_block - first : (b + 1) * per_block - first], room[0][:per_block]
+    own, n = kernel.parts[part], row.counts[part]
+    blocks, constant = kernel.cache.shape[3] // block_size, np.float32(own.shape)
+    for b in range(first // block_size, last // block_size):
+        out, other = re[b * block_size - first : (b + 1) * block_size - first], room[0][:block_size]
         out[:] = np.float32(0.0)
-        out[0] = np.float32(math.sqrt(per_block))
-        block = panel * blocks + b + kept[-1, BLOCK]
-        for factor in range(program[part, ORDER]):
+        out[0] = np.float32(math.sqrt(block_size))
+        block = panel * blocks + b + kernel.kept[-1, BLOCK]
+        for factor in range(own.order):
             other[:] = out
             out[:] = np.float32(0.0)
             for j in range(n + 1):
-                value = constant if j == n else row[2][part, j]
-                stream = shared_stream(key, block) if j == n else stream_of(key, block, row[1][part, j])
+                value = constant if j == n else row.values[part, j]
+                stream = shared_stream(own.key, block) if j == n else stream_of(own.key, block, row.hashes[part, j])
                 bits = counter_bits(stream, factor)
                 if bits & np.uint64(1):
                     value = -value
-                h = np.int64((bits >> np.uint64(1)) % np.uint64(per_block))
+                h = np.int64((bits >> np.uint64(1)) % np.uint64(block_size))
                 ahead, behind = out[h:], out[:h]
-                for i in range(per_block - h):
+                for i in range(block_size - h):
                     ahead[i] += value * other[i]
                 for i in range(h):
-                    behind[i] += value * other[per_block - h + i]
-
-
-@njit
-def _part(kernel, per_block, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z of one part for the features ``first <= i < last`` of a panel; return whether `im` is more than 0."""
-    form, order = kernel[0][part, FORM], kernel[0][part, ORDER]
-    width = last - first
-    if form == ADDITIVE:
-        _additive(kernel, per_block, part, row, panel, first, last, re, im, room)
-        return True
-    if form == SIGN_PRODUCTS:
-        _sign_products(kernel, per_block, part, row, panel, first, last, re, room)
-        return False
-    if form == SKETCH:
-        _sketch(kernel, per_block, part, row, panel, first, last, re, room)
-        return False
-    s = room[1][:width]
-    project(kernel, per_block, part, row, panel, first, last, s, room[0])
-    if form == LADDER:
-        run = per_block if kernel[1][part, SHIFT] else 1
-        _climb(kernel[1][part], order, kernel[3], s, panel * kernel[2].shape[3] + first, run)
-    if form in (PHASE, LADDER):
-        _phases(s, re, im)
-        return True
-    if form == LINEAR:
-        re[:] = s
-    elif form == EXPONENTIAL:
-        for f in range(width):
-            re[f] = exp_negative(-s[f])
-    elif form == ARC_COSINE:
-        for f in range(width):
-            on = max(s[f], np.float32(0.0))
-            if order == 0:
-                on = np.float32(1.0) if on > np.float32(0.0) else np.float32(0.0)
-            elif order == 2:
-                on *= on
-            re[f] = np.float32(math.sqrt(2.0)) * on
+                    behind[i] += value * other[block_size - h + i]
     return False
 
 
-@njit
-def features(kernel, per_block, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]
-    """Set `phi`, shape (outputs, ≥ last), to √F φ of the features ``first <= i < last`` of a panel.
+combine = Family(
+    "combine", types.void(KERNEL, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTORS, VECTORS)
+)
+"""``combine(0, kernel, block_size, row, panel, first, last, phi, room)`` is :func:`features` of several parts."""
 
-    Term t of the kernel, Σ_t w_t ∏ k_part, has √w_t ∏ z_part.
-    """
-    if kernel[0].shape[0] == 1 and kernel[0][0, FORM] == PHASE and kernel[1][1, 0] == 1.0:  # what most models have
-        s = room[1, : last - first]
-        project(kernel, per_block, np.int64(0), row, panel, first, last, s, room[0])
-        _phases(s, phi[0, first:last], phi[1, first:last])
-        return
-    program, constants, _, _ = kernel
-    parts = len(program)
-    width = last - first
-    if parts == 1:
-        re, im = phi[0, first:last], phi[len(phi) - 1, first:last]
-        _part(kernel, per_block, np.int64(0), row, panel, first, last, re, im, room)  # typed, or it is compiled twice
-        weight = np.float32(constants[1, 0])
-        if weight != np.float32(1.0):
-            for i in range(len(phi)):
-                for f in range(first, last):
-                    phi[i, f] *= weight
-        return
-    for part in range(parts):
-        re, im = room[ROOM + 2 * part][:width], room[ROOM + 2 * part + 1][:width]
-        if not _part(kernel, per_block, part, row, panel, first, last, re, im, room):
+
+@combine.member(0, error_model="numpy")
+def _combine(kernel, block_size, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]
+    """Set `phi` to √F φ of a sum of products of several parts: term t, Σ_t w_t ∏ k_part, has √w_t ∏ z_part."""
+    parts, width = len(kernel.parts), last - first
+    for p in range(parts):
+        re, im = room[ROOM + 2 * p][:width], room[ROOM + 2 * p + 1][:width]
+        if not form(kernel.parts[p].form, kernel, block_size, p, row, panel, first, last, re, im, room):
             im[:] = np.float32(0.0)
-    terms = program.shape[1] - TERMS
+    terms = len(kernel.weights)
     per_term = len(phi) // terms
     for t in range(terms):
         a, b = phi[t * per_term, first:last], room[0][:width]
         if per_term == 2:
             b = phi[t * per_term + 1, first:last]
-        a[:] = np.float32(constants[parts, t])
+        a[:] = np.float32(kernel.weights[t])
         b[:] = np.float32(0.0)
-        for part in range(parts):
-            if program[part, TERMS + t]:
-                re, im = room[ROOM + 2 * part], room[ROOM + 2 * part + 1]
+        for p in range(parts):
+            if kernel.terms[t, p]:
+                re, im = room[ROOM + 2 * p], room[ROOM + 2 * p + 1]
                 for f in range(width):
                     a[f], b[f] = a[f] * re[f] - b[f] * im[f], a[f] * im[f] + b[f] * re[f]
 
 
-@njit
+@unit(
+    types.void(KERNEL, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTORS, VECTORS),
+    error_model="numpy",
+)
+def features(kernel, block_size, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]
+    """Set `phi`, shape (components, ≥ last), to √F φ of the features ``first <= i < last`` of a panel."""
+    if len(kernel.parts) > 1:
+        combine(0, kernel, block_size, row, panel, first, last, phi, room)
+        return
+    re, im, number = phi[0, first:last], phi[len(phi) - 1, first:last], kernel.parts[0].form
+    if number == PHASE:  # what most models have
+        s = room[1][: last - first]
+        project(kernel, block_size, np.int64(0), row, panel, first, last, s, room[0])
+        _phases(s, re, im)
+    else:
+        form(number, kernel, block_size, np.int64(0), row, panel, first, last, re, im, room)
+    weight = np.float32(kernel.weights[0])
+    if weight != np.float32(1.0):
+        for i in range(len(phi)):
+            for f in range(first, last):
+                phi[i, f] *= weight
+
+
+@njit(error_model="numpy")
 def power(phi, first, last):  # type: ignore[no-untyped-def]
     """Return the means of \\|z\\|² and \\|z\\|⁴ over features, -1 for both if one of them is too large to use."""
     square, fourth, usable = 0.0, 0.0, True

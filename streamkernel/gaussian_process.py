@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from river import base, utils
+from river import base
 
 from streamkernel import bandwidth, evidence, model_file, steps
 from streamkernel.errors import InputError
@@ -16,9 +17,11 @@ from streamkernel.estimator import _at_least
 from streamkernel.feature_map import FeatureMap
 from streamkernel.generator import domain_key
 from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.locking import locked
 from streamkernel.posteriors import Posterior, Recursive, Stochastic, point_rows
 from streamkernel.regression import _checked
 from streamkernel.rows import F64, Rows
+from streamkernel.tables import native_series, targets_of
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -131,24 +134,23 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         self._blocks = 1 if variance == "recursive" else n_features // per_block
         features = n_features if variance == "recursive" else self._blocks * per_block
         self._given = kernel or Gaussian("median")
-        # The second set of features, ω', is for the operator alone.
         seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
-        self._phis = [FeatureMap(self._given, features, key, cache_bytes) for key in seeds]
-        self._points: Rows | None = None if points is None else point_rows(self._phis[0], points)
-        self._offset, self._ratio = 0.0, evidence.USUAL if noise is None else float(noise)
-        # Examples that still decide the bandwidth and the noise, with their targets; None once both are known.
-        self._first: list[tuple[Rows, float]] | None = [] if noise is None or self._given.is_pending else None
-        self._posterior = self._new_posterior()
+        phis = tuple(FeatureMap(self._given, features, key, cache_bytes) for key in seeds)
+        self._points: Rows | None = None if points is None else point_rows(phis[0], points)
+        ratio = evidence.USUAL if noise is None else float(noise)
+        first = () if noise is None or self._given.is_pending else None
+        self._lock = Lock()
+        self._seen = _Seen(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
 
     @property
     def kernel_(self) -> Kernel:
         """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
-        return self._phis[0].kernel
+        return self._seen.phis[0].kernel
 
     @property
     def noise_variance(self) -> float:
         """The variance σ² of the noise in use."""
-        return self._posterior.noise
+        return self._seen.posterior.noise
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
         """Learn from one example.
@@ -165,7 +167,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         InputError
             If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
-        self._learn(self._phis[0].row(x), np.array([_checked(y)], np.float64))
+        self._learn(self._row(x), np.array([_checked(y)], np.float64))
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -182,8 +184,9 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         InputError
             If a value or a target is unusable; names the column and the row. Nothing is learnt.
         """
-        targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
-        self._learn(self._phis[0].table(X), np.array(targets, np.float64))
+        rows = self._seen.phis[0].table(X)
+        targets = [_checked(target) for target in targets_of(y, rows)]
+        self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
         """Return the prediction for one example.
@@ -202,14 +205,22 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             If `x` is empty or a value is neither a finite number nor a string, or if the variance is asked for at
             another point than those given beforehand.
         """
-        row = self._phis[0].row(x)
-        mean = self._offset + float(self._posterior.mean(row)[0])
+        row = self._row(x)
         if not with_dist:
-            return mean
+            seen = self._complete()
+            return seen.offset + float(seen.posterior.mean(row)[0])
         from river import proba  # here, because it takes as long to import as all the rest
 
-        variance = float(self._posterior.variance(row)[0]) + self._posterior.noise
+        mean, variance = self._mean_and_variance(row)
         return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
+
+    @locked
+    def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
+        """Return the mean and the variance of one moment."""
+        self._recover()
+        seen = self._seen
+        mean = seen.offset + float(seen.posterior.mean(row)[0])
+        return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
@@ -219,81 +230,144 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        predictions = self._offset + self._posterior.mean(self._phis[0].table(X))
-        return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
+        seen = self._complete()
+        return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
 
+    def _row(self, x: Any) -> Rows:
+        """Return one example."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        return self._seen.phis[0].row(x)
+
+    @locked
     def _learn(self, rows: Rows, y: F64) -> None:
         """Learn `rows` in order."""
+        self._recover()
         done = 0
-        while self._first is not None and done < len(y):
-            self._learn_first(rows.part(done, done + 1), float(y[done]), self._first)
+        while self._seen.first is not None and done < len(y):
+            self._learn_first(rows.part(done, done + 1), float(y[done]))
             done += 1
-        self._posterior.learn(rows.part(done, len(y)), y[done:] - self._offset)
+        self._seen.posterior.learn(rows.part(done, len(y)), y[done:] - self._seen.offset)
 
-    def _learn_first(self, row: Rows, y: float, first: list[tuple[Rows, float]]) -> None:
-        """Learn one of the first examples, which are learnt again each time they decide."""
-        self._posterior.learn(
-            row, np.array([y - self._offset])
-        )  # before it counts: one that is refused decides nothing
-        first.append((row, y))
-        if len(first) > 1 and not bandwidth.is_due(len(first)):
+    def _learn_first(self, row: Rows, y: float) -> None:
+        """Learn one of the first examples, which are learned again each time they decide; with the lock."""
+        seen = self._seen
+        self._seen = seen._replace(journal=(row, y, seen.posterior.examples))
+        try:  # before it counts: one that is refused decides nothing
+            seen.posterior.learn(row, np.array([y - seen.offset]))
+        finally:
+            self._recover()
+
+    def _complete(self) -> _Seen:
+        """Return what is known, with what an interruption has left to be done; another thread that learns does it
+        itself."""
+        if self._seen.journal is not None and not self._lock.locked():
+            self._recovered()
+        return self._seen
+
+    @locked
+    def _recovered(self) -> None:
+        self._recover()
+
+    def _recover(self) -> None:
+        """Make the changes that follow from what the posterior has learned; with the lock."""
+        seen = self._seen
+        if seen.journal is None:
             return
-        self._decide(Rows.stack([row for row, _ in first]), np.array([y for _, y in first]))
-        self._posterior = self._new_posterior()
-        for known, target in first:
-            try:
-                self._posterior.learn(known, np.array([target - self._offset]))
-            except InputError as error:
-                log.warning("cannot learn an example again: %s", error)
-        if len(first) == bandwidth.FIRST:
-            self._first = None
-            log.info("%r and noise ratio %.3g, from the first examples", self.kernel_, self._ratio)
+        row, y, examples = seen.journal
+        after = seen._replace(journal=None)
+        if seen.posterior.examples > examples:
+            first = (*(seen.first or ()), (row, y))
+            after = after._replace(first=first)
+            if len(first) == 1 or bandwidth.is_due(len(first)):
+                after = self._decided(after, first)
+        self._seen = after
 
-    def _decide(self, rows: Rows, y: F64) -> None:
-        """Take from the first examples what is not given: bandwidth, origin of the targets, ratio of noise."""
-        kernels = [self._phis[0].kernel]
+    def _decided(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
+        """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
+        again."""
+        rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
+        phis, offset, ratio, kernels = seen.phis, seen.offset, seen.ratio, [seen.phis[0].kernel]
         if self._given.is_pending:
-            plan = self._phis[0].directions.plan
+            plan = phis[0].directions.plan
             choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
             kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
         if self.noise is None:
-            self._offset = float(y.mean())
-            found = [(*self._likelihood(kernel, rows, y - self._offset), kernel) for kernel in kernels]
-            _, self._ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
-        for phi in self._phis:
-            phi.kernel = kernels[0]
+            offset = float(y.mean())
+            found = [(*_likelihood(phis[0].with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
+            _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
+        phis = tuple(phi.with_kernel(kernels[0]) for phi in phis)
+        posterior = self._new_posterior(phis, ratio)
+        for known, target in first:
+            try:
+                posterior.learn(known, np.array([target - offset]))
+            except InputError as error:
+                log.warning("cannot learn an example again: %s", error)
+        is_last = len(first) == bandwidth.FIRST
+        if is_last:
+            log.info("%r and noise ratio %.3g, from the first examples", kernels[0], ratio)
+        return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
-    def _likelihood(self, kernel: Kernel, rows: Rows, y: F64) -> tuple[float, float]:
-        """Return how likely the targets are with a kernel at best, and the ratio of noise it is with."""
-        self._phis[0].kernel = kernel
-        phi = self._phis[0](rows)
-        return evidence.most_likely(phi @ phi.T + 1.0, y)
-
-    def _new_posterior(self) -> Posterior:
+    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
         if self.variance == "recursive" or self.noise is None:
-            return Recursive(self._phis[0], self.noise, self._ratio)
+            return Recursive(phis[0], self.noise, ratio)
         step = self.step or steps.Constant(1.0)
-        return Stochastic(self._phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
+        return Stochastic(phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
 
-    def _description(self) -> dict[str, Any]:
-        return {"kernel": self.kernel_, "offset": self._offset, "ratio": self._ratio}
-
-    def _tensors(self) -> model_file.Tensors:
-        first = {} if self._first is None else model_file.pack_examples("first", self._first)
-        return self._posterior.tensors() | first
+    @locked
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        self._recover()
+        seen = self._seen
+        tensors = seen.posterior.tensors()
+        first = {} if seen.first is None else model_file.pack_examples("first", seen.first)
+        return {"kernel": self.kernel_, "offset": seen.offset, "ratio": seen.ratio}, tensors | first
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        for phi in self._phis:
-            phi.kernel = model_file.kernel_in(description, self._given)
-        self._offset, self._ratio = float(description["offset"]), float(description["ratio"])
-        if not (math.isfinite(self._offset) and 0.0 < self._ratio < math.inf):
-            raise ValueError(f"expected a finite offset and a ratio > 0, got {self._offset!r} and {self._ratio!r}")
-        self._posterior = self._new_posterior()
-        self._posterior.restore(tensors)
-        self._first = model_file.unpack_examples("first", tensors, self._phis[0].directions)
-        if len(self._first or []) >= bandwidth.FIRST:
+        kernel = model_file.kernel_in(description, self._given)
+        phis = tuple(phi.with_kernel(kernel) for phi in self._seen.phis)
+        offset, ratio = float(description["offset"]), float(description["ratio"])
+        if not (math.isfinite(offset) and 0.0 < ratio < math.inf):
+            raise ValueError(f"expected a finite offset and a ratio > 0, got {offset!r} and {ratio!r}")
+        posterior = self._new_posterior(phis, ratio)
+        posterior.restore(tensors)
+        first = model_file.unpack_examples("first", tensors, phis[0].directions)
+        if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+        self._seen = _Seen(phis, posterior, offset, ratio, None if first is None else tuple(first))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"n_features": 32}
+
+
+class _Seen(NamedTuple):
+    """All that a process has learned; what is not changed in place by compiled code is replaced in one assignment.
+
+    Attributes
+    ----------
+    phis
+        The features; for the operator a second set, ω', as well.
+    posterior
+        What is known of f.
+    offset
+        The origin of the targets.
+    ratio
+        The noise in units of the prior variance of f.
+    first
+        Examples that still decide the bandwidth and the noise, with their targets; ``None`` once both are known.
+    journal
+        An example that is being learned, its target, and how many examples the posterior had before.
+    """
+
+    phis: tuple[FeatureMap, ...]
+    posterior: Posterior
+    offset: float
+    ratio: float
+    first: tuple[tuple[Rows, float], ...] | None
+    journal: tuple[Rows, float, int] | None = None
+
+
+def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with."""
+    features = phi(rows)
+    return evidence.most_likely(features @ features.T + 1.0, y)

@@ -38,7 +38,7 @@ class RidgeFunctions:
     Examples
     --------
     >>> f = RidgeFunctions(width=1, columns=1)
-    >>> f.step(np.array([[1.0]]), np.array([[2.0]]), block=0, gamma=0.5, nu=0.0)
+    >>> f = f.after_step(np.array([[1.0]]), np.array([[2.0]]), block=0, gamma=0.5, nu=0.0)
     >>> f(np.array([[1.0]]))
     array([[1.]])
     """
@@ -56,8 +56,8 @@ class RidgeFunctions:
         """Return f for each row of features, shape (rows, columns)."""
         return phi[:, : len(self.alpha)] @ self.alpha
 
-    def step(self, phi: F64, y: F64, block: int, gamma: float, nu: float) -> None:
-        """Take a step on a batch with targets y, shape (B, columns).
+    def after_step(self, phi: F64, y: F64, block: int, gamma: float, nu: float) -> RidgeFunctions:
+        """Return the functions after a step on a batch with targets y, shape (B, columns).
 
             α_j ← (1 - γν) α_j   for all j
             α_t ← α_t - γ (1/B) Σ_b φ_t(x_b) (f(x_b) - y_b)ᵀ
@@ -65,14 +65,16 @@ class RidgeFunctions:
         Raises
         ------
         InputError
-            If the steps have diverged; nothing is changed then.
+            If the steps have diverged.
         """
         error = checked(self(phi) - y)
-        if block == self.n_blocks:
-            self.alpha = np.concatenate([self.alpha, np.zeros((self.width, self.alpha.shape[1]))])
+        found = RidgeFunctions(self.width, self.alpha.shape[1])
+        more = self.width if block == self.n_blocks else 0
+        found.alpha = np.concatenate([self.alpha, np.zeros((more, self.alpha.shape[1]))])
         part = slice(block * self.width, (block + 1) * self.width)
-        self.alpha *= 1.0 - gamma * nu
-        self.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
+        found.alpha *= 1.0 - gamma * nu
+        found.alpha[part] -= gamma / len(phi) * (phi[:, part].T @ error)
+        return found
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt, as arrays that share nothing with this."""
@@ -110,7 +112,7 @@ class OperatorVariance:
     --------
     >>> A, one = OperatorVariance(width=1), np.array([[1.0]])
     >>> for block in (0, 0, 0):
-    ...     A.step(one, one, block, gamma=0.5, nu=0.0)
+    ...     A = A.after_step(one, one, block, gamma=0.5, nu=0.0)
     >>> 1.0 - A(one, one)
     array([0.125])
     """
@@ -129,8 +131,8 @@ class OperatorVariance:
         """Return A(x, x) for each row of features φ(x) and φ'(x)."""
         return np.asarray((phi[:, : self.n_blocks * self.width] * self._apply(phi2)).sum(axis=1))
 
-    def step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> None:
-        """Take a step on a batch. With a new block t, and a_i(x) = Σ_j θ_ij φ'_j(x),
+    def after_step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> OperatorVariance:
+        """Return the operator after a step on a batch. With a new block t, and a_i(x) = Σ_j θ_ij φ'_j(x),
 
             θ_ij ← (1 - γν) θ_ij                          for all i ≤ j < t
             θ_it ← -γ (1/B) Σ_b a_i(x_b) φ'_t(x_b)ᵀ       for all i < t
@@ -143,7 +145,7 @@ class OperatorVariance:
         Raises
         ------
         InputError
-            If the steps have diverged; nothing is changed then.
+            If the steps have diverged.
         """
         a = checked(self._apply(phi2))
         part = slice(block * self.width, (block + 1) * self.width)
@@ -152,12 +154,13 @@ class OperatorVariance:
             column = np.zeros((0, self.width))
         else:
             change = phi[:, : a.shape[1]] / self.n_blocks - a
-            column = self.theta.pop(block)
-        for other in self.theta:
-            other *= 1.0 - gamma * nu
+            column = self.theta[block]
+        found = OperatorVariance(self.width)
+        found.theta = [(1.0 - gamma * nu) * other for other in self.theta]
         moved = gamma / len(phi) * (change.T @ phi2[:, part])
         moved[: len(column)] += (1.0 - gamma * nu) * column
-        self.theta.insert(block, moved)
+        found.theta[block : block + 1] = [moved]
+        return found
 
     def _apply(self, phi2: F64) -> F64:
         """Return a(x) = Σ_j θ_ij φ'_j(x) for each row of φ'(x)."""

@@ -1,4 +1,4 @@
-"""What the groups of a mixture have learnt, one after the other in flat arrays, as `streamkernel.mixing` reads them."""
+"""The arrays of a mixture's groups, one group after the other in flat arrays, as `streamkernel.mixing` reads them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 
 class Groups:
-    """Groups, and where each stands.
+    """Groups, and where each is.
 
     Parameters
     ----------
@@ -55,6 +55,12 @@ class Groups:
         self.layout[1:, mixing.BEFORE] = np.cumsum(self.counts)[:-1]
         self.layout[1:, mixing.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
         self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
+
+    def with_flat(self, **arrays: Any) -> Groups:
+        """Return the same groups with other arrays."""
+        twin: Groups = object.__new__(Groups)
+        vars(twin).update(vars(self), flat=self.flat._replace(**arrays))
+        return twin
 
     def __len__(self) -> int:
         return len(self.layout)

@@ -1,4 +1,4 @@
-"""What every function of seeded random features that learns from a stream has, however it learns."""
+"""What first- and second-order functions of random features have in common."""
 
 from __future__ import annotations
 
@@ -7,74 +7,84 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, mixing, model_file, state, steps, threads
+from streamkernel import losses, model_file, state, steps, threads
 from streamkernel.errors import DivergedError, InputError
 from streamkernel.features import Directions
 from streamkernel.forms import BLOCK
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
-from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.rows import F64, I64, Rows
+
+
+class Refused(Exception):  # noqa: N818
+    """A row that could not be learned, and the error for it."""
+
+    def __init__(self, row: int, error: InputError) -> None:
+        self.row, self.error = row, error
 
 
 class Learner:
-    """The directions, the loss, and the numbers that `streamkernel.state` names.
+    """The directions, the loss, and the scalar state that `streamkernel.state` names.
+
+    What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
+    assignment of something that was made aside. So another thread may predict at any time, and an exception or a
+    signal leaves the function as it was before an example or as it is after it. Where several such changes follow
+    from one example, :meth:`finish` makes those that are still missing; whoever learns or saves calls it first.
+    Learning, saving and copying take turns, which is the business of the estimator.
 
     Parameters
     ----------
-    kernel
-        The kernel k. Bandwidths that are pending count as 1.
     loss, step
         What is minimised, and the step size.
-    per_block, most_blocks
+    block_size, most_blocks
         Features in a block, and cap on the blocks.
-    batch
+    batch_size
         Examples in a step.
     l2
         Regularisation λ.
-    columns
-        Outputs of f.
-    intercept
-        What is added to f.
-    cache_bytes
-        Memory for cached directions.
     seed
         Seed of the features.
     """
 
     def __init__(
         self,
-        kernel: Kernel,
         loss: losses.Loss,
         step: steps.Step,
-        per_block: int,
+        *,
+        block_size: int,
         most_blocks: int,
-        batch: int,
+        batch_size: int,
         l2: float,
-        columns: int,
-        intercept: int,
-        cache_bytes: int,
         seed: int,
     ) -> None:
-        self.loss, self.step, self.batch, self.l2, self.per_block = loss, step, batch, l2, per_block
+        self.loss, self.step, self.batch_size, self.l2, self.block_size = loss, step, batch_size, l2, block_size
         self.most_blocks, self._seed = most_blocks, seed
-        self.directions = Directions(Plan(kernel, seed), per_block, cache_bytes)
-        plan = self.directions.plan
-        self.ints: I64 = np.zeros(state.N_INTS, np.int64)
-        self.ints[state.COLUMNS : state.RULE_CODE] = columns, per_block, batch, most_blocks, loss.code
-        self.ints[state.INTERCEPT] = intercept
-        self.ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
-        self.reals: F64 = np.zeros(state.N_REALS)
-        self.looks = True  # a replica does not look at itself, so that all of them stay alike
+        self.may_restructure = True  # a replica does not, so that all of them stay alike
 
-    def _reset(self) -> None:
-        """Set the numbers to what they are before the first example."""
-        self.ints[: state.COLUMNS] = 0
-        self.reals[: state.L2] = 0.0
-        self.reals[state.SCALE] = 1.0
-        self.reals[state.L2] = self.l2
-        self.reals[state.LOSS_PARAMETER] = self.loss.parameter
-        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
-        self.reals[state.SELF] = self.directions.plan.itself
+    def _new_numbers(self, plan: Plan, columns: int, intercept: int) -> Any:
+        """Return the record of a function before its first example."""
+        numbers = np.zeros(1, state.NUMBERS)[0]
+        numbers["columns"], numbers["block_size"], numbers["batch_size"] = columns, self.block_size, self.batch_size
+        numbers["most_blocks"], numbers["intercept"], numbers["loss"] = (
+            self.most_blocks,
+            intercept,
+            self.loss.load(columns),
+        )
+        numbers["parts"], numbers["terms"], numbers["components"] = len(plan.parts), len(plan.terms), plan.outputs
+        numbers["scale"], numbers["l2"], numbers["k_xx"] = 1.0, self.l2, plan.itself
+        numbers["loss_parameter"], numbers["loss_bound"] = self.loss.parameter, self.loss.bound(columns)
+        return numbers
+
+    is_unfinished = False
+    """Whether :meth:`finish` may have something to do."""
+
+    directions: Directions
+    """The random directions of its features."""
+
+    @property
+    def numbers(self) -> Any:
+        """The scalar state, as a record of :mod:`streamkernel.state`; changing it changes the function."""
+        raise NotImplementedError
 
     @property
     def kernel(self) -> Kernel:
@@ -84,12 +94,22 @@ class Learner:
     @property
     def columns(self) -> int:
         """Outputs of f."""
-        return int(self.ints[state.COLUMNS])
+        return int(self.numbers["columns"])
 
     @property
     def n_blocks(self) -> int:
         """Blocks, each of its own seed."""
-        return int(self.ints[state.BLOCKS])
+        return int(self.numbers["blocks"])
+
+    @property
+    def examples(self) -> int:
+        """Examples that have been learned."""
+        return int(self.numbers["examples"])
+
+    @property
+    def offered(self) -> int:
+        """Examples that have been learned or wait for a batch."""
+        return self.examples
 
     @property
     def penalty(self) -> float:
@@ -98,8 +118,8 @@ class Learner:
 
     @property
     def objective(self) -> float:
-        """The running regularised loss: ℓ(f(x), y) before each example is learnt, averaged, plus :attr:`penalty`."""
-        return float(self.reals[state.LOSS]) + self.penalty
+        """The running regularised loss: ℓ(f(x), y) before each example is learned, averaged, plus :attr:`penalty`."""
+        return float(self.numbers["running_loss"]) + self.penalty
 
     @property
     def last_step(self) -> float | None:
@@ -111,37 +131,32 @@ class Learner:
         """The weight in f of what takes Newton steps, constant steps, and of the level; empty without a mixture."""
         return {}
 
-    def embedded(self, rows: Rows) -> F32:
-        """Return the features of all blocks for each of `rows`, shape (rows, outputs), by block, output and place."""
-        outputs = self.n_positions * self.per_block * self.directions.plan.outputs
-        features = np.empty((len(rows.start) - 1, outputs), np.float32)
-        panels = -(-self.n_positions * self.per_block // self.directions.width)
-        phi = np.empty((panels, self.directions.plan.outputs, self.directions.width), np.float32)
-        mixing.embed_many((self.ints, self.reals), self.directions.kernel, tuple(rows), phi, features)
-        return features
-
     @property
     def n_positions(self) -> int:
-        """Blocks that have a place, of which some may be empty."""
-        return int(self.ints[state.BLOCKS])
+        """Blocks that have a position, of which some may be empty."""
+        return self.n_blocks
+
+    def close(self) -> None:
+        """Learn no single event any more until :meth:`open` is called."""
+
+    def open(self) -> None:
+        """Learn single events again."""
+
+    def finish(self) -> None:
+        """Make the changes that follow from the examples learned and are still missing."""
 
     def settle(self) -> None:
         """Take the step that examples wait for, though there are not yet as many as it takes."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays but the cache of directions."""
-        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
-
-    @property
     def is_packed(self) -> bool:
-        """Whether the first blocks are of features that were kept when the function was made smaller."""
+        """Whether the first blocks are of features that were kept when the function was pruned."""
         return len(self.directions.kept) > 1
 
     def drawn(self, positions: I64) -> I64:
-        """Return what `streamkernel.forms` says of the features at these positions: block, place and rung of each."""
-        kept, block = self.directions.kept, positions // self.per_block
-        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.per_block, block], axis=1)
+        """Return what `streamkernel.forms` keeps of the features at these positions: block, place and rung of each."""
+        kept, block = self.directions.kept, positions // self.block_size
+        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
         packed = positions < len(kept) - 1
         features[packed] = kept[positions[packed]]
         return features
@@ -150,10 +165,6 @@ class Learner:
     def next_number(self) -> int:
         """A number that no block of this function has been drawn with."""
         return int(self.n_positions + self.directions.kept[-1, BLOCK])
-
-    def _pack(self, kept: I64) -> None:
-        """Have the features that are kept as the first ones."""
-        self.directions = Directions(self.directions.plan, self.per_block, self.directions.cache_bytes, kept)
 
     def _kept(self) -> dict[str, Any]:
         """Return what is kept, as a tensor, if anything is."""
@@ -188,7 +199,7 @@ class Learner:
         """Return how the one column of two classes becomes three columns of classes.
 
         The margin f splits into the scores -f/2 and f/2 where the loss becomes softmax, and into -f and f where each
-        class is learnt against the rest.
+        class is learned against the rest.
         """
         half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
         return np.array([-half, half, 0.0])
@@ -197,43 +208,40 @@ class Learner:
     def _is_binary(self) -> bool:
         return self.columns == 1 and not isinstance(self.loss, losses.Softmax)
 
-    def _add_columns(self) -> None:
-        """Count one more column, or three instead of one."""
-        self.ints[state.COLUMNS] += 2 if self._is_binary else 1
-        self.reals[state.LOSS_BOUND] = self.loss.bound(self.columns)
-
-    def _numbers(self) -> dict[str, Any]:
-        """Return the numbers that are learnt, as tensors."""
-        return {"ints": self.ints[: state.COLUMNS].copy(), "reals": self.reals[: state.L2].copy()}
+    def _with_column(self, numbers: Any) -> Any:
+        """Return a record of one more column, or of three instead of one."""
+        numbers = numbers.copy()
+        numbers["columns"] += 2 if self._is_binary else 1
+        columns = int(numbers["columns"])
+        numbers["loss"], numbers["loss_bound"] = self.loss.load(columns), self.loss.bound(columns)
+        return numbers
 
     def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
-        """Return the numbers in `tensors`.
+        """Return what is learned of the scalar state in `tensors`.
 
         Raises
         ------
         ValueError
-            If they are not what can be learnt.
+            If it is not what can be learned.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (state.COLUMNS,))
-        reals = model_file.taken(tensors, "reals", np.float64, (state.L2,))
-        blocks = int(ints[state.BLOCKS])
-        if (ints < 0).any() or blocks > min(self.most_blocks, ints[state.STEPS]) or reals[state.SCALE] == 0.0:
+        ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        blocks, steps_taken = ints[:2].tolist()
+        if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         return ints, reals
 
-    def _evaluate(self, evaluate: Callable[[Rows, F32, F64], int], rows: Rows, phi: F32, out: F64) -> None:
-        """Evaluate rows into `out`, in as many threads as there may be, each with room of its own for the features φ.
+    def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
+        """Evaluate rows into `out`, in as many threads as there may be.
 
         Raises
         ------
         InputError
-            If a row is unusable, which `evaluate` says by its number.
+            If a row is unusable; `evaluate` returns its number.
         """
-
-        def part(first: int, last: int) -> int:
-            return evaluate(rows.part(first, last), np.empty_like(phi) if first else phi, out[first:last])
-
-        bad = threads.first_unusable(len(out), part)
+        bad = threads.first_unusable(
+            len(out), lambda first, last: int(evaluate(rows.part(first, last), out[first:last]))
+        )
         if bad >= 0:
             raise self._unusable(rows.part(bad, bad + 1))
 
@@ -243,5 +251,5 @@ class Learner:
     def _diverged(self, y: float) -> InputError:
         return DivergedError(
             f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
-            f"(step {int(self.ints[state.STEPS]) + 1}); use a smaller step"
+            f"(step {int(self.numbers['steps']) + 1}); use a smaller step"
         )

@@ -1,13 +1,16 @@
-"""The measures that kernels draw random directions from, each entry a pure function of (seed, block, name, place).
+"""The distributions that kernels draw random directions from, each entry a pure function of (seed, block, name,
+position).
 
-Every measure is drawn in its standard form; a kernel's scale multiplies the input instead. The arithmetic is plain
+Every distribution is drawn in its standard form; a kernel's scale multiplies the input instead. The arithmetic is plain
 float32 without fused or reordered operations, so that every machine draws the same bits.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from streamkernel.generator import (
     cos_sin_turns,
@@ -19,6 +22,7 @@ from streamkernel.generator import (
     stream_of,
     unit_interval,
 )
+from streamkernel.jit import Family
 
 (
     NORMAL,  # N(0, 1)
@@ -34,9 +38,26 @@ from streamkernel.generator import (
 ) = range(10)
 
 _SHARED = np.uint64(0x5F3C0B6E2A917D48)
-"""Stands where the hash of a name does, for what all names of a feature share."""
+"""Takes the place of the hash of a name, for what all names of a feature share."""
 
 _TRIES = 64
+
+draw = Family("draw", types.void(types.float64, types.uint64, types.int64, types.uint64, types.float32[::1]))
+"""``draw(distribution, shape, key, block, name_hash, out)`` fills `out` with the entries of one block's features
+along one name; `shape` is ν where the distribution has one."""
+
+draw_some = Family(
+    "draw_some", types.void(types.float64, types.uint64, types.int64[:, ::1], types.uint64, types.float32[::1])
+)
+"""``draw_some(distribution, shape, key, features, name_hash, out)`` does it for single features; a row of `features`
+begins with the block and the position in it."""
+
+
+def require(distribution: int, kept: bool) -> None:
+    """Make a distribution ready to be drawn by compiled code, feature by feature too where features were `kept`."""
+    draw.require(distribution)
+    if kept:
+        draw_some.require(distribution)
 
 
 @njit(error_model="numpy")
@@ -45,37 +66,26 @@ def shared_stream(key, block):  # type: ignore[no-untyped-def]
     return stream_of(key, block, _SHARED)
 
 
-@njit(inline="always", error_model="numpy")
-def _signed(size, bits):  # type: ignore[no-untyped-def]
-    """Return `size` with the sign that the lowest random bit says."""
-    return size if bits & np.uint64(1) else -size
-
-
-@njit(inline="always", error_model="numpy")
-def _cauchy(bits):  # type: ignore[no-untyped-def]
-    """Return ω of density 1/(π(1 + ω²)): |ω| is tan(¼πu) or its inverse, each half of the time."""
-    c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
-    return _signed(c / s if bits & np.uint64(2) else s / c, bits)
-
-
-@njit(inline="always", error_model="numpy")
-def _sech(bits):  # type: ignore[no-untyped-def]
-    """Return ω of density sech(πω): |ω| = -(1/π) log tan(¼πu)."""
-    c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
-    return _signed(np.float32(0.3183098861837907) * (log_unit(c) - log_unit(s)), bits)
+@draw.member(NORMAL, error_model="numpy")
+def draw_normal(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
+    stream = stream_of(key, block, name_hash)
+    n = len(out)
+    for i in range(n // 2):
+        out[2 * i], out[2 * i + 1] = normal_pair(counter_bits(stream, i))
+    if n % 2:
+        out[n - 1] = normal_pair(counter_bits(stream, n // 2))[0]
 
 
 @njit(error_model="numpy")
-def _jensen_shannon(bits):  # type: ignore[no-untyped-def]
-    """Return ω of density ∝ sech(πω)/(1 + 4ω²): of sech(πω), accepted with probability 1/(1 + 4ω²)."""
-    omega = np.float32(0.0)
-    for i in range(_TRIES):
-        word = counter_bits(bits, i)
-        omega = _sech(word)
-        chance = unit_interval(mix(word))
-        if chance * (np.float32(1.0) + np.float32(4.0) * omega * omega) <= np.float32(1.0):
-            break
-    return omega
+def _one_normal(stream, f):  # type: ignore[no-untyped-def]
+    even, odd = normal_pair(counter_bits(stream, f // 2))
+    return odd if f % 2 else even
+
+
+@draw_some.member(NORMAL, error_model="numpy")
+def draw_some_normal(shape, key, features, name_hash, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = _one_normal(stream_of(key, features[i, 0], name_hash), features[i, 1])
 
 
 @njit(error_model="numpy")
@@ -100,65 +110,114 @@ def _gamma(shape, bits):  # type: ignore[no-untyped-def]
     return boost * d * v
 
 
-@njit(inline="always", error_model="numpy")
-def _one(measure, bits):  # type: ignore[no-untyped-def]
-    """Return one draw of a measure that takes one word of random bits."""
-    u = unit_interval(bits)
-    if measure == CAUCHY:
-        return _cauchy(bits)
-    if measure == LAPLACE:
-        return _signed(-log_unit(u), bits)
-    if measure == SECH:
-        return _sech(bits)
-    if measure == JENSEN_SHANNON:
-        return _jensen_shannon(bits)
-    if measure == EXPONENTIAL:
-        return -log_unit(u)
-    if measure == LEVY:
-        z = normal_pair(bits)[0]
-        return np.float32(0.5) / max(z * z, np.float32(1e-30))
+@njit(error_model="numpy")
+def _student_factor(shape, key, block, f):  # type: ignore[no-untyped-def]
+    """Return √(ν/G) of a feature."""
+    gamma = _gamma(shape, counter_bits(shared_stream(key, block), f))
+    return np.sqrt(np.float32(shape) / max(gamma, np.float32(1e-30)))
+
+
+@draw.member(STUDENT, error_model="numpy")
+def draw_student(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
+    stream = stream_of(key, block, name_hash)
+    for f in range(len(out)):
+        out[f] = _one_normal(stream, f) * _student_factor(shape, key, block, f)
+
+
+@draw_some.member(STUDENT, error_model="numpy")
+def draw_some_student(shape, key, features, name_hash, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        block, f = features[i, 0], features[i, 1]
+        out[i] = _one_normal(stream_of(key, block, name_hash), f) * _student_factor(shape, key, block, f)
+
+
+@draw.member(SIGNS, error_model="numpy")
+def draw_signs(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
+    stream, words = stream_of(key, block, name_hash), out.view(np.uint32)
+    for f in range(len(out)):
+        words[f] = counter_bits(stream, f) >> np.uint64(32)
+
+
+@draw_some.member(SIGNS, error_model="numpy")
+def draw_some_signs(shape, key, features, name_hash, out):  # type: ignore[no-untyped-def]
+    words = out.view(np.uint32)
+    for i in range(len(out)):
+        words[i] = counter_bits(stream_of(key, features[i, 0], name_hash), features[i, 1]) >> np.uint64(32)
+
+
+def _of_one_word(distribution: int, one: Any) -> None:
+    """Make a distribution of the draws of a function of 64 random bits."""
+
+    @draw.member(distribution, error_model="numpy")
+    def draw_words(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
+        stream = stream_of(key, block, name_hash)
+        for f in range(len(out)):
+            out[f] = one(counter_bits(stream, f))
+
+    @draw_some.member(distribution, error_model="numpy")
+    def draw_some_words(shape, key, features, name_hash, out):  # type: ignore[no-untyped-def]
+        for i in range(len(out)):
+            out[i] = one(counter_bits(stream_of(key, features[i, 0], name_hash), features[i, 1]))
+
+
+@njit(error_model="numpy")
+def _signed(size, bits):  # type: ignore[no-untyped-def]
+    """Return `size` with the sign of the lowest random bit."""
+    return size if bits & np.uint64(1) else -size
+
+
+@njit(error_model="numpy")
+def _cauchy(bits):  # type: ignore[no-untyped-def]
+    """Return ω of density 1/(π(1 + ω²)): |ω| is tan(¼πu) or its inverse, each half of the time."""
+    c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
+    return _signed(c / s if bits & np.uint64(2) else s / c, bits)
+
+
+@njit(error_model="numpy")
+def _laplace(bits):  # type: ignore[no-untyped-def]
+    return _signed(-log_unit(unit_interval(bits)), bits)
+
+
+@njit(error_model="numpy")
+def _sech(bits):  # type: ignore[no-untyped-def]
+    """Return ω of density sech(πω): |ω| = -(1/π) log tan(¼πu)."""
+    c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
+    return _signed(np.float32(0.3183098861837907) * (log_unit(c) - log_unit(s)), bits)
+
+
+@njit(error_model="numpy")
+def _jensen_shannon(bits):  # type: ignore[no-untyped-def]
+    """Return ω of density ∝ sech(πω)/(1 + 4ω²): of sech(πω), accepted with probability 1/(1 + 4ω²)."""
+    omega = np.float32(0.0)
+    for i in range(_TRIES):
+        word = counter_bits(bits, i)
+        omega = _sech(word)
+        chance = unit_interval(mix(word))
+        if chance * (np.float32(1.0) + np.float32(4.0) * omega * omega) <= np.float32(1.0):
+            break
+    return omega
+
+
+@njit(error_model="numpy")
+def _exponential(bits):  # type: ignore[no-untyped-def]
+    return -log_unit(unit_interval(bits))
+
+
+@njit(error_model="numpy")
+def _levy(bits):  # type: ignore[no-untyped-def]
+    z = normal_pair(bits)[0]
+    return np.float32(0.5) / max(z * z, np.float32(1e-30))
+
+
+@njit(error_model="numpy")
+def _rademacher(bits):  # type: ignore[no-untyped-def]
     return np.float32(1.0) if bits >> np.uint64(63) else np.float32(-1.0)
 
 
-@njit(cache=True, error_model="numpy")
-def draw(measure, shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the entries of one block's features along one name.
-
-    `shape` is ν where the measure has one.
-    """
-    stream = stream_of(key, block, name_hash)
-    n = len(out)
-    if measure in (NORMAL, STUDENT):
-        for i in range(n // 2):
-            out[2 * i], out[2 * i + 1] = normal_pair(counter_bits(stream, i))
-        if n % 2:
-            out[n - 1] = normal_pair(counter_bits(stream, n // 2))[0]
-        if measure == STUDENT:
-            shared = shared_stream(key, block)
-            for f in range(n):
-                out[f] *= np.sqrt(np.float32(shape) / max(_gamma(shape, counter_bits(shared, f)), np.float32(1e-30)))
-    elif measure == SIGNS:
-        words = out.view(np.uint32)
-        for f in range(n):
-            words[f] = counter_bits(stream, f) >> np.uint64(32)
-    else:
-        for f in range(n):
-            out[f] = _one(measure, counter_bits(stream, f))
-
-
-@njit(cache=True, error_model="numpy")
-def draw_some(measure, shape, key, places, name_hash, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the entries of single features along one name; `places` has the block and the place of each."""
-    for i in range(len(out)):
-        block, f = places[i, 0], places[i, 1]
-        stream = stream_of(key, block, name_hash)
-        if measure in (NORMAL, STUDENT):
-            even, odd = normal_pair(counter_bits(stream, f // 2))
-            out[i] = odd if f % 2 else even
-            if measure == STUDENT:
-                gamma = _gamma(shape, counter_bits(shared_stream(key, block), f))
-                out[i] *= np.sqrt(np.float32(shape) / max(gamma, np.float32(1e-30)))
-        elif measure == SIGNS:
-            out.view(np.uint32)[i] = counter_bits(stream, f) >> np.uint64(32)
-        else:
-            out[i] = _one(measure, counter_bits(stream, f))
+_of_one_word(CAUCHY, _cauchy)
+_of_one_word(LAPLACE, _laplace)
+_of_one_word(SECH, _sech)
+_of_one_word(JENSEN_SHANNON, _jensen_shannon)
+_of_one_word(EXPONENTIAL, _exponential)
+_of_one_word(LEVY, _levy)
+_of_one_word(RADEMACHER, _rademacher)

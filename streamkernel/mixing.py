@@ -1,221 +1,217 @@
-"""The compiled heart of second-order learning: groups of features, each learnt twice, and the mixture of them.
+"""Second-order learning, compiled: groups of features, each learned twice, and the mixture of them.
 
-The blocks of a model stand in groups. Group g has the features φ_g(x), n outputs of them, and two functions φ_gᵀw:
+The blocks of a model form groups. Group g has the features φ_g(x), n outputs of them, and two functions φ_gᵀw:
 
-* one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what stands still;
+* one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what is stationary;
 * one that takes steps of constant size, w ← w - γℓ'φ, for what moves.
 
-One function more is a constant that takes constant steps: the level of late, whatever x is. What is predicted is
-f = Σ_k v_k f_k over all these functions. The v_k are learnt by Newton steps too, on the loss of f itself, and forget
+One function more is a constant that takes constant steps: the recent level, whatever x is. The prediction is
+f = Σ_k v_k f_k over all these functions. The v_k are learned by Newton steps too, on the loss of f itself, and forget
 what is long ago. All functions see an example before they learn it.
 
-Groups differ in size, so what they have stands in flat arrays, one group after the other, where `layout` says:
-
-    layout[group]        first output of φ, outputs n; outputs, and squares of them, of the groups before
-    factor               R of each group, shape (n, n), upper triangular, RᵀR = A
-    newton, steady       w of the two functions of each group, shape (columns, n)
-    rows                 √ℓ''φ of the examples that A does not hold yet, shape (room, n) each
-    sums                 Σ ℓ'φ over them, shape (columns, n) for each group
-    level                the constant, shape (columns, 1)
-    weights, mixer       v, and the factor of its own A; functions by Newton steps first, the level last
-    bounds               the largest derivatives seen of the functions, and of f
-    standing             the running losses of the functions of groups, and of f = 0, since the last look
-    priors               λ of each group, in units of k(x, x)
+What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
+memory after the first change. A Newton step of the groups takes much longer. So it is prepared in a call that other
+threads can run beside, and that changes nothing of what they read; and then it is applied in one call.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
-from streamkernel import losses, newton_steps, vectors
-from streamkernel.forms import features, power
-from streamkernel.scoring import take, workspace
-from streamkernel.state import (
-    BAD_VALUE,
-    BATCH,
-    BLOCKS,
-    COLUMNS,
-    DIVERGED,
-    DONE,
-    EXAMPLES,
-    FORGETTING,
-    HORIZON,
-    INTERCEPT,
-    LOSS,
-    LOSS_BOUND,
-    LOSS_CODE,
-    LOSS_PARAMETER,
-    MEAN,
-    MOST_BLOCKS,
-    OFFSET,
-    OUTPUTS,
-    PER_BLOCK,
-    PREDICTED_OFFSET,
-    REUSED,
-    SELF,
-    SPREAD,
-    SQUARE,
-    STEPS,
-    WAITING,
-)
+from streamkernel import losses, newton_steps, schedule, square_root, vectors
+from streamkernel.embedding import embed, scaled
+from streamkernel.jit import compiled, unit
+from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.scaling import has_room, observe_row, scale_row, take
+from streamkernel.scoring import entries_room, longest_row, part_room
+from streamkernel.state import BAD_VALUE, DIVERGED, DONE, HORIZON, MEAN, NO_ROOM, NUMBERS_TYPE
 from streamkernel.stepping import LARGEST_GRADIENT, clip
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)
-"""What `layout` says of a group."""
+"""Columns of `layout`: the first output of a group, its outputs n; outputs, and squares of them, of the groups
+before."""
 
 FURTHEST = 10.0
 """In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
 is more, of a horizon at most: no value of n is further from their mean."""
 
 
+class MixtureState(NamedTuple):
+    """The arrays of a mixture. Groups differ in size, so theirs are flat, one group after the other.
+
+    Attributes
+    ----------
+    numbers
+        The record of :mod:`streamkernel.state`.
+    layout
+        Where each group is, shape (groups, 4).
+    newton, steady
+        w of the two functions of each group, shape (columns, n).
+    level
+        The constant, shape (columns, 1).
+    weights, mixer
+        v, and the factor of its own A; functions by Newton steps first, the level last.
+    bounds
+        The largest derivatives seen of the functions, and of f.
+    losses
+        The running losses of the functions of groups, and of f = 0, since the model was last restructured.
+    priors
+        λ of each group, in units of k(x, x).
+    factor
+        R of each group, shape (n, n), upper triangular, RᵀR = A.
+    rows
+        √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
+    sums
+        Σ ℓ'φ over them, shape (columns, n) for each group; when a step is prepared, what it subtracts from w.
+    """
+
+    numbers: Any
+    layout: I64
+    newton: F64
+    steady: F64
+    level: F64
+    weights: F64
+    mixer: F64
+    bounds: F64
+    losses: F64
+    priors: F64
+    factor: F32
+    rows: F32
+    sums: F64
+
+
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+MIXTURE = types.NamedTuple(
+    [
+        NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
+        types.float32[::1], types.float32[::1], _VECTOR,
+    ],
+    MixtureState,
+)  # fmt: skip
+
+
 @njit
-def embed(ints, reals, kernel, rows, i, blocks, phi, z, work):  # type: ignore[no-untyped-def]
-    """Set `z` to the features of all blocks for row i, 0 beyond the given blocks; return if the row is usable."""
-    row, room = work[0], work[1]
-    if not take(kernel, rows, i, row):
-        return False
-    per_block, width = ints[PER_BLOCK], phi.shape[2]
-    per_panel = width // per_block
-    outputs = ints[OUTPUTS]
-    z[blocks * outputs * per_block :] = np.float32(0.0)
-    normaliser = np.float32(1.0 / math.sqrt(per_block))
-    for p in range((blocks + per_panel - 1) // per_panel):
-        last = min(per_panel, blocks - p * per_panel)
-        features(kernel, per_block, row, p, np.int64(0), last * per_block, phi[p], room)
-        if reals[SELF] == 0.0 and power(phi[p], np.int64(0), last * per_block)[0] < 0.0:
-            return False
-        for b in range(last):
-            for o in range(outputs):
-                first = ((p * per_panel + b) * outputs + o) * per_block
-                _scaled(z[first : first + per_block], phi[p, o, b * per_block : (b + 1) * per_block], normaliser)
-    return True
-
-
-@njit(inline="always")
-def _features(z, layout, g):  # type: ignore[no-untyped-def]
-    return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
-
-
-@njit(inline="always")
 def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
     """Return what group g has of `values`, shape (height, n)."""
     first, n = height * layout[g, BEFORE], layout[g, COUNT]
     return values[first : first + height * n].reshape(height, n)
 
 
-@njit(inline="always")
-def _factor(factor, layout, g):  # type: ignore[no-untyped-def]
-    first, n = layout[g, SQUARES_BEFORE], layout[g, COUNT]
-    return factor[first : first + n * n].reshape(n, n)
+@njit
+def _features(z, layout, g):  # type: ignore[no-untyped-def]
+    return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
 
 
 @njit
-def _scaled(to, values, scale):  # type: ignore[no-untyped-def]
-    for j in range(len(to)):
-        to[j] = scale * values[j]
+def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
+    """Return how many outputs there are up to the last one that a group has, or so many blocks."""
+    most = blocks * numbers.components * numbers.block_size
+    for g in range(len(layout)):
+        most = max(most, layout[g, FIRST] + layout[g, COUNT])
+    return most
 
 
-@njit
-def functions(layout, z, newton, steady, level, f):  # type: ignore[no-untyped-def]
+@unit(types.void(MIXTURE, types.float32[::1], _MATRIX))
+def functions(state, z, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (2 groups + 1, columns), to the scores of all functions."""
-    groups, columns = len(layout), f.shape[1]
+    layout, columns = state.layout, f.shape[1]
+    groups = len(layout)
     for g in range(groups):
-        phi = _features(z, layout, g)
-        still, moving = _part(newton, layout, g, columns), _part(steady, layout, g, columns)
+        n, before, phi = layout[g, COUNT], columns * layout[g, BEFORE], _features(z, layout, g)
         for c in range(columns):
-            f[g, c] = vectors.dot(phi, still[c])
-            f[groups + g, c] = vectors.dot(phi, moving[c])
-    f[2 * groups] = level[:, 0]
+            first = before + c * n
+            f[g, c] = vectors.dot(phi, state.newton[first : first + n])
+            f[groups + g, c] = vectors.dot(phi, state.steady[first : first + n])
+    for c in range(columns):
+        f[2 * groups, c] = state.level[c, 0]
 
 
 @njit
 def mixed(weights, f, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to Σ_k v_k f_k."""
-    out[:] = 0.0
+    for c in range(len(out)):
+        out[c] = 0.0
     for k in range(len(weights)):
         vectors.add(out, f[k], weights[k])
 
 
-@njit(cache=True, nogil=True)
-def evaluate(numbers, kernel, rows, model, phi, out):  # type: ignore[no-untyped-def]
+def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
-    (ints, reals), start = numbers, rows[0]
-    layout, newton, steady, level, weights = model
-    work = workspace(ints, start, np.int64(1), phi.shape[2])
-    z = np.empty(ints[MOST_BLOCKS] * ints[OUTPUTS] * ints[PER_BLOCK], np.float32)
-    f = np.empty((len(weights), ints[COLUMNS]))
-    for i in range(len(start) - 1):
-        if not embed(ints, reals, kernel, rows, i, max(1, ints[BLOCKS]), phi, z, work):
+    numbers, parts, width = state.numbers[0], len(kernel.parts), kernel.cache.shape[3]
+    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    phi = np.empty((numbers.components, width), np.float32)
+    z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
+    f = np.empty((len(state.weights), numbers.columns))
+    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
+    for i in range(len(rows.start) - 1):
+        scale_row(scales, rows, i, read.values)
+        if not embed(state.numbers, kernel, read, i, max(1, numbers.blocks), phi, z, row, room):
             return i
-        functions(layout, z, newton, steady, level, f)
-        mixed(weights, f, out[i])
-        out[i] += reals[PREDICTED_OFFSET]
+        functions(state, z, f)
+        mixed(state.weights, f, out[i])
+        for c in range(len(out[i])):
+            out[i, c] += numbers.predicted_offset
     return -1
 
 
-@njit(cache=True, nogil=True)
-def embed_many(numbers, kernel, rows, phi, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
-    (ints, reals), start = numbers, rows[0]
-    work = workspace(ints, start, np.int64(1), phi.shape[2])
-    blocks = out.shape[1] // (ints[OUTPUTS] * ints[PER_BLOCK])
-    for i in range(len(start) - 1):
-        if not embed(ints, reals, kernel, rows, i, blocks, phi, out[i], work):
-            out[i] = 0.0
+evaluate = compiled(_evaluate)
+"""For a function that other threads may change: it holds the interpreter's lock."""
+
+evaluate_copy = compiled(nogil=True)(_evaluate)
+"""For a function that nothing else changes."""
 
 
-@njit
-def _step(ints, reals, layout, factor, newton, gathered, sums, priors, own):  # type: ignore[no-untyped-def]
-    """Take a Newton step of each group on what waits for one."""
-    columns, per_block = ints[COLUMNS], ints[OUTPUTS] * ints[PER_BLOCK]
-    room = len(gathered) // max(1, len(sums) // columns)
-    for j in range(len(layout)):
-        if layout[j, COUNT] > 0:
-            newton_steps.step(
-                ints, reals, _factor(factor, layout, j), _part(newton, layout, j, columns),
-                _part(gathered, layout, j, room), _part(sums, layout, j, columns),
-                priors[j] * own * (layout[j, COUNT] // per_block),
-            )  # fmt: skip
-    ints[WAITING] = 0
+@compiled
+def copy_to_predict(state, scales):  # type: ignore[no-untyped-def]
+    """Return copies of what a prediction reads: numbers, w of the functions, the level, v and scales of one moment."""
+    functions = state.newton.copy(), state.steady.copy()
+    return state.numbers.copy(), *functions, state.level.copy(), state.weights.copy(), scales.table.copy()
 
 
-@njit(cache=True, nogil=True)
-def settle(ints, reals, layout, factor, newton, gathered, sums, priors):  # type: ignore[no-untyped-def]
-    """Take a step on what waits for one, however few examples there are."""
-    if ints[WAITING] > 0:
-        own = reals[SELF] or reals[SQUARE] or 1.0
-        _step(ints, reals, layout, factor, newton, gathered, sums, priors, own)
+def _learn(state, scales, kernel, rows, read, y, gammas, first, options):  # type: ignore[no-untyped-def]
+    """Learn the rows in order, from the first on, until a Newton step is due; return (status, the next row).
 
-
-@njit(cache=True, nogil=True)
-def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-untyped-def]
-    """Learn the rows in order; return (status, row)."""
-    (ints, reals), start = numbers, rows[0]
-    layout, factor, newton, steady, gathered, sums, level, weights, mixer, bounds, standing, priors = model[:12]
-    looked, growing, follow = model[12:]
-    work = workspace(ints, start, np.int64(1), phi.shape[2])
-    groups, columns, per_block = len(layout), ints[COLUMNS], ints[OUTPUTS] * ints[PER_BLOCK]
-    z = np.empty(ints[MOST_BLOCKS] * per_block, np.float32)
+    Parameters
+    ----------
+    scales
+        The scales of inputs; those of no names if nothing is scaled.
+    read
+        Room for the values as they are scaled.
+    options
+        How many examples there had been when the model was last restructured, how many blocks begin at once, the
+        step of the level, and whether the scales may change.
+    """
+    numbers, layout, parts, width = state.numbers[0], state.layout, len(kernel.parts), kernel.cache.shape[3]
+    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    phi = np.empty((numbers.components, width), np.float32)
+    groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
     count = 2 * groups + 1
-    f, out, nothing = np.empty((count, columns)), np.empty(columns), np.zeros(columns)
-    g, h = np.empty((count, columns)), np.empty((count, columns))
-    code, parameter, bounded = ints[LOSS_CODE], reals[LOSS_PARAMETER], reals[LOSS_BOUND] < LARGEST_GRADIENT
-    room = len(gathered) // max(1, len(sums) // columns)
-    for i in range(len(y)):
-        blocks = max(ints[BLOCKS], min(ints[BLOCKS] + 1, growing))
-        if not embed(ints, reals, kernel, rows, i, blocks, phi, z, work):
+    restructured, growing, follow, may_take = options
+    z = np.empty(outputs_of(numbers, layout, max(numbers.blocks, growing)), np.float32)
+    f, g, h = np.empty((count, columns)), np.empty((count, columns)), np.empty((count, columns))
+    out, nothing = np.empty(columns), np.zeros(columns)
+    mixing_room = np.empty((4, max(columns, count)))
+    scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, read)
+    code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
+    height = len(state.rows) // max(1, len(state.sums) // columns)
+    for i in range(first, len(y)):
+        blocks = max(numbers.blocks, min(numbers.blocks + 1, growing))
+        if not has_room(scales, scale_row(scales, rows, i, read)):
+            return NO_ROOM, i
+        if not embed(state.numbers, kernel, scaled_rows, i, blocks, phi, z, row, room):
             return BAD_VALUE, i
-        # 1. all scores and derivatives; what cannot be learnt is refused before anything changes
-        functions(layout, z, newton, steady, level, f)
-        mixed(weights, f, out)
-        target, added, furthest = y[i], reals[OFFSET], math.inf
-        if reals[SPREAD] > 0.0:
-            furthest = max(FURTHEST, math.sqrt(min(float(ints[EXAMPLES]), HORIZON))) * math.sqrt(reals[SPREAD])
-        if ints[INTERCEPT] == MEAN:
-            added += min(max(target - added, -furthest), furthest) / (ints[EXAMPLES] + 1)
+        # 1. all scores and derivatives; what cannot be learned is refused before anything changes
+        functions(state, z, f)
+        mixed(state.weights, f, out)
+        target, added, furthest = y[i], numbers.offset, math.inf
+        if numbers.error_scale > 0.0:
+            furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
+        if numbers.intercept == MEAN:
+            added += min(max(target - added, -furthest), furthest) / (numbers.examples + 1)
         target -= added
         usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
         for k in range(count):
@@ -225,51 +221,115 @@ def learn(numbers, kernel, rows, y, gammas, model, phi):  # type: ignore[no-unty
         if not usable:
             return DIVERGED, i
         # 2. the sizes: of the targets, and of k(x, x)
-        seen = ints[EXAMPLES] + 1
+        seen = numbers.examples + 1
         size = 1.0
-        if ints[INTERCEPT] == MEAN:
-            size = reals[SPREAD] + (min(abs(target), furthest) ** 2 - reals[SPREAD]) / min(float(seen), HORIZON)
-            reals[SPREAD] = size
-        own = reals[SELF]
+        if numbers.intercept == MEAN:
+            deviation = min(abs(target), furthest)
+            size = numbers.error_scale + (deviation**2 - numbers.error_scale) / min(float(seen), HORIZON)
+            numbers.error_scale = size
+        own = numbers.k_xx
         if own == 0.0:
             own = vectors.dot(z, z) / blocks
-            reals[SQUARE] += (own - reals[SQUARE]) / seen
-            own = max(own, reals[SQUARE]) or 1.0
+            numbers.mean_square += (own - numbers.mean_square) / seen
+            own = max(own, numbers.mean_square) or 1.0
+        numbers.step_k_xx = own
         if seen == 1:
             for j in range(groups):
-                newton_steps.begin(_factor(factor, layout, j), priors[j] * own * (layout[j, COUNT] // per_block))
+                n, before = layout[j, COUNT], layout[j, SQUARES_BEFORE]
+                factor = state.factor[before : before + n * n].reshape(n, n)
+                newton_steps.begin(factor, state.priors[j] * own * (n // per_block))
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
-        newton_steps.weigh(code, parameter, f, out, target, size, weights, mixer, bounds, bounded, ints[STEPS])
+        newton_steps.weigh(state.numbers, f, out, target, size, state.weights, state.mixer, state.bounds, mixing_room)
         if not bounded:
             for k in range(count):
-                bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
+                state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
         for c in range(columns):
-            level[c, 0] -= follow * g[2 * groups, c]
-        place, memory = ints[WAITING], min(max(1.0, 0.5 * (seen - looked)), HORIZON)
-        standing[2 * groups] += (losses.value(code, parameter, nothing, target) - standing[2 * groups]) / memory
+            state.level[c, 0] -= follow * g[2 * groups, c]
+        place, memory = numbers.buffered, min(max(1.0, 0.5 * (seen - restructured)), HORIZON)
+        own_loss = losses.value(code, parameter, nothing, target)
+        state.losses[2 * groups] += (own_loss - state.losses[2 * groups]) / memory
         for j in range(groups):
-            if layout[j, COUNT] == 0:
+            n = layout[j, COUNT]
+            if n == 0:
                 continue
             most = newton_steps.FLATTEST
             for c in range(columns):
                 most = max(most, h[j, c])
             for k in range(j, 2 * groups, groups):
-                standing[k] += (losses.value(code, parameter, f[k], target) - standing[k]) / memory
-            features_of, change = _features(z, layout, j), _part(sums, layout, j, columns)
-            moving = _part(steady, layout, j, columns)
-            gamma = gammas[i] / (own * (layout[j, COUNT] // per_block))
-            _scaled(_part(gathered, layout, j, room)[place], features_of, np.float32(math.sqrt(most)))
+                own_loss = losses.value(code, parameter, f[k], target)
+                state.losses[k] += (own_loss - state.losses[k]) / memory
+            phi_j = _features(z, layout, j)
+            gamma = gammas[i] / (own * (n // per_block))
+            at = height * layout[j, BEFORE] + place * n
+            scaled(state.rows[at : at + n], phi_j, np.float32(math.sqrt(most)))
             for c in range(columns):
-                vectors.add(change[c], features_of, g[j, c])
-                vectors.add(moving[c], features_of, -gamma * g[groups + j, c])
-        ints[REUSED] += blocks == ints[BLOCKS]
-        ints[BLOCKS] = blocks
-        ints[EXAMPLES] = seen
-        ints[STEPS] += 1
-        ints[WAITING] += 1
-        if ints[WAITING] >= newton_steps.due(seen, ints[BATCH], reals[FORGETTING]):
-            _step(ints, reals, layout, factor, newton, gathered, sums, priors, own)
-        reals[LOSS] += (loss - reals[LOSS]) / min(float(seen), HORIZON)
-        reals[OFFSET] = reals[PREDICTED_OFFSET] = added
-    return DONE, 0
+                at = columns * layout[j, BEFORE] + c * n
+                vectors.add(state.sums[at : at + n], phi_j, g[j, c])
+                vectors.add(state.steady[at : at + n], phi_j, -gamma * g[groups + j, c])
+        numbers.reused_steps += blocks == numbers.blocks
+        numbers.blocks = blocks
+        numbers.examples = seen
+        numbers.steps += 1
+        numbers.buffered += 1
+        numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
+        numbers.offset = numbers.predicted_offset = added
+        if len(scales.table) > 0:
+            observe_row(scales, rows, i)
+            if may_take and schedule.compiled_is_due(scales.counts[0].n):
+                take(scales)
+        if numbers.buffered >= newton_steps.compiled_due(seen, numbers.batch_size, numbers.forgetting):
+            return DONE, i + 1
+    return DONE, len(y)
+
+
+learn = compiled(_learn)
+"""For a function that other threads may read: it holds the interpreter's lock."""
+
+learn_apart = compiled(nogil=True)(_learn)
+"""For a function that nothing else uses."""
+
+
+@compiled(nogil=True)
+def prepare_step(state):  # type: ignore[no-untyped-def]
+    """Prepare a Newton step of each group on the examples that wait for one; nothing changes that a prediction
+    reads."""
+    numbers, layout = state.numbers[0], state.layout
+    columns, per_block = numbers.columns, numbers.components * numbers.block_size
+    height = len(state.rows) // max(1, len(state.sums) // columns)
+    largest = 0
+    for g in range(len(layout)):
+        largest = max(largest, layout[g, COUNT])
+    room = square_root.room_for(height)
+    fades = numbers.forgetting < 1.0 or numbers.l2 > 0.0
+    spare = np.empty(height * largest if fades else 0, np.float32)
+    for g in range(len(layout)):
+        n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
+        if n > 0:
+            newton_steps.step(
+                state.numbers,
+                state.factor[squares : squares + n * n].reshape(n, n),
+                _part(state.newton, layout, g, columns),
+                _part(state.rows, layout, g, height),
+                spare[: height * n].reshape(height, n) if fades else spare.reshape(0, 0),
+                _part(state.sums, layout, g, columns),
+                state.priors[g] * numbers.step_k_xx * (n // per_block),
+                room,
+            )
+    numbers.is_prepared = 1
+
+
+@compiled
+def apply_step(state):  # type: ignore[no-untyped-def]
+    """Apply the step that is prepared."""
+    numbers, layout, columns = state.numbers[0], state.layout, state.numbers[0].columns
+    for g in range(len(layout)):
+        n = layout[g, COUNT]
+        for c in range(columns):
+            first = columns * layout[g, BEFORE] + c * n
+            change = state.sums[first : first + n]
+            if vectors.within(change, 1.0, LARGEST_GRADIENT):
+                vectors.add(state.newton[first : first + n], change, -1.0)
+            for j in range(n):
+                change[j] = 0.0
+    numbers.buffered = numbers.is_prepared = 0

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,11 @@ class Portable:
         """
         write(Path(path), "model", *describe(self))
 
-    def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
-        raise NotImplementedError
+    def _described(self) -> tuple[dict[str, Any], Tensors]:
+        """Return what the model is apart from its parameters, JSON values and kernels, and what it has learned.
 
-    def _tensors(self) -> Tensors:
-        """Return what it has learnt, as arrays that share nothing with it."""
+        Both are of one moment, and share nothing with the model.
+        """
         raise NotImplementedError
 
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
@@ -69,7 +68,8 @@ class Portable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: the same as a model file."""
-        return {"parameters": self._get_params(), "description": self._description(), "tensors": self._tensors()}
+        description, tensors = self._described()
+        return {"parameters": self._get_params(), "description": description, "tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Rebuild the model from what pickle kept."""
@@ -77,45 +77,11 @@ class Portable:
         self._restore(state["description"], state["tensors"])
 
 
-def load(path: str | Path) -> Any:
-    """Read a model that was written by its ``save``.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    KernelClassifier, KernelRegressor, GaussianProcessRegressor, RandomFeatures or another estimator of this library
-        The model; its predictions, and what it learns next, have the same bits as the original's.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is truncated or corrupt, is of another format version, or holds no model.
-    FileNotFoundError
-        If there is no such file.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from streamkernel import KernelClassifier, load
-    >>> model = KernelClassifier()
-    >>> model.learn_one({"x": 1.0}, "yes")
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     model.save(pathlib.Path(directory) / "model.safetensors")
-    ...     twin = load(pathlib.Path(directory) / "model.safetensors")
-    >>> twin.predict_one({"x": 1.0})
-    'yes'
-    """
-    return rebuild(*read(Path(path), "model"), where=str(path))
-
-
 def describe(model: Portable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
-    told = {"class": type(model).__name__, "parameters": model._get_params(), "state": model._description()}
-    return _encoded(told), model._tensors()
+    description, tensors = model._described()
+    found = {"class": type(model).__name__, "parameters": model._get_params(), "state": description}
+    return _encoded(found), tensors
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
@@ -202,8 +168,8 @@ def move(old: Path, new: Path) -> None:
         os.close(directory)
 
 
-def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
-    """Return the description and the tensors of a file that :func:`write` wrote.
+def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
+    """Return the description and the tensors of a file of one of these kinds that :func:`write` wrote.
 
     Raises
     ------
@@ -211,7 +177,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
         If the file is truncated, corrupt, of another version or of another kind.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a {kind} file, found none - at {path}")
+        raise FileNotFoundError(f"Expected a {kinds[0]} file, found none - at {path}")
     try:
         with safe_open(path, "np") as file:
             header = file.metadata() or {}
@@ -222,8 +188,8 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], Tensors]:
                     f"Expected format version {VERSION}, got {header.get('version')!r} - at {path}; "
                     "it was written by another release of streamkernel"
                 )
-            if header.get("kind") != kind:
-                raise ModelFileError(f"Expected a {kind}, got a {header.get('kind')!r} - at {path}")
+            if header.get("kind") not in kinds:
+                raise ModelFileError(f"Expected a {kinds[0]}, got a {header.get('kind')!r} - at {path}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, TypeError, AttributeError) as error:  # the last two: numbers that numpy does not have
         raise ModelFileError(
@@ -304,7 +270,7 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     values = taken(tensors, f"{name}.values", np.float64, (None,))
     hashes = taken(tensors, f"{name}.hashes", np.int64, (len(values),))
     readers = taken(tensors, f"{name}.readers", np.int64, (len(values),))
-    if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 1).any():
+    if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
     rows = directions.restored(start, hashes.view(np.uint64), readers, values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
@@ -354,3 +320,22 @@ def _decoded(name: str, value: Any) -> Any:
     if found is None:
         raise ValueError(f"a {name} of unknown type {value.get('type')!r}")
     return found(**{key: _decoded(key, part) for key, part in value.items() if key != "type"})
+
+
+def pack_hashes(name: str, hashes: Iterable[int]) -> Tensors:
+    """Return a set of hashes as a tensor; nothing if there is none."""
+    found = np.array(sorted(hashes), np.uint64).view(np.int64)
+    return {name: found} if len(found) else {}
+
+
+def unpack_hashes(name: str, tensors: Mapping[str, Any]) -> frozenset[int]:
+    """Return what :func:`pack_hashes` returned.
+
+    Raises
+    ------
+    ValueError
+        If the tensor does not fit.
+    """
+    if name not in tensors:
+        return frozenset()
+    return frozenset(taken(tensors, name, np.int64, (None,)).view(np.uint64).tolist())

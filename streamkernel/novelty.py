@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from river import base, utils
+from river import base
 
 from streamkernel import losses, rules, state, steps
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.losses import compiled
+from streamkernel.tables import native_series, table_rows
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -130,7 +131,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     @property
     def threshold(self) -> float:
         """The threshold τ."""
-        return -float(self._learner.reals[state.OFFSET])
+        return -float(self._learner.numbers["offset"])
 
     @property
     def objective(self) -> float:
@@ -143,7 +144,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Parameters
         ----------
         x
-            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
+            or NaN, counts as 0. A string where a number was learned is refused.
 
         Raises
         ------
@@ -151,7 +153,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             If `x` is empty or a value is neither a finite number nor a string; names the field.
             The model is as it was before.
         """
-        self._learn_example(x, 0.0)
+        self._learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
         """Return τ - f(x): the higher, the more unlike what was learnt.
@@ -161,7 +163,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        return -float(self._scores(x)[0])
+        return -float(self._score(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -171,8 +173,9 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; names the column and the row. Nothing is learnt.
         """
-        rows = self._table(X)
-        self._learn(rows, np.zeros(len(rows.start) - 1))
+        directions = self._learner.directions
+        rows, numeric = table_rows(directions, X, self._state.numeric)
+        self._learn(rows, np.zeros(len(rows.start) - 1), directions, numeric)
 
     def score_many(self, X: IntoDataFrame) -> Any:
         """Return the score of each row of a data frame.
@@ -182,8 +185,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        scores = -self._learner.scores(self._table(X))[:, 0]
-        return utils.dataframe.to_native_series(scores, name=None, like=utils.dataframe.into_frame(X))
+        return native_series(-self._scores_of(self._table(X))[:, 0], X)
 
     def _default_step(self) -> steps.Step:
         return steps.Constant(1.0 / (MEMORY * self.nu))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,10 @@ class Posterior(Protocol):
     @property
     def noise(self) -> float:
         """σ²."""
+
+    @property
+    def examples(self) -> int:
+        """Examples that have been learned or wait for a batch."""
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order."""
@@ -60,14 +64,19 @@ class Recursive:
     def __init__(self, phi: FeatureMap, noise: float | None, ratio: float) -> None:
         self._phi, self._noise = phi, noise
         self.linear = BayesianLinear(phi.n_outputs + (noise is None), ratio)
-        self.examples = 0
+
+    @property
+    def examples(self) -> int:
+        """Examples that have been learned."""
+        return self.linear.examples
 
     @property
     def noise(self) -> float:
         """σ²; the targets' own mean takes one degree of freedom."""
         if self._noise is not None:
             return self._noise
-        return self.linear.squares / (self.examples - 1) if self.examples > 1 else 1.0
+        squares, examples = self.linear.totals.tolist()
+        return float(squares / (examples - 1.0)) if examples > 1.0 else 1.0
 
     def features(self, rows: Rows) -> F64:
         """Return the features, with a constant one where the mean of the targets is unknown."""
@@ -78,7 +87,6 @@ class Recursive:
         """Learn from `rows` in order."""
         for part, piece in _pieces(rows):
             self.linear.learn(self.features(piece), y[part])
-        self.examples += len(y)
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
@@ -94,8 +102,7 @@ class Recursive:
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what has been learnt; raises a ValueError if it does not fit."""
-        self.examples = _count(tensors)
-        self.linear.restore(tensors)
+        self.linear.restore(tensors, _count(tensors))
 
 
 class Stochastic:
@@ -137,10 +144,13 @@ class Stochastic:
         self._points, self._places = points, {} if points is None else {key: i for i, key in enumerate(_keys(points))}
         self._key = domain_key(seed, "rule")
         width = phis[0].n_outputs // blocks
-        self.f = RidgeFunctions(width, columns=1)
-        self.A = OperatorVariance(width) if points is None else RidgeFunctions(width, columns=len(points.start) - 1)
-        self.steps = 0
-        self.pending: list[tuple[Rows, float]] = []
+        A = OperatorVariance(width) if points is None else RidgeFunctions(width, columns=len(points.start) - 1)
+        self._learned = _Learned(RidgeFunctions(width, columns=1), A, 0, ())
+
+    @property
+    def examples(self) -> int:
+        """Examples that have been learned or wait for a batch."""
+        return self._learned.steps * self._batch + len(self._learned.pending)
 
     def learn(self, rows: Rows, y: F64) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
@@ -148,44 +158,39 @@ class Stochastic:
         Raises
         ------
         InputError
-            If the steps have diverged. The batches before are learnt.
+            If the steps have diverged. The batches before are learned.
         """
         for i, target in enumerate(y.tolist()):
             row = rows.part(i, i + 1)
             if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
                 for phi in self._phis:
                     phi(phi.directions.own(row))
-            self.pending.append((row, target))
-            if len(self.pending) == self._batch:
-                batch, self.pending = self.pending, []
-                try:
-                    self._take(Rows.stack([row for row, _ in batch]), np.array([[target] for _, target in batch]))
-                except InputError:
-                    self.pending = batch[:-1]
-                    raise
+            pending = (*self._learned.pending, (row, target))
+            if len(pending) < self._batch:
+                self._learned = self._learned._replace(pending=pending)
+            else:
+                batch = Rows.stack([row for row, _ in pending])
+                self._learned = self._after_step(batch, np.array([[target] for _, target in pending]))
 
-    def _take(self, rows: Rows, y: F64) -> None:
-        """Take a step on a batch."""
-        n = (self.steps + 1) * self._batch
-        gamma, nu = float(self._step(self.steps + 1)), self.noise / n
-        block = min(self.steps, self._blocks)
+    def _after_step(self, rows: Rows, y: F64) -> _Learned:
+        """Return what is known after a step on a batch."""
+        f, A, steps_taken, _ = self._learned
+        n = (steps_taken + 1) * self._batch
+        gamma, nu = float(self._step(steps_taken + 1)), self.noise / n
+        block = min(steps_taken, self._blocks)
         if block == self._blocks:
-            block = int(counter_bits(self._key, self.steps) % np.uint64(self._blocks))
-        phi, before = self._features(rows), self.f.alpha.copy()
-        self.f.step(phi, y, block, gamma, nu)
-        try:
-            if isinstance(self.A, OperatorVariance):
-                self.A.step(phi, self._features2(rows), block, gamma, nu)
-            elif self._points is not None:
-                self.A.step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
-        except InputError:
-            self.f.alpha = before
-            raise
-        self.steps += 1
+            block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
+        phi = self._features(rows)
+        if isinstance(A, OperatorVariance):
+            A = A.after_step(phi, self._features2(rows), block, gamma, nu)
+        elif self._points is not None:
+            A = A.after_step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
+        return _Learned(f.after_step(phi, y, block, gamma, nu), A, steps_taken + 1, ())
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
-        return _joined(self.f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
+        f = self._learned.f
+        return _joined(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
@@ -195,17 +200,18 @@ class Stochastic:
         InputError
             If a row is none of the points that were given beforehand.
         """
-        return _joined(self._variance(piece) for _, piece in _pieces(rows))
+        A = self._learned.A
+        return _joined(self._variance(A, piece) for _, piece in _pieces(rows))
 
-    def _variance(self, rows: Rows) -> F64:
+    def _variance(self, A: OperatorVariance | RidgeFunctions, rows: Rows) -> F64:
         phi = self._features(rows)
-        if isinstance(self.A, OperatorVariance):
-            explained = self.A(phi, self._features2(rows))
+        if isinstance(A, OperatorVariance):
+            explained = A(phi, self._features2(rows))
         else:
             places = [self._places.get(key) for key in _keys(rows)]
             if None in places:
                 raise InputError("Expected one of the points that were given beforehand, got another x")
-            explained = self.A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
+            explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
         return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
 
     def _features(self, rows: Rows) -> F64:
@@ -218,19 +224,41 @@ class Stochastic:
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt."""
-        learnt = {f"mean.{name}": tensor for name, tensor in self.f.tensors().items()} | self.A.tensors()
-        counters = {"count": np.array([self.steps], np.int64)}
-        return learnt | counters | model_file.pack_examples("pending", self.pending)
+        f, A, steps_taken, pending = self._learned
+        learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
+        counters = {"count": np.array([steps_taken], np.int64)}
+        return learned | counters | model_file.pack_examples("pending", pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learnt; raises a ValueError if it does not fit."""
-        self.steps = _count(tensors)
-        blocks = min(self.steps, self._blocks)
-        self.f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
-        self.A.restore(tensors, blocks)
-        self.pending = model_file.unpack_examples("pending", tensors, self._phis[0].directions) or []
-        if len(self.pending) >= self._batch:
-            raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(self.pending)}")
+        """Take over what has been learned; raises a ValueError if it does not fit."""
+        steps_taken = _count(tensors)
+        blocks = min(steps_taken, self._blocks)
+        f, A, _, _ = self._learned
+        f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
+        A.restore(tensors, blocks)
+        pending = model_file.unpack_examples("pending", tensors, self._phis[0].directions) or []
+        if len(pending) >= self._batch:
+            raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(pending)}")
+        self._learned = _Learned(f, A, steps_taken, tuple(pending))
+
+
+class _Learned(NamedTuple):
+    """What a stochastic posterior has learned, which is replaced in one assignment.
+
+    Attributes
+    ----------
+    f, A
+        The mean, and what explains the variance.
+    steps
+        Steps taken.
+    pending
+        Examples that wait for a batch.
+    """
+
+    f: RidgeFunctions
+    A: OperatorVariance | RidgeFunctions
+    steps: int
+    pending: tuple[tuple[Rows, float], ...]
 
 
 def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:

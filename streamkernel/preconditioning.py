@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numba import njit
+from numba import types
 
 from streamkernel import vectors
+from streamkernel.jit import Family
+
+precondition = Family(
+    "precondition", types.void(types.float64[:, ::1], types.float64, types.float64[:, ::1], types.float64[:, ::1])
+)
+"""``precondition(0, phi, epsilon, g, a)`` sets `g`, shape (B, columns), to (ΦΦᵀ/B + εI)⁻¹ g; `phi` is Φᵀ, shape (P,
+B), and `a` is room, shape (B, B)."""
 
 
-@njit
-def precondition(phi, epsilon, g):  # type: ignore[no-untyped-def]
-    """Set `g`, shape (B, columns), to (ΦΦᵀ/B + εI)⁻¹ g; `phi` is Φᵀ, shape (P, B)."""
+@precondition.member(0)
+def _precondition(phi, epsilon, g, a):  # type: ignore[no-untyped-def]
     batch = phi.shape[1]
-    a = np.zeros((batch, batch))  # the upper triangle
+    a[:] = 0.0  # the upper triangle is used
     for p in range(len(phi)):
         for i in range(batch):
             vectors.add(a[i, i:], phi[p, i:], phi[p, i] / batch)

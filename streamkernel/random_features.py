@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from river import base, utils
+from river import base
 
 from streamkernel import bandwidth, model_file
 from streamkernel.feature_map import FeatureMap
 from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.locking import locked
 from streamkernel.rows import Rows
+from streamkernel.tables import native_frame
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
@@ -64,9 +67,11 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         self.kernel = kernel
         self.n_features = n_features
         self.seed = seed
-        self._map = FeatureMap(kernel, n_features, seed, 1 << 26)
-        self._first: list[Rows] | None = [] if kernel.is_pending else None
-        outputs = self._map.directions.plan.outputs
+        features = FeatureMap(kernel, n_features, seed, 1 << 26)
+        # The features, and the examples that still decide the bandwidth, None once it is known: replaced together.
+        self._seen: tuple[FeatureMap, tuple[Rows, ...] | None] = (features, () if kernel.is_pending else None)
+        self._lock = Lock()
+        outputs = features.directions.plan.outputs
         parts = ["cos", "sin"] if outputs == 2 else [f"z{i}_" for i in range(outputs)]
         self._names = [f"{part}{i}" for i in range(n_features) for part in parts]
 
@@ -83,7 +88,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        self._see(self._map.row(x))
+        self._see(self._row(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
         """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
@@ -99,35 +104,47 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        return dict(zip(self._names, self._map(self._map.row(x))[0].tolist(), strict=True))
+        return dict(zip(self._names, self._map(self._row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
         """Return the features of each row of a data frame."""
-        outputs = self._map(self._map.table(X))
-        columns = {name: outputs[:, i] for i, name in enumerate(self._names)}
-        return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+        features = self._map
+        outputs = features(features.table(X))
+        columns: dict[Hashable, Any] = {name: outputs[:, i] for i, name in enumerate(self._names)}
+        return native_frame(columns, X)
 
+    @property
+    def _map(self) -> FeatureMap:
+        return self._seen[0]
+
+    def _row(self, x: Any) -> Rows:
+        """Return one example."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        return self._map.row(x)
+
+    @locked
     def _see(self, row: Rows) -> None:
-        if self._first is None:
+        features, first = self._seen
+        if first is None:
             return
-        self._first.append(row)
-        if bandwidth.is_due(len(self._first)):
-            self._map.kernel = bandwidth.with_medians(self.kernel, self._map.directions.plan, Rows.stack(self._first))
-            if len(self._first) == bandwidth.FIRST:
-                self._first = None
+        first = (*first, row)
+        if bandwidth.is_due(len(first)):
+            kernel = bandwidth.with_medians(self.kernel, features.directions.plan, Rows.stack(first))
+            features = features.with_kernel(kernel)
+        self._seen = features, None if len(first) == bandwidth.FIRST else first
 
-    def _description(self) -> dict[str, Any]:
-        return {"kernel": self.kernel_}
-
-    def _tensors(self) -> model_file.Tensors:
-        return {} if self._first is None else model_file.pack_examples("first", [(row, 0.0) for row in self._first])
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        features, first = self._seen
+        rows = {} if first is None else model_file.pack_examples("first", [(row, 0.0) for row in first])
+        return {"kernel": features.kernel}, rows
 
     def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
-        self._map.kernel = model_file.kernel_in(description, self.kernel)
-        first = model_file.unpack_examples("first", tensors, self._map.directions)
+        features = self._map.with_kernel(model_file.kernel_in(description, self.kernel))
+        first = model_file.unpack_examples("first", tensors, features.directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-        self._first = None if first is None else [row for row, _ in first]
+        self._seen = features, None if first is None else tuple(row for row, _ in first)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

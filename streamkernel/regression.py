@@ -6,13 +6,14 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from river import base, utils
+from river import base
 
 from streamkernel import losses, rules, state, steps
 from streamkernel.errors import LabelError
 from streamkernel.estimator import KernelModel
 from streamkernel.kernels import Kernel
 from streamkernel.rows import number
+from streamkernel.tables import native_series, table_rows, targets_of
 from streamkernel.upkeep import Compaction, Polish
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     @property
     def _intercept(self) -> int:
-        return state.LEARNT if self._loss.directional else state.MEAN
+        return state.LEARNED if self._loss.directional else state.MEAN
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
         """Learn from one example.
@@ -143,7 +144,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         Parameters
         ----------
         x
-            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
+            or NaN, counts as 0. A string where a number was learned is refused.
         y
             The target.
 
@@ -152,7 +154,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
-        self._learn_example(x, _checked(y))
+        self._learn_event(x, _checked(y))
 
     def _target(self, y: Any) -> float:
         return _checked(y)
@@ -165,7 +167,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If `x` is empty or a value is neither a finite number nor a string.
         """
-        return float(self._scores(x)[0])
+        return float(self._score(x))
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -182,8 +184,10 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If a value or a target is unusable; names the column and the row. Nothing is learnt.
         """
-        targets = [_checked(target) for target in utils.dataframe.into_series(y).to_list()]
-        self._learn(self._table(X), np.array(targets, np.float64))
+        directions = self._learner.directions
+        rows, numeric = table_rows(directions, X, self._state.numeric)
+        targets = [_checked(target) for target in targets_of(y, rows)]
+        self._learn(rows, np.array(targets, np.float64), directions, numeric)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
@@ -193,8 +197,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        predictions = self._scores_of(self._table(X))[:, 0]
-        return utils.dataframe.to_native_series(predictions, name=None, like=utils.dataframe.into_frame(X))
+        return native_series(self._scores_of(self._table(X))[:, 0], X)
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from streamkernel.errors import InputError
 
@@ -62,22 +65,31 @@ class Rows(NamedTuple):
         return Rows(self.start[first : last + 1] - a, *entries)
 
 
-def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-    """Return `x` with its strings as indicators: ``{"colour": "red"}`` is ``{"colour=red": 1.0}``.
+ROWS = types.NamedTuple(
+    [types.int64[::1], types.int64[::1], types.uint64[::1], types.int64[::1], types.float64[::1]], Rows
+)
+"""What compiled code takes rows as."""
 
-    Every kernel can read an indicator: 1 is in the domain of all of them, and a category that is not there counts as
-    0, like any missing name. So a string works as it would behind a one-hot encoder that knows all categories.
+
+def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+    """Return `x` with its strings as indicators, without the values that are missing.
+
+    ``{"colour": "red"}`` is ``{"colour=red": 1.0}``. Every kernel can read an indicator: 1 is in the domain of all
+    of them, and a category that is not there counts as 0, like any missing name. So a string works as it would
+    behind a one-hot encoder that knows all categories. ``None``, NaN and ``pandas.NA`` are missing values: the name
+    counts as absent.
 
     Raises
     ------
     InputError
-        If a value is neither a number nor a string, or an indicator has the name of another feature.
+        If a value is neither a number, a string nor missing, or an indicator has the name of another feature.
 
     Examples
     --------
-    >>> numbers({"colour": "red", "size": 3})
+    >>> numbers({"colour": "red", "size": 3, "weight": None})
     {'size': 3.0, 'colour=red': 1.0}
     """
+    x = {name: value for name, value in x.items() if not is_missing(value)}
     found = {
         name: number(value, f"x[{_told(name)}]", "a number or a string")
         for name, value in x.items()
@@ -90,6 +102,19 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
                 raise InputError(f"Expected one feature of a name, got two of {_told(indicator)} - at x[{_told(name)}]")
             found[indicator] = 1.0
     return found
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is ``None``, NaN or ``pandas.NA``.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), 0.0, "")]
+    [True, True, False, False]
+    """
+    if isinstance(value, (float, np.floating, Decimal)):
+        return bool(value != value)
+    return value is None or value is getattr(sys.modules.get("pandas"), "NA", None)
 
 
 def number(value: Any, where: str, expected: str = "a number") -> float:

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from streamkernel.generator import counter_bits
+from streamkernel.jit import unit
+from streamkernel.state import NUMBERS_TYPE
 
 __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
 
 _DSG, _UDSG, _CDSG = range(3)
 
 
-@njit(cache=True)
+@njit
 def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
     """Return the old block with the longest checked step η, and η (Li and Póczos 2016, eq. 9, signs resolved).
 
@@ -43,7 +45,9 @@ def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyp
     noise
         (Mσ/B)².
     """
-    g2 = (g * g).sum()
+    g2 = 0.0
+    for c in range(len(g)):
+        g2 += g[c] * g[c]
     a = 2.0 * (g2 + noise)
     best, longest = -1, 0.0
     for k in range(len(beta)):
@@ -62,40 +66,47 @@ def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyp
     return best, longest
 
 
-@njit(inline="always")
+@njit
 def _uniform(key, t, n):  # type: ignore[no-untyped-def]
     """Return a number below `n`, drawn for step `t`."""
     return int((counter_bits(key, t) >> 11) * 2.0**-53 * n)
 
 
-@njit(cache=True)
-def choose(rule, key, t, room, beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
-    """Return the block to update, ``len(beta)`` for a new one, and the step to take.
+@unit(
+    types.Tuple((types.int64, types.float64))(
+        NUMBERS_TYPE, types.float64[:, ::1], types.float64[::1], types.float64, types.float64
+    )
+)
+def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
+    """Return the block to update, the number of blocks for a new one, and the step to take.
 
     Parameters
     ----------
-    rule
-        (code, G, U, longest) of the rule.
-    key
-        Of the generator that draws old blocks.
-    t
-        The number of the step, counted from 0.
-    room
-        Whether a block may be added. Without one there must be an old block.
+    state
+        The record of :mod:`streamkernel.state`.
+    beta
+        The β_k without their common scale, with or without room for more blocks.
+    g
+        The mean gradient ḡ.
+    gamma
+        The step γ of a new block.
+    noise
+        (Mσ/B)².
     """
-    code, grow, reuse, longest = rule
-    blocks = len(beta)
-    if code == _CDSG:
-        k, eta = longest_checked_step(beta, scale, g, gamma, noise)
+    numbers = state[0]
+    blocks, t = numbers.blocks, numbers.steps
+    room = blocks < numbers.most_blocks  # where there is none there is an old block
+    if numbers.rule == _CDSG:
+        k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
         if eta > gamma:
-            return k, min(eta, longest * gamma)
+            return k, min(eta, numbers.max_step_ratio * gamma)
         if room:
             return blocks, gamma
         if k >= 0:
             return k, eta
-    elif room and (blocks == 0 or code == _DSG or t % (grow + reuse) < grow):
+    elif room and (blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new):
         return blocks, gamma
-    return _uniform(key, t, blocks), gamma
+    return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma
 
 
 class Rule(Protocol):

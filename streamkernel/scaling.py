@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import from_dtype, njit, types
 
 from streamkernel import model_file
 from streamkernel.forms import LARGEST_VALUE
-from streamkernel.rows import F64, Rows
+from streamkernel.jit import compiled, unit
+from streamkernel.rows import ROWS, Rows
 
 FIRST = 256
 """Examples after which a scale in use is kept until it is off."""
@@ -40,134 +41,190 @@ EDGE = math.sqrt(3.0)
 LEAST_SPREAD = 1e-200
 """Below this a standard deviation counts as 0, and LARGEST_VALUE divided by it is still finite."""
 
-# Places in a name's row of the table: its hash; presences, their mean and sum of squares; the scale in use.
-KEY, COUNT, MEAN, SQUARES, CENTRE, SPREAD, UNIT, SHIFT = range(8)
+SCALE = np.dtype(
+    [
+        ("key", "u8"),  # the hash of the name, 0 for an empty row
+        ("count", "f8"),  # presences
+        ("mean", "f8"),
+        ("squares", "f8"),  # the sum of squared deviations from the mean
+        ("centre", "f8"),  # the scale in use
+        ("spread", "f8"),
+        ("unit", "f8"),  # what values are divided by
+        ("shift", "f8"),  # q(-c/s)
+    ]
+)
+"""What is known of a name."""
+
+COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("taken_at", "i8")])
+"""Examples observed, names in the table, examples in the moments, now and when they were taken, and when that was."""
 
 
-@njit(inline="always", error_model="numpy")
+class ScalesState(NamedTuple):
+    """The counts, and a table of names that are found by their hashes; a row for each of none where nothing is
+    scaled."""
+
+    counts: Any
+    table: Any
+
+
+SCALES = types.NamedTuple(
+    [types.Array(from_dtype(COUNTS), 1, "C"), types.Array(from_dtype(SCALE), 1, "C")], ScalesState
+)
+
+
+@njit(error_model="numpy")
 def _bent(z):  # type: ignore[no-untyped-def]
     """Return q(z)."""
     size = abs(z)
     return z if size <= EDGE else math.copysign(EDGE * (1.0 + math.log(size / EDGE)), z)
 
 
-@njit(inline="always", error_model="numpy")
-def _place(keys, key):  # type: ignore[no-untyped-def]
+@njit(error_model="numpy")
+def _place(table, key):  # type: ignore[no-untyped-def]
     """Return the row of a name, or the empty one where it would be; at most half of them are taken, so there is one."""
-    last = np.uint64(len(keys) - 1)
+    last = np.uint64(len(table) - 1)
     row = key & last
-    while keys[row, KEY] != key and keys[row, KEY] != np.uint64(0):
+    while table[row].key != key and table[row].key != np.uint64(0):
         row = (row + np.uint64(1)) & last
     return row
 
 
-@njit(cache=True, error_model="numpy")
-def _grown(table, rows):  # type: ignore[no-untyped-def]
-    """Return the table with so many rows, a power of 2."""
-    grown = np.zeros((rows, table.shape[1]))
-    old, new = table.view(np.uint64), grown.view(np.uint64)
-    for i in range(len(old)):
-        if old[i, KEY] != np.uint64(0):
-            new[_place(new, old[i, KEY])] = old[i]
-    return grown
+@unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), error_model="numpy")
+def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
+    """Set the entries of row i in `out`, which is as long as all values, to t(v); return how many names are new.
+
+    Where nothing is scaled, `out` may be the values themselves.
+    """
+    table, new = scales.table, 0
+    for j in range(rows.start[i], rows.start[i + 1]):
+        v = rows.values[j]
+        if not abs(v) <= LARGEST_VALUE or len(table) == 0:  # NaN too
+            out[j] = v
+            continue
+        key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
+        own = table[_place(table, key)]
+        if own.key == key:
+            out[j] = _bent((v - own.centre) / own.unit) - own.shift
+        else:
+            out[j] = _bent(v)
+            new += 1
+    return new
 
 
-@njit(cache=True, error_model="numpy")
-def _observe(table, names, furthest, hashes, values, first):  # type: ignore[no-untyped-def]
-    """Count the entries from `first` on; return the number of names, or ``~i`` where the table is full at entry i."""
-    keys = table.view(np.uint64)
-    for i in range(first, len(values)):
-        v = values[i]
+@njit(error_model="numpy")
+def has_room(scales, new):  # type: ignore[no-untyped-def]
+    """Return whether so many new names fit in the table."""
+    names = scales.counts[0].names
+    return len(scales.table) == 0 or names == MOST_NAMES or 2 * min(names + new, MOST_NAMES) <= len(scales.table)
+
+
+@unit(types.void(SCALES, ROWS, types.int64), error_model="numpy")
+def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
+    """Count row i in the moments; the table has room for its names."""
+    table, counts = scales.table, scales.counts[0]
+    furthest = max(FURTHEST, math.sqrt(counts.taken))
+    for j in range(rows.start[i], rows.start[i + 1]):
+        v = rows.values[j]
         if not abs(v) <= LARGEST_VALUE:  # NaN too
             continue
-        key = max(hashes[i], np.uint64(1))  # 0 is an empty row
-        row = _place(keys, key)
-        if keys[row, KEY] != key:
-            if names == MOST_NAMES:
+        key = max(rows.hashes[j], np.uint64(1))
+        own = table[_place(table, key)]
+        if own.key != key:
+            if counts.names == MOST_NAMES:
                 continue
-            if 2 * names == len(table):
-                return ~i
-            names += 1
-            keys[row, KEY], table[row, UNIT] = key, 1.0
-        c, s = table[row, CENTRE], table[row, SPREAD]
-        if s > 0.0:
-            v = min(max(v, c - furthest * s), c + furthest * s)
-        table[row, COUNT] += 1.0
-        off = v - table[row, MEAN]
-        table[row, MEAN] += off / table[row, COUNT]
-        table[row, SQUARES] += off * (v - table[row, MEAN])
-    return names
+            counts.names += 1
+            own.key, own.unit = key, 1.0
+        if own.spread > 0.0:
+            v = min(max(v, own.centre - furthest * own.spread), own.centre + furthest * own.spread)
+        own.count += 1.0
+        off = v - own.mean
+        own.mean += off / own.count
+        own.squares += off * (v - own.mean)
+    counts.n += 1
+    counts.weight += 1.0
 
 
-@njit(cache=True, error_model="numpy")
-def _scaled(table, hashes, values):  # type: ignore[no-untyped-def]
-    """Return t(v) of all entries."""
-    keys, out = table.view(np.uint64), np.empty_like(values)
-    for i in range(len(values)):
-        v = values[i]
-        if not abs(v) <= LARGEST_VALUE:
-            out[i] = v
-            continue
-        key = max(hashes[i], np.uint64(1))
-        row = _place(keys, key)
-        if keys[row, KEY] == key:
-            out[i] = _bent((v - table[row, CENTRE]) / table[row, UNIT]) - table[row, SHIFT]
-        else:
-            out[i] = _bent(v)
-    return out
-
-
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy")
 def _unit(c, s):  # type: ignore[no-untyped-def]
-    """Return what is divided by: the standard deviation, and what is said of constants where it is 0."""
+    """Return what values are divided by."""
     if s > 0.0:
         return s
     return abs(c) if abs(c) >= LEAST_SPREAD else 1.0
 
 
-@njit(inline="always", error_model="numpy")
-def _use(row, c, s):  # type: ignore[no-untyped-def]
+@njit(error_model="numpy")
+def _use(own, c, s):  # type: ignore[no-untyped-def]
     """Put a scale in use."""
-    row[CENTRE], row[SPREAD], row[UNIT] = c, s, _unit(c, s)
-    row[SHIFT] = _bent((0.0 - c) / row[UNIT])
+    own.centre, own.spread, own.unit = c, s, _unit(c, s)
+    own.shift = _bent((0.0 - c) / own.unit)
 
 
-@njit(cache=True, error_model="numpy")
-def _take(table, n, early, halve):  # type: ignore[no-untyped-def]
-    """Put the scales that moments of n examples say in use, all of them or those that are off; return if any changed.
+@unit(types.boolean(SCALES), error_model="numpy")
+def take(scales):  # type: ignore[no-untyped-def]
+    """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
 
-    With k presences of mean m and sum of squares M, absences being 0: c = km/n, s² = (M + km²(1 - k/n))/n.
+    With k presences of mean m and sum of squares M in n examples, absences being 0: c = km/n, s² = (M + km²(1 -
+    k/n))/n.
     """
-    changed = False
+    table, counts, changed = scales.table, scales.counts[0], False
+    n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
+    counts.taken_at = counts.n
+    if n == 0.0:
+        return False
     for i in range(len(table)):
-        row = table[i]
-        if row[UNIT] == 0.0:
+        own = table[i]
+        if own.key == np.uint64(0):
             continue
-        share = row[COUNT] / n
-        c = share * row[MEAN]
-        s = math.sqrt(max(row[SQUARES] / n + c * row[MEAN] * (1.0 - share), 0.0))
+        share = own.count / n
+        c = share * own.mean
+        s = math.sqrt(max(own.squares / n + c * own.mean * (1.0 - share), 0.0))
         s = s if s >= LEAST_SPREAD else 0.0
-        ratio = _unit(c, s) / row[UNIT]
-        off = not 1.0 / NEAR <= ratio <= NEAR or abs(c - row[CENTRE]) > SHIFTED * row[UNIT]
-        first = row[SPREAD] == 0.0 and s > 0.0
-        if off or first or (early and (c != row[CENTRE] or s != row[SPREAD])):
+        ratio = _unit(c, s) / own.unit
+        off = not 1.0 / NEAR <= ratio <= NEAR or abs(c - own.centre) > SHIFTED * own.unit
+        first = own.spread == 0.0 and s > 0.0
+        if off or first or (early and (c != own.centre or s != own.spread)):
             changed = True
-            _use(row, c, s)
+            _use(own, c, s)
         if halve:
-            row[COUNT] *= 0.5
-            row[SQUARES] *= 0.5
+            own.count *= 0.5
+            own.squares *= 0.5
+    counts.taken = n
+    if halve:
+        counts.weight *= 0.5
     return changed
 
 
-@njit(cache=True, error_model="numpy")
-def _restored(table, hashes, moments, scales):  # type: ignore[no-untyped-def]
-    """Fill an empty table that has room."""
-    keys = table.view(np.uint64)
-    for i in range(len(hashes)):
-        row = table[_place(keys, hashes[i])]
-        row.view(np.uint64)[KEY] = hashes[i]
-        row[COUNT : SQUARES + 1] = moments[i]
-        _use(row, scales[i, 0], scales[i, 1])
+@compiled(error_model="numpy")
+def _rehash(old, new):  # type: ignore[no-untyped-def]
+    """Fill an empty table with the rows of another one."""
+    for i in range(len(old)):
+        if old[i].key != np.uint64(0):
+            new[_place(new, old[i].key)] = old[i]
+
+
+@compiled(error_model="numpy")
+def _rescale(table):  # type: ignore[no-untyped-def]
+    """Set what follows from the scales in use."""
+    for i in range(len(table)):
+        if table[i].key != np.uint64(0):
+            _use(table[i], table[i].centre, table[i].spread)
+
+
+@compiled(error_model="numpy")
+def _scale_rows(scales, rows, out):  # type: ignore[no-untyped-def]
+    for i in range(len(rows.start) - 1):
+        scale_row(scales, rows, i, out)
+
+
+@compiled(error_model="numpy")
+def _observe_rows(scales, rows, first):  # type: ignore[no-untyped-def]
+    """Count rows from the first on; return how many of all are counted, which is less where the table is full."""
+    out = np.empty(len(rows.values))
+    for i in range(first, len(rows.start) - 1):
+        if not has_room(scales, scale_row(scales, rows, i, out)):
+            return i
+        observe_row(scales, rows, i)
+    return len(rows.start) - 1
 
 
 class Scales:
@@ -204,7 +261,7 @@ class Scales:
     >>> from streamkernel import kernels
     >>> from streamkernel.features import Directions
     >>> from streamkernel.kernels.plan import Plan
-    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), per_block=1, cache_bytes=0)
+    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> scales = Scales()
     >>> for i in range(4):
     ...     scales.observe(directions.row({"second": 1.7e9 + i, "share": 0.01 * i}))
@@ -216,10 +273,24 @@ class Scales:
     """
 
     def __init__(self) -> None:
-        self.n = 0
-        self._weight = self._taken = 0.0  # examples in the moments, now and when they were taken
-        self._names = 0
-        self._table: F64 = np.zeros((16, SHIFT + 1))
+        self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE))
+
+    @property
+    def n(self) -> int:
+        """Examples observed."""
+        return int(self.state.counts["n"][0])
+
+    def copy(self) -> Scales:
+        """Return scales that share nothing with these."""
+        twin = Scales()
+        twin.state = ScalesState(*(part.copy() for part in self.state))
+        return twin
+
+    def grow(self) -> None:
+        """Make room for as many more names."""
+        table = np.zeros(2 * len(self.state.table), SCALE)
+        _rehash(self.state.table, table)
+        self.state = self.state._replace(table=table)
 
     def observe(self, rows: Rows) -> None:
         """Count examples in the moments; values that are not finite or of usable size do not count.
@@ -229,47 +300,36 @@ class Scales:
         rows
             The examples.
         """
-        first, furthest = 0, max(FURTHEST, math.sqrt(self._taken))
-        while True:
-            found = _observe(self._table, self._names, furthest, rows.hashes, rows.values, first)
-            if found >= 0:
-                break
-            first, self._names = ~found, len(self._table) // 2
-            self._table = _grown(self._table, 2 * len(self._table))
-        self._names = found
-        examples = len(rows.start) - 1
-        self.n += examples
-        self._weight += examples
+        done, n = 0, len(rows.start) - 1
+        while done < n:
+            done = int(_observe_rows(self.state, rows, done))
+            if done < n:
+                self.grow()
 
     def __call__(self, rows: Rows) -> Rows:
         """Return examples with the scales in use; values that are not finite or of usable size stay as they are."""
-        return Rows(rows.start, rows.slots, rows.hashes, rows.readers, _scaled(self._table, rows.hashes, rows.values))
+        values = np.empty_like(rows.values)
+        _scale_rows(self.state, rows, values)
+        return rows._replace(values=values)
 
     def take(self) -> bool:
-        """Put the scales that the moments say in use, and return whether one of them has changed."""
-        if not self._weight:
-            return False
-        halve = self._weight >= HORIZON
-        changed = bool(_take(self._table, self._weight, self.n <= FIRST, halve))
-        self._taken = self._weight
-        self._weight *= 0.5 if halve else 1.0
-        return changed
+        """Put the scales of the moments in use, and return whether one of them has changed."""
+        return bool(take(self.state))
 
     def tensors(self) -> model_file.Tensors:
         """Return all of this as arrays, names in the order of their hashes."""
-        known = self._table[self._table[:, UNIT] > 0.0]
-        hashes = known.view(np.uint64)[:, KEY]
-        order = np.argsort(hashes)
+        counts, table = self.state.counts[0], self.state.table
+        known = np.sort(table[table["key"] > 0], order="key")
         return {
-            "scales.n": np.array([self.n]),
-            "scales.weights": np.array([self._weight, self._taken]),
-            "scales.names": hashes[order].view(np.int64),
-            "scales.moments": known[order, COUNT : SQUARES + 1],
-            "scales.in_use": known[order, CENTRE : SPREAD + 1],
+            "scales.n": np.array([counts["n"]]),
+            "scales.weights": np.array([counts["weight"], counts["taken"]]),
+            "scales.names": known["key"].view(np.int64),
+            "scales.moments": np.stack([known[name] for name in ("count", "mean", "squares")], axis=1),
+            "scales.in_use": np.stack([known[name] for name in ("centre", "spread")], axis=1),
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` told.
+        """Take over what :meth:`tensors` returned.
 
         Raises
         ------
@@ -295,7 +355,12 @@ class Scales:
         )
         if not usable:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
-        table = np.zeros((max(16, 2 << (len(hashes) - 1).bit_length()), SHIFT + 1))
-        _restored(table, hashes, moments, in_use)
-        self.n, self._names, self._table = n, len(hashes), table
-        self._weight, self._taken = weights.tolist()
+        known = np.zeros(len(hashes), SCALE)
+        known["key"] = hashes
+        known["count"], known["mean"], known["squares"] = moments.T
+        known["centre"], known["spread"] = in_use.T
+        _rescale(known)
+        counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
+        counts[0] = n, len(hashes), *weights.tolist(), n
+        _rehash(known, table)
+        self.state = ScalesState(counts, table)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numba import njit
+
 EVERY = 8192
 """Examples between two looks, in the long run."""
 
@@ -15,6 +19,10 @@ def is_due(n: int) -> bool:
     [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 24576, 32768]
     """
     return n >= 2 and (n & (n - 1) == 0 or n % EVERY == 0)
+
+
+compiled_is_due: Any = njit(is_due)
+"""For compiled code."""
 
 
 def until_due(n: int) -> int:

@@ -1,137 +1,176 @@
-"""The compiled heart: f(x) for rows of examples.
+"""The first-order function f(x) = Σ_b φ_b(x)ᵀα_b and its evaluation, compiled.
 
-Everything is told as arrays, which `streamkernel.expansion` owns (a call with few arguments is a fast call).
-A model with n blocks of F features and C columns is
+A model with blocks of F features and C columns keeps
 
-    coef[panel, column, output, feature]    α without its scale; after C columns, the running sum for the average
-    beta[block, column]                     β without its scale
-    ints[...], reals[...]                   the numbers that `streamkernel.state` names
-    phi[panel, output, feature]             the features of the row that was evaluated last, √F φ
+    coef[panel, column, component, feature]    α without its scale; after C columns, the running sum for the average
+    beta[block, column]                        β without its scale
+    phi[panel, component, feature]             the features of the row that was evaluated last, √F φ
+    numbers                                    the record of `streamkernel.state`
 
-A feature has one output or more: the real and imaginary parts of `streamkernel.forms`, a cosine and a sine for a
+A feature has one component or more: the real and imaginary parts of `streamkernel.forms`, a cosine and a sine for a
 Gaussian.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from streamkernel import vectors
-from streamkernel.forms import ROOM, features, power, prepare
-from streamkernel.state import (
-    BATCH,
-    BLOCKS,
-    COLUMNS,
-    OUTPUTS,
-    PARTS,
-    PER_BLOCK,
-    PREDICTED_OFFSET,
-    SCALE,
-    SCALE_SUM,
-    SELF,
-    STEPS,
+from streamkernel.forms import ENTRIES, KERNEL, ROOM, Entries, features, power, prepare
+from streamkernel.jit import compiled, unit
+from streamkernel.rows import F32, F64, ROWS
+from streamkernel.state import NUMBERS_TYPE
+
+
+class FirstOrder(NamedTuple):
+    """The arrays of a first-order function."""
+
+    numbers: Any
+    coef: F64
+    beta: F64
+    phi: F32
+
+
+class Work(NamedTuple):
+    """Room for the entries of a row, the features of a part, the sums of f, the gradients, and the move of a block."""
+
+    row: Entries
+    room: F32
+    sums: F64
+    gradients: F64
+    move: F64
+
+
+FIRST_ORDER = types.NamedTuple(
+    [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1]], FirstOrder
+)
+WORK = types.NamedTuple(
+    [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]], Work
 )
 
 
-@njit(inline="always")
-def workspace(ints, start, columns, width):  # type: ignore[no-untyped-def]
-    """Return room for a row's entries, a part's features, the sums of f, the gradients, and a block's move."""
-    longest = 0
-    for i in range(len(start) - 1):
-        longest = max(longest, start[i + 1] - start[i])
-    parts = ints[PARTS]
-    entries = np.empty((parts, longest), np.int64), np.empty((parts, longest), np.uint64)
-    row = entries[0], entries[1], np.empty((parts, longest), np.float32), np.empty(parts, np.int64)
-    room = np.empty((ROOM + 2 * parts, width), np.float32)
-    gradients = np.empty((2, ints[BATCH], ints[COLUMNS]))
-    move = np.empty((ints[COLUMNS], ints[OUTPUTS], ints[PER_BLOCK]))
-    return row, room, np.empty((columns, width)), gradients, move
-
-
-@njit(inline="always")
-def take(kernel, rows, i, row):  # type: ignore[no-untyped-def]
-    start, slots, hashes, readers, values = rows
-    a, b = start[i], start[i + 1]
-    return prepare(kernel, readers[a:b], slots[a:b], hashes[a:b], values[a:b], row)
+@njit
+def entries_room(parts, longest):  # type: ignore[no-untyped-def]
+    """Return room for what so many parts read of a row."""
+    return Entries(
+        np.empty((parts, longest), np.int64),
+        np.empty((parts, longest), np.uint64),
+        np.empty((parts, longest), np.float32),
+        np.empty(parts, np.int64),
+    )
 
 
 @njit
-def score(ints, reals, kernel, rows, i, coef, phi, work, out):  # type: ignore[no-untyped-def]
+def longest_row(rows):  # type: ignore[no-untyped-def]
+    """Return the number of entries in the longest row."""
+    longest = 0
+    for i in range(len(rows.start) - 1):
+        longest = max(longest, rows.start[i + 1] - rows.start[i])
+    return longest
+
+
+@njit
+def part_room(parts, width):  # type: ignore[no-untyped-def]
+    """Return room for the features of so many parts."""
+    return np.empty((ROOM + 2 * parts, width), np.float32)
+
+
+@njit
+def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return room to evaluate rows and to take steps on them."""
+    numbers, parts = state.numbers[0], len(kernel.parts)
+    return Work(
+        entries_room(parts, longest_row(rows)),
+        part_room(parts, state.coef.shape[3]),
+        np.empty((state.coef.shape[1], state.coef.shape[3])),
+        np.empty((2, numbers.batch_size, numbers.columns)),
+        np.empty((numbers.columns, numbers.components, numbers.block_size)),
+    )
+
+
+@unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, WORK, types.float64[:, ::1]), error_model="numpy")
+def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
 
     Return whether the row is usable.
     """
-    row, room, sums = work[0], work[1], work[2]
-    if not take(kernel, rows, i, row):
+    numbers, coef, phi, sums = state.numbers[0], state.coef, state.phi, work.sums
+    if not prepare(kernel, rows, i, work.row):
         return False
-    width = coef.shape[3]
-    total = ints[BLOCKS] * ints[PER_BLOCK]
+    width, block_size = coef.shape[3], numbers.block_size
+    total = numbers.blocks * block_size
     sums[:] = 0.0
-    if total == 0 and reals[SELF] == 0.0:
-        features(kernel, ints[PER_BLOCK], row, np.int64(0), np.int64(0), ints[PER_BLOCK], phi[0], room)
-        if power(phi[0], np.int64(0), ints[PER_BLOCK])[0] < 0.0:
+    if total == 0 and numbers.k_xx == 0.0:
+        features(kernel, block_size, work.row, 0, 0, block_size, phi[0], work.room)
+        if power(phi[0], 0, block_size)[0] < 0.0:
             return False
     for p in range((total + width - 1) // width):
         last = min(width, total - p * width)
-        features(kernel, ints[PER_BLOCK], row, p, np.int64(0), last, phi[p], room)
-        if reals[SELF] == 0.0 and power(phi[p], np.int64(0), last)[0] < 0.0:
+        features(kernel, block_size, work.row, p, 0, last, phi[p], work.room)
+        if numbers.k_xx == 0.0 and power(phi[p], 0, last)[0] < 0.0:
             return False
         for c in range(coef.shape[1]):
             s = sums[c]
-            if ints[OUTPUTS] == 2:
+            if numbers.components == 2:
                 cos, sin, a, b = phi[p, 0], phi[p, 1], coef[p, c, 0], coef[p, c, 1]
                 for f in range(last):
                     s[f] += cos[f] * a[f] + sin[f] * b[f]
                 continue
-            for o in range(ints[OUTPUTS]):
+            for o in range(numbers.components):
                 z, a = phi[p, o], coef[p, c, o]
                 for f in range(last):
                     s[f] += z[f] * a[f]
-    normaliser = 1.0 / math.sqrt(ints[PER_BLOCK])
-    columns = ints[COLUMNS]
+    normaliser = 1.0 / math.sqrt(block_size)
+    columns = numbers.columns
     for c in range(columns):
         dot = vectors.tree_sum(sums[c]) * normaliser
-        out[0, c] = reals[SCALE] * dot
+        out[0, c] = numbers.scale * dot
         out[1, c] = out[0, c]
-        if coef.shape[1] > columns and ints[STEPS] > 0:
-            out[1, c] = (reals[SCALE_SUM] * dot - vectors.tree_sum(sums[columns + c]) * normaliser) / ints[STEPS]
-        out[1, c] += reals[PREDICTED_OFFSET]
+        if coef.shape[1] > columns and numbers.steps > 0:
+            average = numbers.scale_sum * dot - vectors.tree_sum(sums[columns + c]) * normaliser
+            out[1, c] = average / numbers.steps
+        out[1, c] += numbers.predicted_offset
     return True
 
 
-@njit(cache=True, nogil=True)
-def evaluate(ints, reals, program, constants, cache, kept, start, slots, hashes, readers, values, coef, phi, out):  # type: ignore[no-untyped-def]
+def _evaluate(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
-    work = workspace(ints, start, coef.shape[1], coef.shape[3])
-    kernel, rows = (program, constants, cache, kept), (start, slots, hashes, readers, values)
-    for i in range(len(start) - 1):
-        if not score(ints, reals, kernel, rows, i, coef, phi, work, out[i]):
+    work = workspace(state, kernel, rows)
+    state.numbers[0].last_example = 0
+    for i in range(len(rows.start) - 1):
+        if not score(state, kernel, rows, i, work, out[i]):
             return i
     return -1
 
 
-@njit(cache=True)
-def transform(ints, program, constants, cache, kept, start, slots, hashes, readers, values, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to φ of the first block for row i: the outputs of its first feature, of its second, ...
+evaluate = compiled(_evaluate)
+"""For a function that other threads may change: it holds the interpreter's lock."""
+
+evaluate_copy = compiled(nogil=True)(_evaluate)
+"""For a function that nothing else uses."""
+
+
+@compiled
+def transform(block_size, components, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to φ of the first block for row i: the components of its first feature, of its second, ...
 
     Return the first unusable row, or -1.
     """
-    kernel, per_block, outputs = (program, constants, cache, kept), ints[PER_BLOCK], ints[OUTPUTS]
-    width = cache.shape[3]
-    phi = np.empty((outputs, width), np.float32)
-    row, room, _, _, _ = workspace(ints, start, 0, width)
-    first = np.int64(0)
-    scale = 1.0 / math.sqrt(per_block)
-    for i in range(len(start) - 1):
-        if not take(kernel, (start, slots, hashes, readers, values), i, row):
+    parts, width = len(kernel.parts), kernel.cache.shape[3]
+    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    phi = np.empty((components, width), np.float32)
+    scale = 1.0 / math.sqrt(block_size)
+    for i in range(len(rows.start) - 1):
+        if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, per_block, row, first, first, per_block, phi, room)
-        if power(phi, first, per_block)[0] < 0.0:
+        features(kernel, block_size, row, 0, 0, block_size, phi, room)
+        if power(phi, 0, block_size)[0] < 0.0:
             return i
-        for f in range(per_block):
-            for o in range(outputs):
-                out[i, outputs * f + o] = scale * phi[o, f]
+        for f in range(block_size):
+            for o in range(components):
+                out[i, components * f + o] = scale * phi[o, f]
     return -1

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import sys
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -53,6 +56,13 @@ def content(model):
     tensors |= {name: targets.astype(float) for name, targets in tensors.items() if name.endswith(".targets")}
     arrays = {name: (str(array.dtype), array.shape, array.tobytes()) for name, array in tensors.items()}
     return repr(description), sorted(arrays.items())
+
+
+def traced():
+    """Return the bytes that `tracemalloc` has seen, without what Python keeps of its own, such as attributes' names."""
+    gc.collect()
+    sys._clear_type_cache()
+    return tracemalloc.get_traced_memory()[0]
 
 
 def classifier(**options):

@@ -9,7 +9,7 @@ import pytest
 from cases import pairwise
 from reference import algorithms as plain
 
-from streamkernel import losses, rules, state, steps
+from streamkernel import losses, rules, steps
 from streamkernel.expansion import Expansion
 from streamkernel.kernels import ArcCosine, ChiSquared, Gaussian
 
@@ -62,9 +62,9 @@ def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
         compiled_loss,
         compiled_rule,
         compiled_step,
-        per_block=PER_BLOCK,
+        block_size=PER_BLOCK,
         max_features=cap and cap * PER_BLOCK + 3,
-        batch=batch,
+        batch_size=batch,
         l2=l2,
         columns=columns,
         average=average,
@@ -77,7 +77,7 @@ def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
         plain_loss,
         plain_rule,
         plain_step,
-        per_block=PER_BLOCK,
+        block_size=PER_BLOCK,
         most_blocks=cap or np.inf,
         l2=l2,
         columns=columns,
@@ -113,10 +113,10 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         losses.Huber(0.4),
         compiled_rule,
         steps.Constant(0.3),
-        step_in_selves=True,
-        per_block=PER_BLOCK,
+        per_k_xx=True,
+        block_size=PER_BLOCK,
         max_features=CAP * PER_BLOCK,
-        batch=batch,
+        batch_size=batch,
         l2=0.01,
         average=True,
         seed=8,
@@ -126,7 +126,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         plain.Huber(0.4),
         plain_rule,
         lambda t: 0.3,
-        per_block=PER_BLOCK,
+        block_size=PER_BLOCK,
         most_blocks=CAP,
         l2=0.01,
         in_selves=True,
@@ -139,7 +139,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         f.learn(f.directions.rows(NAMES, X[part]), y[part])
         reference.learn(X[part], y[part])
         assert f.n_blocks == reference.n_blocks, t
-    assert close(f.reals[state.ETA], reference.eta)
+    assert close(f.numbers["last_step"], reference.eta)
     assert close(f.scores(f.directions.rows(NAMES, X[:50])), reference.scores(X[:50], averaged=True))
 
 
@@ -156,7 +156,7 @@ def test_the_preconditioner_is_the_printed_one(rule, loss, batch):
         f.learn(f.directions.rows(NAMES, X[part]), y[part])
         reference.learn(X[part], y[part])
     assert f.n_blocks == reference.n_blocks
-    assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta)
+    assert close(f.beta[: f.n_blocks] * f.numbers["scale"], reference.beta)
     assert close(coefficients(f), reference.alpha)
     assert close(f.scores(f.directions.rows(NAMES, X)), reference.scores(X, averaged=True))
 
@@ -167,7 +167,7 @@ def coefficients(f):
     per_panel = width // PER_BLOCK
     alpha = f.coef[:, : f.columns].reshape(panels, f.columns, 2, per_panel, PER_BLOCK)
     alpha = alpha.transpose(0, 3, 2, 4, 1).reshape(panels * per_panel, 2 * PER_BLOCK, f.columns)
-    return alpha[: f.n_blocks] * f.reals[0]
+    return alpha[: f.n_blocks] * f.numbers["scale"]
 
 
 def close(a, b):
@@ -197,10 +197,10 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
         f.learn(f.directions.rows(NAMES, X[part]), y[part])
         reference.learn(X[part], y[part])
         assert f.n_blocks == reference.n_blocks, t
-        assert close(f.beta[: f.n_blocks] * f.reals[0], reference.beta), t
+        assert close(f.beta[: f.n_blocks] * f.numbers["scale"], reference.beta), t
     assert close(coefficients(f), reference.alpha)
     assert close(f.objective, reference.objective)
-    assert close(f.reals[state.ETA], reference.eta)
+    assert close(f.numbers["last_step"], reference.eta)
     new = examples(20, loss, seed=4)[0]
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
@@ -224,22 +224,22 @@ def test_the_penalty_is_the_norm_in_the_space_of_the_kernel():
 
 def test_blocks_of_any_size_learn_the_same_way():
     """Blocks that share a panel, fill one, and are larger than one learn what the reference learns."""
-    for per_block in (1, 7, 200, 512, 700):
+    for block_size in (1, 7, 200, 512, 700):
         f = Expansion(
             Gaussian(SIGMA),
             losses.Square(),
             rules.UDSG(2, 2),
             steps.Constant(0.5),
-            per_block=per_block,
-            max_features=5 * per_block,
+            block_size=block_size,
+            max_features=5 * block_size,
             seed=2,
         )
         reference = plain.Reference(
-            plain.gaussian(NAMES, SIGMA, per_block, seed=2),
+            plain.gaussian(NAMES, SIGMA, block_size, seed=2),
             plain.Square(),
             plain.udsg(2, 2),
             lambda t: 0.5,
-            per_block=per_block,
+            block_size=block_size,
             most_blocks=5,
             seed=2,
         )

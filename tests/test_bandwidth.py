@@ -21,7 +21,7 @@ def rows(X, names=None):
 
 
 def told(xs):
-    directions = Directions(Plan(Gaussian(1.0), seed=0), per_block=1, cache_bytes=0)
+    directions = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     return Rows.stack([directions.row(x) for x in xs])
 
 
@@ -81,7 +81,7 @@ def test_examples_that_decide_the_bandwidth_are_learnt_whatever_they_are():
     for outlier in (1e15, 1e22, 1e28, 1e30):
         model = classifier(kernel=Gaussian())
         learn(model, [{"x0": outlier}, *xs], ["yes", *ys])
-        assert model._first is None
+        assert model._state.first is None
         assert 1e-7 < model.kernel_.sigma < 1e-5
         assert np.isfinite(list(model.predict_proba_one(xs[0]).values())).all()
 
@@ -114,7 +114,7 @@ def test_a_refused_example_decides_nothing():
     model, twin = classifier(kernel=Gaussian()), classifier(kernel=Gaussian())
     for x, y in zip(xs, ys, strict=True):
         with pytest.raises(ValueError, match="at x"):
-            model.learn_one({**x, "x1": float("nan")}, y)
+            model.learn_one({**x, "x1": float("inf")}, y)
         model.learn_one(x, y)
         twin.learn_one(x, y)
     assert content(model) == content(twin)

@@ -30,7 +30,7 @@ def test_the_recursion_is_the_batch_solution(d, n, ratio, seed):
     w, covariance = batch(phi, y, ratio)
     assert np.allclose(model.mean(at), at @ w, atol=1e-6)
     assert np.allclose(model.spread(at.copy()), np.einsum("ij,jk,ik->i", at, covariance, at), rtol=1e-6)
-    assert np.isclose(model.squares, y @ y - y @ phi @ w, atol=1e-8)  # yᵀ(I + ΦΦᵀ/λ)⁻¹y
+    assert np.isclose(model.totals[0], y @ y - y @ phi @ w, atol=1e-8)  # yᵀ(I + ΦΦᵀ/λ)⁻¹y
 
 
 def test_squares_are_those_of_the_predictions_in_units_of_their_deviations():
@@ -41,7 +41,7 @@ def test_squares_are_those_of_the_predictions_in_units_of_their_deviations():
         row = phi[i : i + 1]
         total += float((y[i] - model.mean(row)[0]) ** 2 / (1.0 + model.spread(row.copy())[0]))
         model.learn(row.copy(), y[i : i + 1])
-        assert model.squares == pytest.approx(total)
+        assert model.totals[0] == pytest.approx(total)
 
 
 def test_the_recursion_stays_the_batch_solution_over_a_long_stream():

@@ -66,7 +66,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
         {"type": "Loss"},
         {"type": "named"},
         {"type": "__class__"},
-        {"type": "Directions", "seed": 1, "per_block": 1, "cache_bytes": 1},
+        {"type": "Directions", "seed": 1, "block_size": 1, "cache_bytes": 1},
         {"type": "Path", "args": "x"},
         {"type": []},
         {"type": {"type": "CDSG"}},
@@ -174,7 +174,7 @@ TENSORS = {
     "reals that are not finite": lambda t: t["reals"].fill(np.nan),
     "rows beyond the entries": lambda t: t["pending.start"].__setitem__(-1, 10**9),
     "rows before the entries": lambda t: t["pending.start"].__setitem__(0, -3),
-    "rows that go back": lambda t: t["pending.start"].__setitem__(1, 6),
+    "rows that go back": lambda t: t["pending.start"].__setitem__(1, 7),
     "fewer rows than targets": lambda t: t.update({"pending.start": t["pending.start"][:1].copy()}),
     "fewer names than values": lambda t: t.update({"pending.hashes": t["pending.hashes"][:2].copy()}),
     "fewer values than names": lambda t: t.update({"pending.values": t["pending.values"][:2].copy()}),
@@ -287,7 +287,7 @@ def test_more_first_examples_than_decide_are_refused(tmp_path):
         model.learn_one({"a": float(i)})
 
     def more(_, tensors):
-        rows = [(model._first[0], 0.0)] * 256
+        rows = [(model._seen[1][0], 0.0)] * 256
         tensors.update(model_file.pack_examples("first", rows))
 
     crafted(model, tmp_path, more)

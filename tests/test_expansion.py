@@ -21,13 +21,13 @@ inputs = st.dictionaries(names, st.floats(-100, 100, width=32), min_size=1, max_
 RULES = [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(), rules.CDSG(longest=1.0)]
 
 
-def function(rule=RULES[0], per_block=32, max_features=None, step=0.5, loss=losses.Square(), **options):  # noqa: B008
+def function(rule=RULES[0], block_size=32, max_features=None, step=0.5, loss=losses.Square(), **options):  # noqa: B008
     return Expansion(
         Gaussian(2.0),
         loss,
         rule,
         steps.Constant(step),
-        per_block=per_block,
+        block_size=block_size,
         max_features=max_features,
         **options,
     )
@@ -87,11 +87,17 @@ def test_a_name_that_emerges_disturbs_no_other(cache_bytes):
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("per_block", [5, 32, 512, 700])
+@pytest.mark.parametrize("block_size", [5, 32, 512, 700])
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_cached_and_regenerated_directions_learn_the_same_bits(rule, per_block, batch):
+def test_cached_and_regenerated_directions_learn_the_same_bits(rule, block_size, batch):
     """With no cache, with room for some names of some panels, and with room for all."""
-    options = {"rule": rule, "per_block": per_block, "max_features": 9 * per_block, "batch": batch, "average": True}
+    options = {
+        "rule": rule,
+        "block_size": block_size,
+        "max_features": 9 * block_size,
+        "batch_size": batch,
+        "average": True,
+    }
     full = learnt(function(cache_bytes=1 << 24, **options), 300, width=11)
     for cache_bytes in (0, 15_000, 60_000):
         f = learnt(function(cache_bytes=cache_bytes, **options), 300, width=11)
@@ -101,20 +107,20 @@ def test_cached_and_regenerated_directions_learn_the_same_bits(rule, per_block, 
             assert np.array_equal(score(f, x), score(full, x))
 
 
-@pytest.mark.parametrize("per_block", [5, 32, 256, 512])
-def test_a_model_within_its_budget_caches_every_direction(per_block):
-    f = learnt(function(rules.CDSG(), per_block, max_features=9 * per_block, cache_bytes=1 << 24))
-    panels = -(-f.n_blocks * per_block // f.directions.width)
+@pytest.mark.parametrize("block_size", [5, 32, 256, 512])
+def test_a_model_within_its_budget_caches_every_direction(block_size):
+    f = learnt(function(rules.CDSG(), block_size, max_features=9 * block_size, cache_bytes=1 << 24))
+    panels = -(-f.n_blocks * block_size // f.directions.width)
     assert f.directions.cached_bytes >= 4 * panels * f.directions.width * 6
-    twin = function(rules.CDSG(), per_block, max_features=9 * per_block, cache_bytes=1 << 24)
+    twin = function(rules.CDSG(), block_size, max_features=9 * block_size, cache_bytes=1 << 24)
     twin.restore(f.tensors())
     score(twin, {f"x{i}": 1.0 for i in range(6)})
     assert twin.directions.cached_bytes >= 4 * panels * f.directions.width * 6
 
 
 @given(st.lists(inputs, min_size=1, max_size=6), st.integers(0, 60_000), st.integers(1, 600), st.integers(0, 40))
-def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, per_block, blocks):
-    directions = Directions(Plan(Gaussian(1.0), 0), per_block, cache_bytes)
+def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, block_size, blocks):
+    directions = Directions(Plan(Gaussian(1.0), 0), block_size, cache_bytes)
     for i, x in enumerate(rows):
         directions.row(x)
         directions.reserve(blocks * i)
@@ -129,14 +135,14 @@ def test_many_rows_score_as_one_by_one(rows):
     assert np.array_equal(f.scores(stacked), [score(f, x) for x in rows])
 
 
-@pytest.mark.parametrize("per_block", [3, 100, 512, 513])
-def test_functions_of_one_seed_are_added_by_adding_their_coefficients(per_block):
-    a, b, total = (function(per_block=per_block, seed=4, step=0.1) for _ in range(3))
+@pytest.mark.parametrize("block_size", [3, 100, 512, 513])
+def test_functions_of_one_seed_are_added_by_adding_their_coefficients(block_size):
+    a, b, total = (function(block_size=block_size, seed=4, step=0.1) for _ in range(3))
     learnt(a, 12, seed=1)
     learnt(b, 12, seed=2)
     learnt(total, 12, seed=3)
-    total.coef = a.coef + b.coef
-    other = learnt(function(per_block=per_block, seed=5, step=0.1), 12, seed=2)
+    total.coef[:] = a.coef + b.coef
+    other = learnt(function(block_size=block_size, seed=5, step=0.1), 12, seed=2)
     for x, _ in stream(20, seed=6):
         f, g, h, o = (score(e, x)[0] for e in (a, b, total, other))
         assert h == pytest.approx(f + g, abs=1e-12)
@@ -146,14 +152,14 @@ def test_functions_of_one_seed_are_added_by_adding_their_coefficients(per_block)
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_no_rule_exceeds_the_cap(rule, batch):
-    f = function(rule, 8, max_features=47, batch=batch, l2=0.01, step=0.1)
+    f = function(rule, 8, max_features=47, batch_size=batch, l2=0.01, step=0.1)
     blocks = []
     for i in range(120):
         learnt(f, batch, seed=i)
         blocks.append(f.n_blocks)
     assert max(blocks) <= 5
     assert blocks == sorted(blocks)
-    assert f.ints[0] + f.ints[2] == 120
+    assert f.numbers["blocks"] + f.numbers["reused_steps"] == 120
     assert blocks[-1] == 5
     assert len(f.coef) == 1
 
@@ -173,18 +179,18 @@ def test_a_third_class_leaves_the_binary_function_where_it_was():
                 f.learn_one(f.row(x), float(y > 0.0))
             xs = [x for x, _ in stream(10, seed=2)]
             before = np.array([score(f, x)[0] for x in xs])
-            f.add_column()
+            f = f.with_column()
             after = np.array([score(f, x) for x in xs])
             assert np.allclose(after, np.outer(before, [-part, part, 0.0]), rtol=1e-12, atol=1e-14)
             assert f.beta.shape[1] == 3
-            f.add_column()
+            f = f.with_column()
             assert np.allclose([score(f, x) for x in xs], np.c_[after, np.zeros(10)], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e39])
+@pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e39])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_row_that_is_refused_changes_nothing(value, batch):
-    f, twin = (learnt(function(batch=batch), 40) for _ in range(2))
+    f, twin = (learnt(function(batch_size=batch), 40) for _ in range(2))
     with pytest.raises(InputError):
         f.learn_one(f.row({"x0": 1.0, "x1": value}), 1.0)
     with pytest.raises(InputError):
@@ -199,5 +205,5 @@ def test_regularisation_without_gradients_shrinks_to_zero_in_finite_numbers(rule
     options = {"l2": 0.9, "average": True, "max_features": 64, "step": 1.0, "loss": losses.Hinge()}
     f = learnt(function(rule, 32, **options), 400)
     assert all(np.isfinite(tensor).all() for tensor in f.tensors().values())
-    assert abs(f.reals[0]) >= 1e-12
+    assert abs(f.numbers["scale"]) >= 1e-12
     assert np.isfinite([score(f, x) for x, _ in stream(5)]).all()

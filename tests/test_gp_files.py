@@ -44,7 +44,7 @@ TENSORS = {
     "α of fewer points": ("points", lambda t: t.update(alpha=t["alpha"][:, :2].copy())),
     "a pending batch": ("points", lambda t: t.update(model_file.pack_examples("pending", PENDING))),
 }
-PENDING = [(gp()._phis[0].row(x), 1.0) for x in XS[:5]]
+PENDING = [(gp()._seen.phis[0].row(x), 1.0) for x in XS[:5]]
 
 
 @pytest.mark.parametrize("change", TENSORS)

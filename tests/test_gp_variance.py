@@ -23,7 +23,7 @@ def test_the_operator_makes_the_printed_steps(nu):
     gammas = [1.0 / (t + 1) for t in range(12)]
     A = OperatorVariance(width=1)
     for t, theta in enumerate(plain.printed_operator(phis, phis2, gammas, nu)):
-        A.step(phis[t : t + 1], phis2[t : t + 1], t, gammas[t], nu)
+        A = A.after_step(phis[t : t + 1], phis2[t : t + 1], t, gammas[t], nu)
         found = np.zeros((12, 12))
         for j, column in enumerate(A.theta):
             found[: len(column), j : j + 1] = column
@@ -41,9 +41,9 @@ def test_the_operator_and_the_functions_are_those_of_the_reference_step_by_step(
     for block in (0, 1, 0, 2, 3, 1, 3):
         phi, phi2, at, at2 = generator.normal(size=(4, size, 4 * width))
         y, gamma = generator.normal(size=(size, 3)), generator.uniform(0.1, 0.5)
-        A.step(phi, phi2, block, gamma, nu=0.3)
+        A = A.after_step(phi, phi2, block, gamma, nu=0.3)
         plain_A.step(phi, phi2, block, gamma, 0.3)
-        f.step(phi, y, block, gamma, nu=0.3)
+        f = f.after_step(phi, y, block, gamma, nu=0.3)
         plain_f.step(phi, y, block, gamma, 0.3)
         assert np.allclose(A(at, at2), [plain_A.at(*pair) for pair in zip(at, at2, strict=True)], rtol=1e-9)
         assert np.allclose(f(at), [[plain_f.at(row, i) for i in range(3)] for row in at], rtol=1e-9)
@@ -79,8 +79,8 @@ def test_both_forms_converge_to_the_closed_form(process):
         if t in (5, 50):
             errors.append((np.abs(f(at)[:, 0] - mean).mean(), np.abs(1.0 - A(at, at2) - variance).mean()))
         chosen, block = generator.integers(0, 200, 25), t if t < 4 else int(generator.integers(4))
-        A.step(phi[chosen], phi2[chosen], block, 1.0, noise / 200)
-        f.step(phi[chosen], y[chosen], block, 1.0, noise / 200)
+        A = A.after_step(phi[chosen], phi2[chosen], block, 1.0, noise / 200)
+        f = f.after_step(phi[chosen], y[chosen], block, 1.0, noise / 200)
     found = f(at)
     errors.append((np.abs(found[:, 0] - mean).mean(), np.abs(1.0 - A(at, at2) - variance).mean()))
     points = 1.0 - np.diagonal(found[:, 1:])

@@ -110,7 +110,7 @@ def test_an_example_without_usable_features_does_not_wait_for_the_batch_of_a_pro
         model.learn_one({"a": 1e12}, 1.0)
     for _ in range(7):
         model.learn_one({"a": 1.0}, 1.0)
-    assert model._posterior.steps == 2
+    assert model._seen.posterior._learned.steps == 2
 
 
 def test_a_transform_sees_the_same_values_in_a_frame():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streams import classifier, examples, learn, predictions
 
-from streamkernel import InputError
+from streamkernel import InputError, KernelClassifier, kernels, load, model_file
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_third_label_continues_the_function_of_two(loss, batch_size):
     model = learn(classifier(loss=loss, batch_size=batch_size), xs[:100], ys[:100])
     before = [model.predict_proba_one(x) for x in xs]
     tops = [model.predict_one(x) for x in xs]
-    model._add("third")
+    model._state = model._with_label(model._state, "third")
     for x, p, top in zip(xs, before, tops, strict=True):
         after = model.predict_proba_one(x)
         assert list(after) == [*p, "third"]
@@ -95,7 +95,7 @@ def test_probabilities_are_those_of_the_scores(loss):
         model = learn(classifier(loss=loss), xs, ys)
         for x in xs:
             p = list(model.predict_proba_one(x).values())
-            f = model._scores(x).copy()
+            f = np.atleast_1d(model._score(x))
             assert sum(p) == pytest.approx(1.0)
             assert all(0.0 <= value <= 1.0 for value in p)
             if len(f) == 1:
@@ -128,3 +128,31 @@ def test_what_is_no_label_is_refused(label):
     with pytest.raises(InputError, match="at y"):
         model.learn_many(pd.DataFrame(xs[:2]), pd.Series(["no", label], dtype=object))
     assert set(model.labels) == {"no", "yes"}
+
+
+def test_a_label_beyond_the_most_is_refused_and_changes_nothing():
+    model = KernelClassifier(kernels.Gaussian(1.0), max_classes=3)
+    for label in ("a", "b", "c", "a"):
+        model.learn_one({"x": 1.0}, label)
+    before = model.predict_proba_one({"x": 1.0})
+    with pytest.raises(InputError, match=r"Expected at most 3 labels \(max_classes\), got one more, 'd'"):
+        model.learn_one({"x": 1.0}, "d")
+    with pytest.raises(InputError, match="got one more, 'e'"):
+        model.learn_many(pd.DataFrame({"x": [1.0, 1.0]}), pd.Series(["a", "e"]))
+    assert model.predict_proba_one({"x": 1.0}) == before
+    with pytest.raises(ValueError, match="Expected an integer max_classes >= 2, got 1"):
+        KernelClassifier(max_classes=1)
+
+
+def test_a_model_of_a_release_without_the_limit_keeps_its_labels(tmp_path):
+    model = KernelClassifier(kernels.Gaussian(1.0), max_classes=200)
+    for i in range(101):
+        model.learn_one({"x": 1.0}, i)
+    description, tensors = model_file.describe(model)
+    del description["parameters"]["max_classes"]
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    old = load(tmp_path / "model")
+    assert (len(old.labels), old.max_classes) == (101, 100)
+    old.learn_one({"x": 1.0}, 100)
+    with pytest.raises(InputError, match="Expected at most 100 labels"):
+        old.learn_one({"x": 1.0}, 101)

@@ -33,35 +33,35 @@ def test_it_is_the_mean_of_the_kernels_at_each_bandwidth(kernel, x, x2):
     assert Ladder(kernel, MULTIPLES)(x, x2) == pytest.approx(sum(values) / 3.0, rel=1e-9, abs=1e-12)
 
 
-def expansion(kernel, per_block, cache_bytes=1 << 24):
+def expansion(kernel, block_size, cache_bytes=1 << 24):
     return Expansion(
-        kernel, losses.Square(), rules.DSG(), steps.Constant(0.1), step_in_selves=True, per_block=per_block,
-        max_features=13 * per_block, cache_bytes=cache_bytes, seed=3,
+        kernel, losses.Square(), rules.DSG(), steps.Constant(0.1), per_k_xx=True, block_size=block_size,
+        max_features=13 * block_size, cache_bytes=cache_bytes, seed=3,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 24])
-@pytest.mark.parametrize("per_block", [7, 300, 1100])
+@pytest.mark.parametrize("block_size", [7, 300, 1100])
 @pytest.mark.parametrize("kernel", BASES, ids=repr)
-def test_block_b_is_that_of_the_kernel_with_multiple_b(kernel, per_block, cache_bytes):
+def test_block_b_is_that_of_the_kernel_with_multiple_b(kernel, block_size, cache_bytes):
     """With the same seed and the same coefficients; 13 blocks are more than a panel for all sizes but the least."""
     x = {"a": 0.3, "b": -1.2}
-    ladder = expansion(Ladder(kernel, MULTIPLES), per_block, cache_bytes)
+    ladder = expansion(Ladder(kernel, MULTIPLES), block_size, cache_bytes)
     for i in range(13):
-        ladder.learn_event({"a": math.sin(i), "b": math.cos(i)}, float(i % 3 - 1))
+        ladder.learn_one(ladder.row({"a": math.sin(i), "b": math.cos(i)}), float(i % 3 - 1))
     total = 0.0
     for rung, multiple in enumerate(MULTIPLES):
-        one = expansion(at(kernel, multiple), per_block, cache_bytes)
+        one = expansion(at(kernel, multiple), block_size, cache_bytes)
         for _ in range(13):
-            one.learn_event(x, 1.0)  # grows to the same blocks
-        coef = ladder.coef.copy().reshape(*ladder.coef.shape[:3], -1, per_block)
+            one.learn_one(one.row(x), 1.0)  # grows to the same blocks
+        coef = ladder.coef.copy().reshape(*ladder.coef.shape[:3], -1, block_size)
         panels, blocks = coef.shape[0], coef.shape[3]
         index = np.arange(panels * blocks).reshape(panels, blocks)
         coef[np.broadcast_to((index % 3 != rung)[:, None, None], coef.shape[:4])] = 0.0
         one.coef[:] = coef.reshape(ladder.coef.shape)
-        one.reals[:], one.ints[:] = ladder.reals, ladder.ints
-        total += float(one.score_event({**x, "late": 0.0})[0])
-    assert float(ladder.score_event({**x, "late": 0.0})[0]) == pytest.approx(total, rel=1e-5, abs=1e-6)
+        one._arena["numbers"][0] = ladder.numbers
+        total += float(one.score_event({**x, "late": 0.0}))
+    assert float(ladder.score_event({**x, "late": 0.0})) == pytest.approx(total, rel=1e-5, abs=1e-6)
     assert abs(total) > 1e-3
 
 

@@ -77,7 +77,7 @@ def rounds(model, xs, ys, workers, length, divide=True):
 def blocks(model):
     """Return the numbers that the blocks of a first-order model were drawn with."""
     function = model._learner
-    return function.drawn(np.arange(function.n_blocks * function.per_block))[:: function.per_block, 0].tolist()
+    return function.drawn(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
 
 
 # --- first order --------------------------------------------------------------------------------------------------
@@ -93,13 +93,13 @@ def test_first_order_functions_are_means(rule, average):
         learnt(model, xs[first:last], ys[first:last])
     some = stream(20, seed=1)[0]
     steps_of = [model.n_steps for model in models]
-    offsets = [(m._learner.reals[state.OFFSET], m._learner.reals[state.PREDICTED_OFFSET]) for m in models]
+    offsets = [(m._learner.numbers["offset"], m._learner.numbers["predicted_offset"]) for m in models]
     own = np.array([model.predict_many(frame(some)) for model in models]) - np.array(offsets)[:, 1:]
     weights = np.array(steps_of) / sum(steps_of)
     merged = models[0].merge(*models[1:])
-    found = np.array(merged.predict_many(frame(some))) - merged._learner.reals[state.PREDICTED_OFFSET]
+    found = np.array(merged.predict_many(frame(some))) - merged._learner.numbers["predicted_offset"]
     assert found == pytest.approx(weights @ own, abs=1e-9)
-    assert merged._learner.reals[state.OFFSET] == pytest.approx(np.mean(ys))
+    assert merged._learner.numbers["offset"] == pytest.approx(np.mean(ys))
     assert merged.n_steps == 400
     assert len(set(blocks(merged))) == merged.n_seeds == max(model.n_seeds for model in models)
 
@@ -120,11 +120,11 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
         assert len(set().union(*own)) == sum(map(len, own)), "a number has been drawn twice"
         assert not set().union(*own) & drawn.keys()
         drawn |= dict.fromkeys(set().union(*own))
-        values = [np.array(one.predict_many(frame(some))) - one._learner.reals[state.OFFSET] for one in replicas]
+        values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
         events = np.array([merging.summary(one).events - root.events for one in replicas])
         merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
         assert set(blocks(model)) == set(before).union(*own)
-        found = np.array(model.predict_many(frame(some))) - model._learner.reals[state.OFFSET]
+        found = np.array(model.predict_many(frame(some))) - model._learner.numbers["offset"]
         assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
     assert merging.summary(model).events == 240
     assert cap is None or model.n_features <= cap
@@ -148,11 +148,11 @@ def test_losses_of_first_order(loss):
     learnt(one, xs[:150], ys[:150])
     learnt(other, xs[150:], ys[150:])
     f = [np.array(model.predict_many(frame(xs[:9]))) for model in (one, other)]
-    offsets = [model._learner.reals[state.OFFSET] for model in (one, other)]
+    offsets = [model._learner.numbers["offset"] for model in (one, other)]
     merged = one.merge(other)
     mean = 0.75 * f[0] + 0.25 * f[1]
     if loss in ("square", "huber"):  # the mean of the targets counts by all events, which is the same here
-        assert merged._learner.reals[state.OFFSET] == pytest.approx(0.75 * offsets[0] + 0.25 * offsets[1])
+        assert merged._learner.numbers["offset"] == pytest.approx(0.75 * offsets[0] + 0.25 * offsets[1])
     assert np.array(merged.predict_many(frame(xs[:9]))) == pytest.approx(mean, abs=1e-9)
 
 
@@ -164,9 +164,9 @@ def test_other_kernels_of_first_order(kernel):
     while at < 300:
         root = merging.summary(model)
         replicas, at = parts_of(model, xs, ys, 2, 50, at)
-        values = [one.predict_one(xs[0]) - one._learner.reals[state.OFFSET] for one in replicas]
+        values = [one.predict_one(xs[0]) - one._learner.numbers["offset"] for one in replicas]
         merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
-        assert model.predict_one(xs[0]) - model._learner.reals[state.OFFSET] == pytest.approx(np.mean(values), abs=1e-9)
+        assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
 
@@ -243,13 +243,13 @@ def test_pending_labels_are_those_of_all():
 WIDTH = 24
 
 
-def mixture(kernel=None, joint=True, per_block=WIDTH, blocks=1, **options):
+def mixture(kernel=None, joint=True, block_size=WIDTH, blocks=1, **options):
     told = {"intercept": state.NOTHING, "seed": 3, **options}
     found = Mixture(
-        kernel or kernels.Gaussian(1.0), losses.Square(), steps.Constant(0.3), joint=joint, per_block=per_block,
-        max_features=per_block * blocks, **told,
+        kernel or kernels.Gaussian(1.0), losses.Square(), steps.Constant(0.3), joint=joint, block_size=block_size,
+        max_features=block_size * blocks, **told,
     )  # fmt: skip
-    found.bounds[:] = 1e9  # nothing is clipped
+    found.arrays.bounds[:] = 1e9  # nothing is clipped
     return found
 
 
@@ -266,20 +266,20 @@ def embedded(function, xs):
 def copied(function, **options):
     twin = mixture(**options)
     twin.restore(function.tensors())
-    twin.looks = False
+    twin.may_restructure = False
     return twin
 
 
 def feed(function, xs, ys):
     for x, y in zip(xs, ys, strict=True):
-        function.learn_event(x, y)
+        function.learn_one(function.row(x), y)
     return function
 
 
 def together(function, replicas, root, before, **options):
     """Let a function become what replicas are together."""
     own = [second_order.told(one, before) for one in replicas]
-    events = np.array([part["ints"][state.EXAMPLES] - before for part in own], np.float64)
+    events = np.array([part["numbers"]["examples"] - before for part in own], np.float64)
     found = mixture(**options)
     base = second_order.nothing(own[0]) if root is None else root
     found.restore(second_order.merge(found, own, base, events / events.sum()))
@@ -294,11 +294,11 @@ def ridge(phi, y, lam):
 @given(st.lists(st.lists(st.integers(1, 90), min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
 def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
     """Whatever the division: A and w after all rounds are those of all events."""
-    options = {"joint": joint, "per_block": 8 if not joint else WIDTH, "blocks": 4 if not joint else 1}
+    options = {"joint": joint, "block_size": 8 if not joint else WIDTH, "blocks": 4 if not joint else 1}
     xs, ys = stream(sum(map(sum, lengths)))
     model, at, seen = mixture(**options), 0, []
     for one in lengths:
-        before, root = int(model.ints[state.EXAMPLES]), second_order.told(model)
+        before, root = int(model.numbers["examples"]), second_order.told(model)
         root = None if not before else root
         replicas = []
         for n in one:
@@ -306,7 +306,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
             at += n
             seen.extend(min(options["blocks"], before + i + 1) for i in range(n))  # the blocks of the i-th event
         model = together(model, replicas, root, before, **options)
-    assert model.ints[state.EXAMPLES] == len(xs)
+    assert model.numbers["examples"] == len(xs)
     groups = options["blocks"]
     phi = np.zeros((len(xs), groups, model.outputs))
     phi[:, : model.n_blocks] = embedded(model, xs).reshape(len(xs), model.n_blocks, -1)
@@ -407,7 +407,7 @@ def test_groups_that_began_after_the_base_count_in_full():
     tables = one._learner.table, other._learner.table
     assert (tables[0][4:, 0] > 0).any()
     merged = copy.deepcopy(one).merge(other, base=base)
-    assert merged._learner.ints[state.EXAMPLES] == 6000
+    assert merged._learner.numbers["examples"] == 6000
     assert merged.n_features >= max(one.n_features, other.n_features)
     kept = [g for g in range(6) if (merged._learner.table[g, :2] == tables[0][g, :2]).all()]
     assert len(kept) > 4
@@ -584,9 +584,9 @@ def test_outliers():
         learnt(one, xs[:300], ys[:300])
         learnt(other, xs[300:], ys[300:])
         ends = [m.predict_one(xs[1]) for m in (one, other)]
-        offsets = [m._learner.reals[state.OFFSET] for m in (one, other)]
+        offsets = [m._learner.numbers["offset"] for m in (one, other)]
         merged = one.merge(other)
-        assert merged._learner.reals[state.OFFSET] == pytest.approx(np.mean(offsets))
+        assert merged._learner.numbers["offset"] == pytest.approx(np.mean(offsets))
         assert min(ends) - 50.0 <= merged.predict_one(xs[1]) <= max(ends) + 50.0
 
 
@@ -642,7 +642,7 @@ def test_labels_that_only_one_knows(first, second, loss, order):
         assert shares.keys() == {*first, *second}
         assert sum(shares.values()) == pytest.approx(1.0)
         assert merged.predict_one(x) in shares
-    assert merged._learner.columns == merged._columns()
+    assert merged._learner.columns == merged._columns(len(merged.labels))
     assert scores
     more, names = stream(80, seed=8)
     learnt(merged, more, ["z" if y > 0 else first[0] for y in names])
@@ -655,7 +655,7 @@ def test_scores_of_labels_are_means(loss):
     one, other = halves("ab", "cab", **SMALL, loss=loss, second_order=None)
     xs = stream(20, seed=3)[0]
     twin = copy.deepcopy(one)
-    twin._add("c")
+    twin._state = twin._with_label(twin._state, "c")
     own = twin._scores_of(twin._table(frame(xs)))
     theirs = other._scores_of(other._table(frame(xs)))[:, [other.labels[label] for label in "abc"]]
     merged = one.merge(other)
@@ -689,7 +689,7 @@ def test_the_spread_of_opposite_replicas_is_finite(size):
 
 def observed(table, scales=None, take=False):
     scales = scales or scaling.Scales()
-    directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), per_block=1, cache_bytes=0)
+    directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     for row in table:
         scales.observe(directions.row(row))
         if take and schedule.is_due(scales.n):
@@ -744,10 +744,11 @@ def test_moments_that_were_halved_since(n):
         part["scales.in_use"] = base["scales.in_use"]
     found = of(moments.merged_scales(parts, base))
     assert found.n == n + 27_000
-    assert 9000 <= found._weight <= n + 27_000
+    weight = float(found.state.counts["weight"][0])
+    assert 9000 <= weight <= n + 27_000
     for (count, mean, squares), share in zip(found.tensors()["scales.moments"], (1.0, 2 / 3), strict=True):
-        assert count == pytest.approx(share * found._weight, rel=0.01) or count == pytest.approx(
-            (5 / 3 - share) * found._weight, rel=0.01
+        assert count == pytest.approx(share * weight, rel=0.01) or count == pytest.approx(
+            (5 / 3 - share) * weight, rel=0.01
         )
         assert abs(mean) < 0.3 or abs(mean - 1.7e9) < 0.3
         assert np.sqrt(squares / count) == pytest.approx(5.0, rel=0.02)
@@ -763,7 +764,7 @@ def test_default_models_go_on_from_one():
     some = xs[:200]
     errors_of = [np.mean((np.array(m.predict_many(frame(some))) - ys[:200]) ** 2) for m in (one, other)]
     merged = one.merge(other, base=base)
-    assert merged._scales.n == merged.n_steps == 3000
+    assert merged._state.scales.n == merged.n_steps == 3000
     assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
 
 
@@ -788,26 +789,26 @@ def test_compacted_models(order):
     learnt(other, xs[100:], ys[100:])
     features = model.n_features
     most = model._learner.most_blocks
-    f = [m.predict_one(xs[0]) - m._learner.reals[state.OFFSET] for m in (one, other)]
+    f = [m.predict_one(xs[0]) - m._learner.numbers["offset"] for m in (one, other)]
     merged = one.merge(other, base=base)
-    found = merged.predict_one(xs[0]) - merged._learner.reals[state.OFFSET]
+    found = merged.predict_one(xs[0]) - merged._learner.numbers["offset"]
     if order is None:
         assert merged._learner.most_blocks == most, "the cap is as low as it was"
         assert found == pytest.approx(np.mean(f), abs=1e-9)
-    assert features <= merged.n_features <= most * model._learner.per_block
+    assert features <= merged.n_features <= most * model._learner.block_size
     twin = pickle.loads(pickle.dumps(merged))
     assert content(learnt(twin, xs, ys)) == content(learnt(merged, xs, ys))
-    assert merged.n_features <= most * model._learner.per_block
+    assert merged.n_features <= most * model._learner.block_size
 
 
 def test_models_that_were_compacted_in_their_own_ways():
     """First-order ones are united if there is room, all others refused."""
     one, other = compacted(600, seed=1), compacted(600, seed=2)
     xs, _ = stream(9)
-    f = [np.array(model.predict_many(frame(xs))) - model._learner.reals[state.OFFSET] for model in (one, other)]
+    f = [np.array(model.predict_many(frame(xs))) - model._learner.numbers["offset"] for model in (one, other)]
     refused(one, "features in all at most", other, compacted(600, seed=3))
     united = copy.deepcopy(one).merge(other)
-    found = np.array(united.predict_many(frame(xs))) - united._learner.reals[state.OFFSET]
+    found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
     assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
     model, second = compacted(2500, "block", seed=1), compacted(2500, "block", seed=2)
     refused(model, "compacted in another way", second)
@@ -823,13 +824,13 @@ def test_a_job_under_way_comes_to_nothing():
     one, other = (KernelRegressor(**told) for _ in range(2))
     learnt(one, xs[:300], ys[:300])
     learnt(other, xs[:20], ys[:20])
-    assert one._upkeep._job is not None
+    assert one._state.upkeep.job is not None
     f = one.merge(other).predict_one(xs[0])
-    assert one._upkeep._job is None
+    assert one._state.upkeep.job is None
     assert one.predict_one(xs[0]) == f
     learnt(one, xs, ys)
     assert one.n_compactions >= 0
-    assert one._upkeep.seen == 700
+    assert one._state.upkeep.seen == 700
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -929,7 +930,7 @@ def test_a_base_that_is_none_is_refused():
     learnt(stranger, xs[:8], ys[:8])
     long = [learnt(KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None), xs, ys) for _ in range(2)]
     for one in long:
-        one._learner.ints[state.BLOCKS] = min(6, one._learner.ints[state.BLOCKS])
+        one._learner.numbers["blocks"] = min(6, one._learner.numbers["blocks"])
     refused(long[0], "features that they do not have", long[1], base=stranger)
 
 

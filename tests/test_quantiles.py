@@ -49,27 +49,27 @@ class Relative(plain.Reference):
     pairwise(itertools.product(["DSG", "CDSG"], [1, 4], [0.0, 0.01, 3.0], [False, True])),
 )
 def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2, average):
-    names, per_block, n = ["a", "b"], 8, 1200
+    names, block_size, n = ["a", "b"], 8, 1200
     compiled_rule, plain_rule = {"DSG": (rules.DSG(), plain.dsg), "CDSG": (rules.CDSG(1.0), plain.cdsg(1.0))}[rule]
     f = Expansion(
         Gaussian(0.8),
         losses.Quantile(0.7),
         compiled_rule,
         steps.Constant(0.25),
-        per_block=per_block,
-        max_features=5 * per_block,
-        batch=batch,
+        block_size=block_size,
+        max_features=5 * block_size,
+        batch_size=batch,
         l2=l2,
         average=average,
-        intercept=state.LEARNT,
-        step_in_spreads=True,
+        intercept=state.LEARNED,
+        per_error=True,
     )
     reference = Relative(
-        plain.gaussian(names, 0.8, per_block, seed=0),
+        plain.gaussian(names, 0.8, block_size, seed=0),
         plain.Quantile(0.7),
         plain_rule,
         None,
-        per_block=per_block,
+        block_size=block_size,
         most_blocks=5,
         l2=l2,
         columns=1,
@@ -86,7 +86,7 @@ def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2
     if average:
         expected += np.mean(reference.means) - reference.mean
     assert np.allclose(f.scores(f.directions.rows(names, X[:20])), expected, rtol=1e-4)
-    assert f.reals[5] == pytest.approx(reference.eta, rel=1e-4)
+    assert f.numbers["last_step"] == pytest.approx(reference.eta, rel=1e-4)
 
 
 @pytest.mark.parametrize("options", DIRECTIONAL.values(), ids=DIRECTIONAL)
@@ -114,9 +114,11 @@ def test_rows_at_once_are_learnt_as_one_after_the_other(options):
     xs, _ = examples(300)
     ys = targets(xs)
     model, twin = regressor(**options), learn(regressor(**options), xs, ys)
-    rows = model._learner.directions.rows(["x0", "x1", "x2"], np.array([list(x.values()) for x in xs]))
+    directions = model._learner.directions
+    rows = directions.rows(["x0", "x1", "x2"], np.array([list(x.values()) for x in xs]))
     for first in range(0, 300, 77):
-        model._learn(rows.part(first, min(first + 77, 300)), np.array(ys[first : first + 77]))
+        some = rows.part(first, min(first + 77, 300))
+        model._learn(some, np.array(ys[first : first + 77]), directions, twin._state.numeric)
     assert content(model) == content(twin)
 
 

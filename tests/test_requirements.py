@@ -31,13 +31,13 @@ def needed(name: str) -> list[Requirement]:
     ]
 
 
-@pytest.mark.parametrize(("file", "extra"), [("run", ""), ("test", "test")])
+@pytest.mark.parametrize(("file", "extra"), [("run", "engine"), ("test", "test")])
 def test_locked_requirements_are_those_of_the_project(file: str, extra: str) -> None:
     text = (ROOT / "requirements" / f"{file}.txt").read_text()
     locked: dict[str, list[str]] = {}
     for name, version in LOCKED.findall(text):
         locked.setdefault(canonicalize_name(name), []).append(version)
-    wanted = needed("") + (needed(extra) if extra else [])
+    wanted = needed("") + needed(extra)
     wanted += map(Requirement, PYPROJECT["dependency-groups"]["build"])
     for requirement in wanted:
         versions = locked.get(canonicalize_name(requirement.name), [])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from streamkernel import rules
+from streamkernel import rules, state
 from streamkernel.generator import domain_key
 
 KEY = domain_key(3, "rule")
@@ -36,7 +36,18 @@ def excess(beta, g, gamma, noise, eta):
 
 
 def choose(rule, beta, g=(1.0,), gamma=0.5, noise=0.1, t=0, room=True, scale=1.0):
-    return rules.choose(rule.parameters, KEY, t, room, beta, scale, np.array(g), gamma, noise)
+    return chosen(KEY, rule, beta, g, gamma, noise, t, room, scale)
+
+
+def chosen(key, rule, beta, g, gamma, noise, t, room, scale):
+    """Return what a rule chooses in step t of a function with some blocks."""
+    numbers = np.zeros(1, state.NUMBERS)
+    code, n_new, n_reused, ratio = rule.parameters
+    values = {"rule": code, "n_new": n_new, "n_reused": n_reused, "max_step_ratio": ratio, "scale": scale, "steps": t}
+    values |= {"rule_key": np.uint64(key).view(np.int64), "blocks": len(beta), "most_blocks": len(beta) + room}
+    for name, value in values.items():
+        numbers[name] = value
+    return rules.choose(numbers, np.ascontiguousarray(beta), np.array(g, np.float64), gamma, noise)
 
 
 @max_examples(200)
@@ -130,10 +141,7 @@ def test_old_blocks_are_drawn_uniformly(rule, n):
     pairs = draws[0::2] % 7 * 7 + draws[1::2] % 7
     if n == 7:
         assert stats.chisquare(np.bincount(pairs, minlength=49)).pvalue > 1e-6
-    other = [
-        rules.choose(rule.parameters, domain_key(4, "rule"), t, False, beta, 1.0, np.ones(1), 0.5, 0.1)[0]
-        for t in range(1000)
-    ]
+    other = [chosen(domain_key(4, "rule"), rule, beta, np.ones(1), 0.5, 0.1, t, False, 1.0)[0] for t in range(1000)]
     agree = np.mean(draws[:1000] == other)
     assert abs(agree - 1.0 / n) < 6.0 * math.sqrt(1.0 / n / 1000.0)
 

@@ -10,7 +10,8 @@ from cases import pairwise, slow
 from reference import algorithms, second_order
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from streamkernel import growth, losses, mixing, state, steps
+from streamkernel import growth, losses, state, steps
+from streamkernel.embedding import embedded
 from streamkernel.kernels import Gaussian, Ladder
 from streamkernel.mixture import Mixture
 
@@ -48,13 +49,13 @@ def examples(n, columns, for_classes, seed=15):
     return X, np.digitize(f, [0.0] if columns < 3 else [-0.5, 0.7]).astype(float)
 
 
-def mixture(loss, *, kernel=None, columns=1, per_block=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
+def mixture(loss, *, kernel=None, columns=1, block_size=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
     return Mixture(
         kernel or Gaussian(sigma),
         loss,
         steps.Constant(0.75 / loss.curvature),
-        per_block=per_block,
-        max_features=per_block * blocks,
+        block_size=block_size,
+        max_features=block_size * blocks,
         columns=columns,
         intercept=intercept,
         seed=5,
@@ -64,9 +65,7 @@ def mixture(loss, *, kernel=None, columns=1, per_block=PER_BLOCK, blocks=BLOCKS,
 
 def features(f, rows):
     """Return φ of the first four blocks."""
-    out = np.empty((len(rows.start) - 1, BLOCKS * f.outputs), np.float32)
-    mixing.embed_many((f.ints, f.reals), f.directions.kernel, tuple(rows), f._phi, out)
-    return out.astype(np.float64)
+    return embedded(f.numbers, f.directions, rows, BLOCKS).astype(np.float64)
 
 
 def plain_mixture(compiled, plain, **told):
@@ -89,7 +88,7 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
-    told = {"joint": joint, "columns": columns, "batch": batch, "forgetting": forgetting, "l2": l2}
+    told = {"joint": joint, "columns": columns, "batch_size": batch, "forgetting": forgetting, "l2": l2}
     f = mixture(compiled, intercept=intercept, **told)
     reference = plain_mixture(compiled, plain, blocks=BLOCKS, intercept=bool(intercept), **told)
     X, y = examples(820, columns, compiled.for_classes)
@@ -100,13 +99,13 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
 GROWN = [
     slow("square", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3)]),
     ("square", None, {"blocks": 9}, [(256, 1, 2)]),
-    ("square", 1200, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
+    ("square", 1200, {"batch_size": 16}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
     slow("square", 1200, {"forgetting": 0.995, "l2": 0.001}, [(256, 1, 2), (512, 2, 2), (1024, 3, 3), (2048, 1, 0)]),
     ("huber", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2)]),
     slow("logistic", None, {}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2)]),
     ("logistic", 1200, {"forgetting": 0.995}, [(256, 1, 2), (512, 2, 2), (1024, 3, 2), (2048, 1, 0)]),
     slow("logistic of 3", None, {"blocks": 10}, [(256, 1, 2), (512, 2, 2)]),
-    slow("logistic of 3", None, {"batch": 16}, [(256, 1, 2), (512, 2, 2), (2048, 3, 2)]),
+    slow("logistic of 3", None, {"batch_size": 16}, [(256, 1, 2), (512, 2, 2), (2048, 3, 2)]),
     ("logistic of 3", 1200, {}, [(256, 1, 2), (512, 2, 2), (2048, 1, 0)]),
     ("softmax of 2", None, {"l2": 0.001}, [(256, 1, 2), (512, 2, 1)]),
     slow("squared hinge", None, {}, [(256, 1, 2), (1024, 2, 2), (2048, 3, 2)]),
@@ -120,7 +119,7 @@ def test_the_compiled_learner_grows_as_printed(loss, moves, options, history):
     """Where every decision is further from another than what float32 rounds."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
-    told = {"joint": False, "blocks": 16, "columns": columns, "batch": 1, "forgetting": 1.0, "l2": 0.0, **options}
+    told = {"joint": False, "blocks": 16, "columns": columns, "batch_size": 1, "forgetting": 1.0, "l2": 0.0, **options}
     f = mixture(compiled, kernel=Ladder(Gaussian(SIGMA), MULTIPLES), intercept=intercept, **told)
     reference = plain_mixture(compiled, plain, multiples=MULTIPLES, intercept=bool(intercept), **told)
     X, y = moving(2300, moves, columns, compiled.for_classes)
@@ -129,9 +128,9 @@ def test_the_compiled_learner_grows_as_printed(loss, moves, options, history):
     assert min(reference.margins) > 1e-3
     assert f.table.tolist() == [[g.own, g.rung, g.born] if g else [0, 0, 0] for g in reference.groups]
     assert_same(f, reference)
-    for ours, theirs in zip(f.standing[:-1].reshape(2, -1).T, reference.groups, strict=True):
+    for ours, theirs in zip(f.arrays.losses[:-1].reshape(2, -1).T, reference.groups, strict=True):
         assert theirs is None or np.allclose(ours, theirs.standing, rtol=TOLERANCE)
-    assert f.standing[-1] == pytest.approx(reference.nothing)
+    assert f.arrays.losses[-1] == pytest.approx(reference.nothing)
 
 
 def moving(n, moves, columns, for_classes):
@@ -160,30 +159,30 @@ def assert_same(f, reference):
         most = np.abs(newton).max(initial=0.0)
         assert ours.newton.shape == newton.shape
         assert np.allclose(ours.newton, newton, rtol=TOLERANCE, atol=TOLERANCE * most)
-    assert np.allclose(f.weights, reference.v, rtol=TOLERANCE, atol=TOLERANCE)
+    assert np.allclose(f.arrays.weights, reference.v, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("batch", [1, 16])
 def test_square_loss_is_ridge_regression(batch):
     """With the closed form, of what whole steps have learnt."""
-    f = mixture(losses.Square(), joint=True, per_block=32, batch=batch)
+    f = mixture(losses.Square(), joint=True, block_size=32, batch_size=batch)
     X, y = examples(2048, 1, False)
     y[70] = 0.0
     rows = f.directions.rows(NAMES, X)
-    f.bounds[:] = 1e9  # nothing is clipped
+    f.arrays.bounds[:] = 1e9  # nothing is clipped
     phi = features(f, rows)
     for i in range(BLOCKS - 1):
         phi[i, (i + 1) * 2 * 32 :] = 0.0  # blocks that come later
     for first, last in ((0, 256), (256, 1024), (1024, 2048)):
         f.learn(rows.part(first, last), y[first:last])
-        done = last - f.ints[state.WAITING]
+        done = last - f.numbers["buffered"]
         ridge = Ridge(alpha=0.03 * BLOCKS, fit_intercept=False, solver="cholesky").fit(phi[:done], y[:done])
         ours, theirs = phi @ f.groups[0].newton[0], phi @ ridge.coef_
         assert np.sqrt(np.mean((ours - theirs) ** 2)) < 0.01 * theirs.std()
 
 
 def test_one_pass_of_logistic_regression_is_near_the_optimum():
-    f = mixture(losses.Logistic(), joint=True, per_block=16, sigma=1.5)
+    f = mixture(losses.Logistic(), joint=True, block_size=16, sigma=1.5)
     X, y = examples(12_000, 1, True)
     rows = f.directions.rows(NAMES, X)
     f.learn(rows.part(0, 10_000), y[:10_000])
@@ -225,18 +224,18 @@ def errors(f, X, y):
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_mixture_is_as_good_as_its_best_function(joint):
-    f = mixture(losses.Square(), joint=joint, per_block=16, sigma=1.5)
+    f = mixture(losses.Square(), joint=joint, block_size=16, sigma=1.5)
     mixed, single = errors(f, *curves(3000))
     assert mixed[1000:].mean() < 1.1 * single[1000:].mean(axis=0).min()
 
 
 def test_constant_steps_take_over_where_the_function_changes():
-    f = mixture(losses.Square(), per_block=16, sigma=1.5)
+    f = mixture(losses.Square(), block_size=16, sigma=1.5)
     X, y = curves(6000, flip=4000)
     old, _ = errors(f, X[:4000], y[:4000])
-    before = f.weights[:-1].reshape(2, -1).sum(axis=1)
+    before = f.arrays.weights[:-1].reshape(2, -1).sum(axis=1)
     mixed, _ = errors(f, X[4000:], y[4000:])
-    after = f.weights[:-1].reshape(2, -1).sum(axis=1)
+    after = f.arrays.weights[:-1].reshape(2, -1).sum(axis=1)
     assert old[2000:].mean() < 0.1 * y.var()
     assert before[0] > before[1]
     assert after[1] > after[0]

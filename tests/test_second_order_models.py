@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import pairwise
-from streams import WAYS, content, examples, frame, learn, predictions
+from streams import WAYS, content, examples, frame, learn, predictions, traced
 
 from streamkernel import (
     InputError,
@@ -163,10 +163,10 @@ def test_a_third_label_leaves_what_is_said_of_two(loss):
     xs, ys = examples(700)
     model = learn(classifier(loss=loss), xs, ys)
     before = [model.predict_proba_one(x) for x in xs[:50]]
-    scores = [model._scores(x).copy() for x in xs[:50]]
-    model._add("third")
+    scores = [np.atleast_1d(model._score(x)).copy() for x in xs[:50]]
+    model._state = model._with_label(model._state, "third")
     for x, odds, score in zip(xs[:50], before, scores, strict=True):
-        found = model._scores(x)
+        found = np.atleast_1d(model._score(x))
         half = 0.5 if loss == "logistic" else 1.0
         assert found == pytest.approx([-half * score[0], half * score[0], 0.0], abs=1e-12)
         if loss == "logistic":
@@ -210,7 +210,7 @@ def test_constant_and_heavy_tailed_columns_do_little_harm():
 
 
 @pytest.mark.parametrize("n", [0, 5, 256, 300, 512, 1024])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e39, None, [1.0]], ids=repr)
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, 1e39, [1.0]], ids=repr)
 def test_what_is_refused_is_named_and_changes_nothing(bad, n):
     X, y = regression(n)
     xs = as_dicts(X)
@@ -230,7 +230,7 @@ def test_what_is_refused_where_scales_are_halved_changes_nothing():
     model.learn_many(pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y))
     before = content(model)
     with pytest.raises(InputError, match="x1"):
-        model.learn_one({"x0": 1.0, "x1": math.nan}, 1.0)
+        model.learn_one({"x0": 1.0, "x1": math.inf}, 1.0)
     assert content(model) == before
 
 
@@ -290,14 +290,14 @@ def test_inputs_of_any_size_leave_finite_models(size, kernel):
 def test_memory_is_flat(options):
     xs, ys = examples(3000)
     model = learn(classifier(**options), xs[:1000], ys[:1000])
+    model.predict_one(xs[0])  # its code is loaded
     own = model._raw_memory_usage
     gc.collect()
     tracemalloc.start()
     for x, y in zip(xs[1000:], ys[1000:], strict=True):
         model.predict_one(x)
         model.learn_one(x, y)
-    gc.collect()
-    grown, _ = tracemalloc.get_traced_memory()
+    grown = traced()
     tracemalloc.stop()
     assert grown < 24_000
     assert model._raw_memory_usage - own < 10_000
@@ -408,7 +408,7 @@ CRAFTED = {
 def parts():
     xs, ys = examples(290)
     model = learn(classifier(), xs, ys)
-    assert model._learner.ints[4] == 2
+    assert model._learner.numbers["buffered"] == 2
     return model_file.describe(model)
 
 
@@ -452,7 +452,7 @@ def grown_parts():
         patch.setattr(growth, "FROM", 256)
         model = learn(classifier(kernel=k.Gaussian(1.5), features_per_seed=4, max_features=64), xs, ys)
     assert model._learner.table[4:, 0].tolist() == [4, 2]
-    assert model._learner.ints.tolist()[:5] == [10, 1100, 1096, 1100, 4]
+    assert model._learner.tensors()["ints"].tolist()[:5] == [10, 1100, 1096, 1100, 4]
     return model_file.describe(model)
 
 

@@ -16,6 +16,7 @@ from streamkernel import newton_steps, square_root, state
 from streamkernel.square_root import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
+"""Of the large factors, and of the small one that is rotated row by row."""
 
 
 def padded(X):
@@ -26,7 +27,12 @@ def padded(X):
 def rotated(R, X):
     """Return the factor after rows are added."""
     R = R.copy()
-    square_root.rotate(R, padded(X))
+    if R.dtype == np.float64:
+        for x in X.copy():
+            square_root.rotate_small(R, x)
+        return R
+    rows = padded(X)
+    square_root.rotate(R, rows, len(rows), square_root.room_for(len(rows)))
     return R
 
 
@@ -162,11 +168,11 @@ def ratios(A, exact):
 
 @njit
 def _reflect(factor, table, rounds):
-    rows = np.empty((2 * EIGHT, table.shape[1]), table.dtype)
+    rows, room = np.empty((2 * EIGHT, table.shape[1]), table.dtype), square_root.room_for(2 * EIGHT)
     for _ in range(rounds):
         for first in range(0, len(table), 2 * EIGHT):
             rows[:] = table[first : first + 2 * EIGHT]
-            square_root.rotate(factor, rows)
+            square_root.rotate(factor, rows, 2 * EIGHT, room)
 
 
 @njit
@@ -208,16 +214,17 @@ def test_what_is_subtracted_from_does_not_last():
 
 
 @njit
-def _forget(ints, reals, factor, table, most):
+def _forget(state, factor, table, most):
     """Take Newton steps as the mixture does, on rows of the table again and again."""
     newton, sums = np.zeros((1, len(factor))), np.zeros((1, len(factor)))
     rows = np.zeros((64, len(factor)), np.float32)
-    batch = ints[state.WAITING]
+    spare, room = np.zeros_like(rows), square_root.room_for(64)
+    batch = state[0].buffered
     for first in range(0, most, batch):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
-        ints[state.EXAMPLES] = first + batch
-        newton_steps.step(ints, reals, factor, newton, rows, sums, PRIOR)
+        state[0].examples = first + batch
+        newton_steps.step(state, factor, newton, rows, spare, sums, PRIOR, room)
 
 
 @pytest.mark.parametrize(
@@ -231,11 +238,11 @@ def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
     """After a million rows it is λI + Σ ρ^age xxᵀ, λ within a factor of 3, also where there is nothing to be seen."""
     table = wide()
     table[:, 3] = table[:, 9:12] = 0.0
-    ints, reals = np.zeros(state.N_INTS, np.int64), np.zeros(state.N_REALS)
-    ints[state.WAITING], reals[state.FORGETTING] = batch, kept
+    numbers = np.zeros(1, state.NUMBERS)
+    numbers["buffered"], numbers["forgetting"] = batch, kept
     steps = 1_000_000 // batch
     R = start()
-    _forget(ints, reals, R, table, steps * batch)
+    _forget(numbers, R, table, steps * batch)
     age = np.arange(steps * batch)[::-1]
     ages = np.bincount(np.arange(steps * batch) % TABLE, kept ** (age // batch * batch), TABLE)
     seen = (table.T.astype(np.float64) * ages) @ table

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamkernel import forms
+from streamkernel import forms, measures
 from streamkernel.errors import InputError
 from streamkernel.generator import domain_key
-from streamkernel.rows import F64, I64, Derived, Rows, numbers
+from streamkernel.rows import F32, F64, I64, Derived, Rows, numbers
 
 if TYPE_CHECKING:
     from streamkernel.kernels.base import Kernel, SimpleKernel, X
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 MOST_PARTS = 62
 """Bits of a name's readers."""
 
+MOST_TERMS = 70
+"""Terms of a sum of products."""
+
 LARGEST_FACTOR = 1e60
 """Its root still is a float32."""
+
+
+_FIXED = ("distribution", "form", "transform", "order", "key")
+"""What two plans with the same directions have in common of a part."""
 
 
 class View(NamedTuple):
@@ -83,17 +90,40 @@ class Plan:
             )
         if any(sum(found[i].form == forms.LADDER for i in term.parts) > 1 for term in self.terms):
             raise ValueError(f"Expected at most one Ladder in a product, got {self.kernel!r}")
-        self.program: I64 = np.zeros((len(found), forms.TERMS + len(self.terms)), np.int64)
-        self.constants: F64 = np.zeros((len(found) + 1, forms.N_CONSTANTS))
+        self.parts_compiled = np.zeros(len(found), forms.PART)
         for i, part in enumerate(found):
             key = domain_key(seed, f"features/{i}" if i else "features")
-            codes = [part.measure, part.form, part.transform, part.order, int(key.view(np.int64))]
-            self.program[i] = codes + [int(i in term.parts) for term in self.terms]
-            self.constants[i, : forms.TABLE] = part.scale, part.shape, part.shift, part.least, part.unit
-            self.constants[i, forms.TABLE : forms.TABLE + len(part.table)] = part.table
-            if part.form == forms.LADDER:
-                self.constants[i, forms.SHIFT] = in_blocks
-        self.constants[-1, : len(self.terms)] = np.sqrt([term.weight for term in self.terms])
+            shift = float(in_blocks) if part.form == forms.LADDER else part.shift
+            table = np.zeros(forms.TABLE_SIZE)
+            table[: len(part.table)] = part.table
+            self.parts_compiled[i] = (
+                part.measure, part.form, part.transform, part.order, key,
+                part.scale, part.shape, shift, part.least, part.unit, table,
+            )  # fmt: skip
+        self.weights: F64 = np.sqrt([term.weight for term in self.terms])
+        self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
+        self._made_of = self.kernel, seed, in_blocks
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[Kernel, int, bool]]:
+        """Return what it is made of: arrays that joblib maps into memory could not be passed to compiled code."""
+        return Plan, self._made_of
+
+    def has_directions_of(self, other: Plan) -> bool:
+        """Return whether a plan has the same directions: it differs in bandwidths alone."""
+        own, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
+        return all(map(np.array_equal, own, others)) and np.array_equal(self.factors, other.factors)
+
+    def load(self, kept: bool) -> None:
+        """Make what compiled code calls for this kernel ready, for kept features too if there are any."""
+        for part, _ in self.parts:
+            measures.require(part.part.measure, kept)
+            forms.form.require(part.part.form)
+        if len(self.parts) > 1:
+            forms.combine.require(0)
+
+    def compiled(self, cache: F32, kept: I64) -> forms.CompiledKernel:
+        """Return the kernel as compiled code reads it."""
+        return forms.CompiledKernel(self.parts_compiled, self.weights, self.factors, cache, kept)
 
     def add(self, part: SimpleKernel, view: View) -> list[Term]:
         """Add a part that reads `view`, and return its one term."""
@@ -102,9 +132,9 @@ class Plan:
 
     def allow(self, terms: int) -> None:
         """Raise a ValueError if the parts so far, or so many terms, are too many."""
-        if len(self.parts) > MOST_PARTS or terms > forms.N_CONSTANTS:
+        if len(self.parts) > MOST_PARTS or terms > MOST_TERMS:
             raise ValueError(
-                f"Expected a kernel of at most {MOST_PARTS} parts and {forms.N_CONSTANTS} terms, "
+                f"Expected a kernel of at most {MOST_PARTS} parts and {MOST_TERMS} terms, "
                 f"got {len(self.parts)} and {terms}"
             )
 
@@ -121,7 +151,7 @@ class Plan:
     @property
     def is_sketch(self) -> bool:
         """Whether features are those of a tensor sketch, which cannot be drawn one by one."""
-        return bool((self.program[:, forms.FORM] == forms.SKETCH).any())
+        return bool((self.parts_compiled["form"] == forms.SKETCH).any())
 
     def expanded(self, x: X) -> Mapping[Hashable, float]:
         """Return `x` as numbers, with the outputs of all transforms.
@@ -137,7 +167,7 @@ class Plan:
             names.update((Derived(space, name), value) for name, value in kernel.transformed(read).items())
         used = {view.space for _, view in self.parts}
         kept = {n: v for n, v in names.items() if (n.space if isinstance(n, Derived) else 0) in used}
-        return numbers(kept or {Derived(min(used), ""): 0.0})
+        return numbers(kept)
 
     def readers(self, names: Sequence[Hashable]) -> I64:
         """Return for each name the parts that read it, a bit for each."""

@@ -33,6 +33,10 @@ class Logistic(Loss):
     curvature: ClassVar[float] = 0.25
     is_curved: ClassVar[bool] = True
 
+    def load(self, columns: int = 1) -> int:
+        """Make its formulas ready; those of the softmax for more than one column."""
+        return super().load() if columns == 1 else Softmax().load()
+
     def bound(self, columns: int) -> float:
         """Return 1 for one column and √2 for the softmax of several."""
         return 1.0 if columns == 1 else math.sqrt(2.0)

@@ -1,142 +1,265 @@
-"""The value and the derivative of every loss, each formula written once, compiled; losses are told by their codes."""
+"""The value, the derivative and the curvature of every loss, compiled.
+
+Each loss has a number. Its formulas are functions of one score, and are members of the families `value`,
+`derivative` and `curvature`, which take the scores of all columns; so a model compiles the formulas of its own loss
+alone.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numpy as np
-from numba import njit
+from numba import njit, types
+
+from streamkernel.jit import Family
 
 LOGISTIC, SOFTMAX, HINGE, SQUARED_HINGE, SMOOTH_HINGE, SIGMOID = range(6)
 SQUARE, HUBER, EPSILON_INSENSITIVE, QUANTILE, CORRENTROPY = range(6, 11)
 NOVELTY, RATIO, TRUNCATED_RATIO = range(11, 14)
-"""Losses of one estimator each, which brings their classes along: for them y is τ, or ±w for a weight w."""
+"""The last three are losses of one estimator each, which has them built in: their y is τ, or ±w for a weight w."""
 
 LARGEST_EXPONENT = 50.0
-"""From here on the tangent of exp stands for it."""
+"""Beyond this the tangent of exp takes its place."""
+
+_SCORES = types.float64[::1]
+
+value = Family("loss_value", types.float64(types.float64, _SCORES, types.float64))
+"""``value(loss, parameter, f, y)`` is ℓ(f, y) for the scores `f` of one example, shape (columns,)."""
+
+derivative = Family("loss_derivative", types.void(types.float64, _SCORES, types.float64, _SCORES))
+"""``derivative(loss, parameter, f, y, out)`` sets `out`, shape (columns,), to ∂ℓ(f, y)/∂f."""
+
+curvature = Family("loss_curvature", types.void(types.float64, _SCORES, types.float64, _SCORES))
+"""``curvature(loss, parameter, f, y, out)`` sets `out`, shape (columns,), to what a Newton step takes for ∂²ℓ(f,
+y)/∂f_c².
+
+Where a loss is straight, its second derivative would send a step anywhere. There it is |ℓ'| over the distance from
+the bend for the Huber and smooth hinge losses, and a quarter of ℓ'² for the logistic one."""
 
 
-@njit(inline="always")
+def require(loss: int) -> None:
+    """Make a loss ready to be called by compiled code."""
+    for family in (value, derivative, curvature):
+        if loss in family:
+            family.require(loss)
+
+
+@njit
 def _label(y, column, columns):  # type: ignore[no-untyped-def]
     """Return ±1 for a class, in its one column or against the rest."""
     positive = y > 0.0 if columns == 1 else column == int(y)
     return 1.0 if positive else -1.0
 
 
-@njit(inline="always")
+def _of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
+    """Make formulas of the margin m = ±f and the parameter a loss, summed over columns, each class against the rest."""
+
+    @value.member(loss)
+    def margin_value(parameter, f, y):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for c in range(len(f)):
+            total += cost(_label(y, c, len(f)) * f[c])
+        return total
+
+    @derivative.member(loss)
+    def margin_derivative(parameter, f, y, out):  # type: ignore[no-untyped-def]
+        for c in range(len(f)):
+            t = _label(y, c, len(f))
+            out[c] = t * slope(t * f[c])
+
+    if bend is not None:
+
+        @curvature.member(loss)
+        def margin_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
+            for c in range(len(f)):
+                out[c] = bend(_label(y, c, len(f)) * f[c])
+
+
+def _of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
+    """Make formulas of the score f, the target y and the parameter a loss."""
+
+    @value.member(loss)
+    def score_value(parameter, f, y):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for c in range(len(f)):
+            total += cost(f[c], y, parameter)
+        return total
+
+    @derivative.member(loss)
+    def score_derivative(parameter, f, y, out):  # type: ignore[no-untyped-def]
+        for c in range(len(f)):
+            out[c] = slope(f[c], y, parameter)
+
+    if bend is not None:
+
+        @curvature.member(loss)
+        def score_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
+            for c in range(len(f)):
+                out[c] = bend(f[c], y, parameter)
+
+
+@njit
+def _softmax_value(f, y):  # type: ignore[no-untyped-def]
+    top, total = f.max(), 0.0
+    for c in range(len(f)):
+        total += math.exp(f[c] - top)
+    return top + math.log(total) - f[int(y)]
+
+
+@njit
+def _probabilities(f, out):  # type: ignore[no-untyped-def]
+    """Set `out` to the softmax of the scores."""
+    top, total = f.max(), 0.0
+    for c in range(len(f)):
+        out[c] = math.exp(f[c] - top)
+        total += out[c]
+    for c in range(len(f)):
+        out[c] /= total
+
+
+@njit
+def _softmax_derivative(f, y, out):  # type: ignore[no-untyped-def]
+    _probabilities(f, out)
+    out[int(y)] -= 1.0
+
+
+@njit
+def _softmax_curvature(f, y, out):  # type: ignore[no-untyped-def]
+    _probabilities(f, out)
+    for c in range(len(f)):
+        off = out[c] - 1.0 if c == int(y) else out[c]
+        out[c] = max(out[c] * (1.0 - out[c]), 0.25 * off * off)
+
+
+@value.member(SOFTMAX)
+def softmax_value(parameter, f, y):  # type: ignore[no-untyped-def]
+    return _softmax_value(f, y)
+
+
+@derivative.member(SOFTMAX)
+def softmax_derivative(parameter, f, y, out):  # type: ignore[no-untyped-def]
+    _softmax_derivative(f, y, out)
+
+
+@curvature.member(SOFTMAX)
+def softmax_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
+    _softmax_curvature(f, y, out)
+
+
+@njit
+def _miss(m):  # type: ignore[no-untyped-def]
+    """Return the probability of the other class, 1 / (1 + exp(m))."""
+    e = math.exp(-abs(m))
+    return (e if m > 0.0 else 1.0) / (1.0 + e)
+
+
+@njit
+def _logistic_bend(m):  # type: ignore[no-untyped-def]
+    off = _miss(m)
+    return max(off * (1.0 - off), 0.25 * off * off)
+
+
+_of_margins(
+    LOGISTIC,
+    njit(lambda m: math.log1p(math.exp(-abs(m))) + max(-m, 0.0)),
+    njit(lambda m: -_miss(m)),
+    _logistic_bend,
+)
+_of_margins(
+    HINGE,
+    njit(lambda m: max(0.0, 1.0 - m)),
+    njit(lambda m: -1.0 if m < 1.0 else 0.0),
+)  # fmt: skip
+_of_margins(
+    SQUARED_HINGE,
+    njit(lambda m: max(0.0, 1.0 - m) ** 2),
+    njit(lambda m: -2.0 * max(0.0, 1.0 - m)),
+    njit(lambda m: 2.0 if m < 1.0 else 0.0),
+)
+_of_margins(
+    SMOOTH_HINGE,
+    njit(lambda m: 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2),
+    njit(lambda m: -min(max(0.0, 1.0 - m), 1.0)),
+    njit(lambda m: 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0),
+)
+_of_margins(
+    SIGMOID,
+    _miss,
+    njit(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2),
+)
+_of_scores(
+    SQUARE,
+    njit(lambda f, y, parameter: 0.5 * (f - y) ** 2),
+    njit(lambda f, y, parameter: f - y),
+    njit(lambda f, y, parameter: 1.0),
+)
+
+
+@njit
+def _huber(f, y, delta):  # type: ignore[no-untyped-def]
+    r = f - y
+    return 0.5 * r * r if abs(r) <= delta else delta * (abs(r) - 0.5 * delta)
+
+
+_of_scores(
+    HUBER,
+    _huber,
+    njit(lambda f, y, delta: min(max(f - y, -delta), delta)),
+    njit(lambda f, y, delta: delta / max(delta, abs(f - y))),
+)
+_of_scores(
+    EPSILON_INSENSITIVE,
+    njit(lambda f, y, epsilon: max(0.0, abs(f - y) - epsilon)),
+    njit(lambda f, y, epsilon: math.copysign(1.0, f - y) if abs(f - y) > epsilon else 0.0),
+)
+_of_scores(
+    QUANTILE,
+    njit(lambda f, y, tau: max(-tau * (f - y), (1.0 - tau) * (f - y))),
+    njit(lambda f, y, tau: 1.0 - tau if f - y >= 0.0 else -tau),
+)
+_of_scores(
+    CORRENTROPY,
+    njit(lambda f, y, sigma: -0.5 * sigma**2 * math.expm1(-(((f - y) / sigma) ** 2))),
+    njit(lambda f, y, sigma: (f - y) * math.exp(-(((f - y) / sigma) ** 2))),
+)
+_of_scores(
+    NOVELTY,
+    njit(lambda f, threshold, parameter: max(0.0, threshold - f)),
+    njit(lambda f, threshold, parameter: -1.0 if f < threshold else 0.0),
+)
+
+
+@njit
 def _exp(f):  # type: ignore[no-untyped-def]
     """Return exp(f), or its tangent where that is too large."""
     return math.exp(min(f, LARGEST_EXPONENT)) * (1.0 + max(f - LARGEST_EXPONENT, 0.0))
 
 
-@njit(cache=True)
-def value(code, parameter, f, y):  # type: ignore[no-untyped-def]
-    """Return ℓ(f, y) for the scores `f` of one example, shape (columns,)."""
-    columns = len(f)
-    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
-        top = f.max()
-        return top + math.log(np.exp(f - top).sum()) - f[int(y)]
-    total = 0.0
-    for c in range(columns):
-        m, r = _label(y, c, columns) * f[c], f[c] - y
-        if code == LOGISTIC:
-            total += math.log1p(math.exp(-abs(m))) + max(-m, 0.0)
-        elif code == HINGE:
-            total += max(0.0, 1.0 - m)
-        elif code == SQUARED_HINGE:
-            total += max(0.0, 1.0 - m) ** 2
-        elif code == SMOOTH_HINGE:
-            total += 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2
-        elif code == SIGMOID:
-            e = math.exp(-abs(m))
-            total += (e if m > 0.0 else 1.0) / (1.0 + e)
-        elif code == SQUARE:
-            total += 0.5 * r**2
-        elif code == HUBER:
-            total += 0.5 * r * r if abs(r) <= parameter else parameter * (abs(r) - 0.5 * parameter)
-        elif code == EPSILON_INSENSITIVE:
-            total += max(0.0, abs(r) - parameter)
-        elif code == QUANTILE:
-            total += max(-parameter * r, (1.0 - parameter) * r)
-        elif code == NOVELTY:
-            total += max(0.0, -r)
-        elif code in (RATIO, TRUNCATED_RATIO):
-            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
-            dual = -math.exp(f[c] + parameter) if beyond else -1.0 - parameter - f[c]
-            total += y * dual if y > 0.0 else -y * _exp(f[c])
-        else:
-            total -= 0.5 * parameter**2 * math.expm1(-((r / parameter) ** 2))
-    return total
+@njit
+def _exp_slope(f):  # type: ignore[no-untyped-def]
+    return math.exp(min(f, LARGEST_EXPONENT))
 
 
-@njit(cache=True)
-def derivative(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to ∂ℓ(f, y)/∂f."""
-    columns = len(f)
-    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
-        out[:] = np.exp(f - f.max())
-        out /= out.sum()
-        out[int(y)] -= 1.0
-        return
-    for c in range(columns):
-        t = _label(y, c, columns)
-        m, r = t * f[c], f[c] - y
-        if code == LOGISTIC:
-            e = math.exp(-abs(m))
-            out[c] = -t * (e if m > 0.0 else 1.0) / (1.0 + e)
-        elif code == HINGE:
-            out[c] = -t if m < 1.0 else 0.0
-        elif code == SQUARED_HINGE:
-            out[c] = -2.0 * t * max(0.0, 1.0 - m)
-        elif code == SMOOTH_HINGE:
-            out[c] = -t * min(max(0.0, 1.0 - m), 1.0)
-        elif code == SIGMOID:
-            e = math.exp(-abs(m))
-            out[c] = -t * e / (1.0 + e) ** 2
-        elif code == SQUARE:
-            out[c] = r
-        elif code == HUBER:
-            out[c] = min(max(r, -parameter), parameter)
-        elif code == EPSILON_INSENSITIVE:
-            out[c] = math.copysign(1.0, r) if abs(r) > parameter else 0.0
-        elif code == QUANTILE:
-            out[c] = 1.0 - parameter if r >= 0.0 else -parameter
-        elif code == NOVELTY:
-            out[c] = -1.0 if r < 0.0 else 0.0
-        elif code in (RATIO, TRUNCATED_RATIO):
-            beyond = code == TRUNCATED_RATIO and f[c] <= -parameter
-            slope = -math.exp(f[c] + parameter) if beyond else -1.0
-            out[c] = y * slope if y > 0.0 else -y * math.exp(min(f[c], LARGEST_EXPONENT))
-        else:
-            out[c] = r * math.exp(-((r / parameter) ** 2))
+_of_scores(
+    RATIO,
+    njit(lambda f, w, rho: w * (-1.0 - rho - f) if w > 0.0 else -w * _exp(f)),
+    njit(lambda f, w, rho: -w if w > 0.0 else -w * _exp_slope(f)),
+)
 
 
-@njit(cache=True)
-def curvature(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to what a Newton step takes for ∂²ℓ(f, y)/∂f_c², for the losses that have one.
+@njit
+def _truncated_ratio(f, w, rho):  # type: ignore[no-untyped-def]
+    if w <= 0.0:
+        return -w * _exp(f)
+    return w * (-math.exp(f + rho) if f <= -rho else -1.0 - rho - f)
 
-    Where a loss is straight, its second derivative would send a step anywhere. There it is |ℓ'| over the distance from
-    the bend for the Huber and smooth hinge losses, and a quarter of ℓ'² for the logistic one.
-    """
-    columns = len(f)
-    if code == SOFTMAX or (code == LOGISTIC and columns > 1):
-        out[:] = np.exp(f - f.max())
-        out /= out.sum()
-        for c in range(columns):
-            off = out[c] - 1.0 if c == int(y) else out[c]
-            out[c] = max(out[c] * (1.0 - out[c]), 0.25 * off * off)
-        return
-    for c in range(columns):
-        m, r = _label(y, c, columns) * f[c], f[c] - y
-        if code == LOGISTIC:
-            e = math.exp(-abs(m))
-            off = (e if m > 0.0 else 1.0) / (1.0 + e)
-            out[c] = max(off * (1.0 - off), 0.25 * off * off)
-        elif code == SQUARED_HINGE:
-            out[c] = 2.0 if m < 1.0 else 0.0
-        elif code == SMOOTH_HINGE:
-            out[c] = 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0
-        elif code == HUBER:
-            out[c] = parameter / max(parameter, abs(r))
-        else:
-            out[c] = 1.0
+
+@njit
+def _truncated_ratio_slope(f, w, rho):  # type: ignore[no-untyped-def]
+    if w <= 0.0:
+        return -w * _exp_slope(f)
+    return -w * math.exp(f + rho) if f <= -rho else -w
+
+
+_of_scores(TRUNCATED_RATIO, _truncated_ratio, _truncated_ratio_slope)

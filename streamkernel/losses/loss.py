@@ -42,6 +42,11 @@ class Loss:
         """The one number the formula takes, 0 where it takes none."""
         return 0.0
 
+    def load(self, columns: int = 1) -> int:
+        """Make its formulas for so many columns ready to be called by compiled code, and return their number."""
+        compiled.require(self.code)
+        return self.code
+
     def bound(self, columns: int) -> float:
         """Return the largest norm of the derivative over `columns` columns; infinity where there is none."""
         return math.sqrt(columns)
@@ -63,7 +68,7 @@ class Loss:
         (1.5, 0.75)
         """
         scores = np.atleast_1d(np.asarray(f, np.float64))
-        return float(compiled.value(self.code, self.parameter, scores, float(y)))
+        return float(compiled.value(self.load(len(scores)), self.parameter, scores, float(y)))
 
     def derivative(self, f: npt.ArrayLike, y: float) -> F64:
         """Return ∂ℓ(f, y)/∂f, shape (columns,); one of the subderivatives where f is at a kink.
@@ -76,5 +81,5 @@ class Loss:
         """
         scores = np.atleast_1d(np.asarray(f, np.float64))
         out = np.empty_like(scores)
-        compiled.derivative(self.code, self.parameter, scores, float(y), out)
+        compiled.derivative(self.load(len(scores)), self.parameter, scores, float(y), out)
         return out

@@ -10,21 +10,22 @@ import numpy as np
 from streamkernel import state
 from streamkernel.errors import MergeError
 from streamkernel.expansion import Expansion
-from streamkernel.merging.numbers import merged_numbers
+from streamkernel.merging.numbers import merge_numbers, no_numbers
 from streamkernel.rows import F64, I64
 
 
 def told(f: Expansion) -> dict[str, Any]:
     """Return what merging takes of a function, as arrays."""
-    features, outputs = f.n_blocks * f.per_block, f.directions.plan.outputs
-    functions = f.functions().reshape(f.n_blocks, outputs * f.per_block, f.n_functions)
-    return f._numbers() | {
+    features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
+    functions = f.functions().reshape(f.n_blocks, outputs * f.block_size, f.n_functions)
+    return {
+        "numbers": f.numbers.copy(),
         "functions": functions,
-        "beta": f.reals[state.SCALE] * f.beta[: f.n_blocks],
-        "drawn": f.drawn(np.arange(features)).reshape(f.n_blocks, f.per_block, 3),
+        "beta": f.numbers["scale"] * f.beta[: f.n_blocks],
+        "drawn": f.drawn(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
         "next": f.next_number,
         "most": f.most_blocks,
-        "is_mean": f.ints[state.INTERCEPT] == state.MEAN,
+        "is_mean": f.numbers["intercept"] == state.MEAN,
         "pending": f.pending,
     }
 
@@ -51,26 +52,27 @@ def merge(fresh: Expansion, parts: Sequence[dict[str, Any]], base: dict[str, Any
     most = base["most"] or max(part["most"] for part in parts)
     if n > most:
         raise MergeError(
-            f"Expected models with {most * fresh.per_block} features in all at most, got "
-            f"{n * fresh.per_block}; they grew or were compacted in their own ways"
+            f"Expected models with {most * fresh.block_size} features in all at most, got "
+            f"{n * fresh.block_size}; they grew or were compacted in their own ways"
         )
     columns, height = fresh.columns, parts[0]["functions"].shape[1]
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))
     now, average = functions[:, :, :columns], functions[:, :, columns:]
-    t = [int(part["ints"][state.STEPS]) for part in parts]
+    t = [int(part["numbers"]["steps"]) for part in parts]
     for part, at, own, w in zip(parts, places, t, weights.tolist(), strict=True):
         now[at] += w * part["functions"][:, :, :columns]
         average[at] += own * part["functions"][:, :, columns:]
         beta[at] += w * part["beta"]
-    ints, reals = merged_numbers(parts, base, weights)
-    ints[state.BLOCKS] = n
+    numbers = merge_numbers(parts, base, weights)
+    numbers["blocks"] = n
     known = {block.tobytes(): place for place, block in enumerate(drawn)}
     at = [known.get(block.tobytes(), n) for block in base["drawn"]]
     if n in at:
         raise MergeError("Expected a base that the models went on from, got one with features that they do not have")
-    average[at] -= (len(parts) - 1) * base["ints"][state.STEPS] * base["functions"][:, :, columns:]
-    average /= max(1, ints[state.STEPS])
-    fresh.ints[: state.COLUMNS], fresh.reals[: state.L2] = ints, reals
+    average[at] -= (len(parts) - 1) * int(base["numbers"]["steps"]) * base["functions"][:, :, columns:]
+    average /= max(1, int(numbers["steps"]))
+    for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
+        fresh.numbers[name] = numbers[name]
     kept = _kept(fresh, drawn, max(part["next"] for part in parts), most)
     return fresh.with_functions(functions.reshape(n * height, fresh.n_functions), kept) | {"beta": beta}
 
@@ -89,8 +91,7 @@ def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
 
 def nothing(part: dict[str, Any]) -> dict[str, Any]:
     """Return what would have been told of a function before its first example."""
-    none = {name: 0 * part[name] for name in ("ints", "reals")}
-    return none | {"most": 0} | {name: part[name][:0] for name in ("functions", "beta", "drawn")}
+    return {"numbers": no_numbers(), "most": 0} | {name: part[name][:0] for name in ("functions", "beta", "drawn")}
 
 
 def _together(parts: Sequence[dict[str, Any]]) -> tuple[list[I64], list[list[int]]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, schedule, state
+from streamkernel import bandwidth, losses, numeric_names, schedule
 from streamkernel.errors import MergeError
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streamkernel.estimator import KernelModel
 
 _MAY_DIFFER = ("cache_bytes", "compaction", "polish")
-_LEARNT = ("_learner", "_scales", "_first", "labels")
 
 
 class Summary(NamedTuple):
@@ -35,17 +34,20 @@ class Summary(NamedTuple):
         Of the function behind it.
     scales
         Of its inputs, if it has scales.
+    numeric
+        The names of inputs that hold numbers.
     """
 
     same: dict[str, Any]
     labels: list[Hashable]
     learnt: dict[str, Any]
     scales: Mapping[str, Any] | None
+    numeric: numeric_names.Names
 
     @property
     def events(self) -> int:
         """Examples that it has learnt."""
-        return int(self.learnt["ints"][state.EXAMPLES])
+        return int(self.learnt["numbers"]["examples"])
 
     @property
     def examples(self) -> int:
@@ -125,6 +127,9 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
         If they have not the same parameters, kernel and scales. The model is as it was.
     """
     _check(parts, base)
+    numeric = model._state.numeric
+    for part in parts if base is None else (base, *parts):
+        numeric = numeric_names.joined(numeric, part.numeric)
     before = 0 if base is None else base.events
     waiting = [_waiting(part, base) for part in parts]
     more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
@@ -143,17 +148,19 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
     weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
     fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
     columns = order.columns(own[0])
-    fresh._learner = fresh._new_learner(kernel, columns)
-    tensors = order.merge(fresh._learner, own, root, weights) | _scales(parts, base)
+    tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
     fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
+    learner = fresh._learner
     for examples in waiting:
         for row, y in examples:
-            fresh._learner.learn_one(fresh._learner.directions.own(row), float(labels.index(y)) if labels else y)
-    if schedule.last_due(int(fresh._learner.ints[state.EXAMPLES])) > before:
+            learner.learn_one(learner.directions.own(row), float(labels.index(y)) if labels else y)
+    if schedule.last_due(learner.examples) > before:
         fresh._look()
-    vars(model).update({name: value for name, value in vars(fresh).items() if name in _LEARNT})
-    if model._upkeep is not None:
-        model._upkeep.abandon()
+    upkeep = model._state.upkeep
+    upkeep_after = None if upkeep is None else upkeep.without_job()
+    model._state = fresh._state._replace(upkeep=upkeep_after, numeric=numeric)
+    if upkeep is not None:
+        upkeep.abandon()
 
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
@@ -173,19 +180,24 @@ def _outline(model: KernelModel) -> Summary:
     """
     if getattr(model, "_for_classes", None) is None:
         raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")
-    if model._first:
+    if model._state.first:
         raise MergeError(
             f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "
-            f"has seen {len(model._first)}"
+            f"has seen {len(model._state.first)}"
         )
     same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
     learner = model._learner
-    learnt = learner._numbers() | {"pending": getattr(learner, "pending", []), "kept": learner.directions.kept}
+    learnt = {
+        "numbers": learner.numbers.copy(),
+        "pending": getattr(learner, "pending", []),
+        "kept": learner.directions.kept,
+    }
     return Summary(
         {"class": type(model).__name__, **same, "kernel": model.kernel_},
         list(getattr(model, "labels", [])),
         learnt,
-        None if model._scales is None else model._scales.tensors(),
+        None if model._state.scales is None else model._state.scales.tensors(),
+        model._state.numeric,
     )
 
 

@@ -1,4 +1,4 @@
-"""Counters and running means of models that learnt apart, as those of one."""
+"""Counters and running means of models that learned apart, as those of one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import state
-from streamkernel.rows import F64, I64
+from streamkernel.rows import F64
+from streamkernel.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 
-_MEANS = [state.SQUARE, state.FOURTH]
+_MEANS = ("mean_square", "mean_fourth")
 """Means over all examples."""
 
 
@@ -19,27 +19,32 @@ def added(parts: Sequence[Any], base: Any) -> Any:
     return sum(parts[1:], parts[0]) - (len(parts) - 1) * base
 
 
-def merged_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], weights: F64) -> tuple[I64, F64]:
-    """Return `ints` and `reals` as :mod:`streamkernel.state` names them.
+def no_numbers() -> Any:
+    """Return the scalar state of nothing learned."""
+    return np.zeros(1, NUMBERS)[0]
+
+
+def merge_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], weights: F64) -> Any:
+    """Return what is learned of the scalar state, in a record of :mod:`streamkernel.state`.
 
     Parameters
     ----------
     parts, base
-        Summaries with ``ints``, ``reals``, and ``is_mean``: whether the offset is one over all examples.
+        Summaries with ``numbers``, such records, and ``is_mean``: whether the offset is one over all examples.
     weights
         Of the parts.
     """
-    ints: I64 = added([part["ints"] for part in parts], base["ints"])
-    ints[state.BLOCKS] = max(part["ints"][state.BLOCKS] for part in parts)
-    ints[state.WAITING] = 0
-    reals: F64 = np.stack([part["reals"] for part in parts]).T @ weights
-    reals[state.SCALE], reals[state.SCALE_SUM] = 1.0, 0.0
-    reals[state.BOUND] = max(part["reals"][state.BOUND] for part in parts)
-    reals[state.ETA] = parts[-1]["reals"][state.ETA]
-    examples = [int(part["ints"][state.EXAMPLES]) for part in parts]
-    before, seen = int(base["ints"][state.EXAMPLES]), int(ints[state.EXAMPLES])
-    offsets = [state.OFFSET, state.PREDICTED_OFFSET] if parts[0]["is_mean"] else []
-    for place in (*_MEANS, *offsets):
-        sums = [n * part["reals"][place] for n, part in zip(examples, parts, strict=True)]
-        reals[place] = added(sums, before * base["reals"][place]) / max(1, seen)
-    return ints, reals
+    own, root, found = [part["numbers"] for part in parts], base["numbers"], no_numbers()
+    for name in LEARNED_INTS:
+        found[name] = added([int(part[name]) for part in own], int(root[name]))
+    found["blocks"], found["buffered"] = max(part["blocks"] for part in own), 0
+    for name in LEARNED_REALS:
+        found[name] = np.array([part[name] for part in own]) @ weights
+    found["scale"], found["scale_sum"] = 1.0, 0.0
+    found["gradient_bound"] = max(part["gradient_bound"] for part in own)
+    found["last_step"] = own[-1]["last_step"]
+    examples, before, seen = [int(part["examples"]) for part in own], int(root["examples"]), int(found["examples"])
+    for name in (*_MEANS, *(("offset", "predicted_offset") if parts[0]["is_mean"] else ())):
+        sums = [n * float(part[name]) for n, part in zip(examples, own, strict=True)]
+        found[name] = added(sums, before * float(root[name])) / max(1, seen)
+    return found

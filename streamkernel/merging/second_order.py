@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from streamkernel import newton_steps, square_root, state
+from streamkernel import newton_steps, state
 from streamkernel.errors import MergeError
 from streamkernel.groups import Group, Groups
-from streamkernel.merging.numbers import merged_numbers
+from streamkernel.jit import compiled
+from streamkernel.merging.numbers import merge_numbers, no_numbers
 from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, I64
 
@@ -35,23 +35,25 @@ def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
         grams.append(_gram(group.factor))
         moments.append(group.newton @ grams[g])
         faded.append(1.0 if before is None else _faded(f, before, g))
-    mixer = f.mixer.T @ f.mixer
-    return f._numbers() | {
+    function = f.arrays
+    mixer = function.mixer.T @ function.mixer
+    return {
+        "numbers": f.numbers.copy(),
         "table": f.table.copy(),
         "kept": f.directions.kept.copy(),
-        "priors": f.priors.copy(),
+        "priors": function.priors.copy(),
         "units": np.array([f.prior(g) for g in range(len(f.groups))]),
         "faded": np.array(faded),
         "grams": grams,
         "moments": moments,
         "newton": [group.newton.copy() for group in f.groups],
         "steady": [group.steady.copy() for group in f.groups],
-        "level": f.level.copy(),
-        "weights": f.weights.copy(),
+        "level": function.level.copy(),
+        "weights": function.weights.copy(),
         "mixer": mixer,
-        "bounds": f.bounds.copy(),
-        "standing": f.standing.copy(),
-        "is_mean": f.ints[state.INTERCEPT] == state.MEAN,
+        "bounds": function.bounds.copy(),
+        "standing": function.losses.copy(),
+        "is_mean": f.numbers["intercept"] == state.MEAN,
     }
 
 
@@ -68,7 +70,7 @@ def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
 
 def nothing(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return what would have been told of a function before its first example."""
-    none: dict[str, Any] = {"ints": 0 * part["ints"], "reals": 0.0 * part["reals"]}
+    none: dict[str, Any] = {"numbers": no_numbers()}
     zeros = {name: [0.0 * one for one in part[name]] for name in ("moments", "newton", "steady")}
     return none | zeros | {"grams": None}
 
@@ -118,15 +120,14 @@ def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any],
     if mixers[0].any():
         mixer = _factor(mixers[0])
         v = np.linalg.solve(mixers[0], moments)
-    ints, reals = merged_numbers(parts, base, weights)
-    ints[state.BLOCKS] = max(ints[state.BLOCKS], min(ints[state.EXAMPLES], fresh.table[:, 0].sum()))
+    numbers = merge_numbers(parts, base, weights)
+    numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], fresh.table[:, 0].sum()))
     kept = {} if len(parts[0]["kept"]) < 2 else {"kept": parts[0]["kept"]}
     level = sum(w * part["level"] for w, part in zip(weights, parts, strict=True))
     share = weights[:, None] * np.c_[has, has, has.any(axis=1)]
     standing = (share * [part["standing"] for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
-        "ints": ints,
-        "reals": reals,
+        **state.learned(numbers),
         "table": table,
         "priors": priors,
         "weights": v,
@@ -160,13 +161,13 @@ def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
 
     Examples that wait for a step count; it may also add l2 for as many examples as there are outputs, or wait.
     """
-    if base.reals[state.FORGETTING] < 1.0:
+    if base.numbers["forgetting"] < 1.0:
         return
-    learnt = [f for f in parts if f.ints[state.EXAMPLES]]
+    learnt = [f for f in parts if f.examples]
     for g, group in enumerate(base.groups):
         least = (1.0 - _ROUNDING) * _diagonal(group)
         for f in learnt:
-            more = f.l2 * (len(least) + int(f.ints[state.WAITING]))
+            more = f.l2 * (len(least) + int(f.numbers["buffered"]))
             if (f.table[g] == base.table[g]).all() and (_diagonal(f.groups[g]) + more < least).any():
                 raise MergeError(
                     "Expected models that went on from the base, got one whose Gram matrix is smaller than the base's"
@@ -191,8 +192,8 @@ def _group(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any]
     if not n:
         return found
     faded, units = (np.array([part[name][g] for part in parts]) for name in ("faded", "units"))
-    since = sum(int(part["ints"][state.EXAMPLES] - base["ints"][state.EXAMPLES]) for part in parts)
-    left = float(fresh.reals[state.FORGETTING]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
+    since = sum(int(part["numbers"]["examples"] - base["numbers"]["examples"]) for part in parts)
+    left = float(fresh.numbers["forgetting"]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
     moments = sum(part["moments"][g] for part in parts)
     gram = sum(part["grams"][g] for part in parts)
@@ -203,7 +204,7 @@ def _group(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any]
     factor = _factor(gram, prior)
     found.factor[:] = factor
     found.newton[:] = moments
-    _solve_all(factor, found.newton)
+    found.newton[:] = _solve(factor, found.newton.T).T
     found.steady[:] = sum(w * part["steady"][g] for w, part in zip(weights, parts, strict=True))
     return found
 
@@ -224,7 +225,7 @@ def _without(part: Mapping[str, Any], groups: I64) -> tuple[F64, F64]:
     if not len(groups) or not mixer.any():
         return mixer, v
     gone = np.concatenate([groups, groups + len(part["table"])])
-    factor = newton_steps.without(_factor(mixer), v, gone, mixer.diagonal().min())
+    factor, v = newton_steps.without(_factor(mixer), v, gone, mixer.diagonal().min())
     return factor.T @ factor, v
 
 
@@ -263,29 +264,29 @@ def _factor(gram: F64, least: float = 0.0) -> F64:
         gram = gram + more * np.eye(len(gram))
 
 
-@njit(cache=True)
-def _solve_all(factor, moments):  # type: ignore[no-untyped-def]
-    """Set each row to what it is of (RᵀR)⁻¹."""
-    for c in range(len(moments)):
-        square_root.solve(factor, moments[c])
+def _solve(factor: F64, moments: F64) -> F64:
+    """Return (RᵀR)⁻¹ times moments."""
+    from scipy.linalg import cho_solve
+
+    return np.asarray(cho_solve((factor, False), moments))
 
 
 def _faded(f: Mixture, before: int, g: int) -> float:
     """Return what part of A_0 is left in the factor of a group."""
-    kept = float(f.reals[state.FORGETTING])
+    kept = float(f.numbers["forgetting"])
     if kept == 1.0:
         return 1.0
-    last = int(f.ints[state.EXAMPLES])
-    return float(_left(before, last, int(f.batch), kept, len(f.groups[g].factor)))
+    last = f.examples
+    return float(_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor)))
 
 
-@njit(cache=True)
+@compiled
 def _left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
     """Return ρ to the power of the examples that the steps from `first` to `last` have forgotten."""
     left, waiting = 1.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        if waiting >= newton_steps.due(seen, batch, kept) or seen == last:
+        if waiting >= newton_steps.compiled_due(seen, batch, kept) or seen == last:
             turn = newton_steps.turn(n, waiting, kept)
             if newton_steps.fades(seen, waiting, turn):
                 left *= kept**turn

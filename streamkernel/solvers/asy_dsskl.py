@@ -280,5 +280,5 @@ class AsyDSSKL(BaseEstimator):
         if not kernel.is_pending:
             return plan
         some = np.random.default_rng(self.seed).permutation(len(inputs))[: bandwidth.FIRST]
-        rows = Directions(plan, per_block=1, cache_bytes=0).rows(names, inputs[some])
+        rows = Directions(plan, block_size=1, cache_bytes=0).rows(names, inputs[some])
         return Plan(bandwidth.with_medians(kernel, plan, rows), self.seed)

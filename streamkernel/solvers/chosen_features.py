@@ -3,60 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-from streamkernel import forms, state
+from streamkernel import forms
 from streamkernel.features import Directions
-from streamkernel.forms import FORM, KEY, LADDER, MEASURE, PHASE, SHAPE, SHIFT, TABLE, features
+from streamkernel.forms import LADDER, PHASE, features, power, prepare
+from streamkernel.jit import compiled
 from streamkernel.kernels.plan import Plan
 from streamkernel.measures import draw_some
-from streamkernel.rows import F32, F64, I64
-from streamkernel.scoring import workspace
+from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.scoring import entries_room, longest_row, part_room
 
 PER_BLOCK = 64
 """Features of a block."""
 
 
-@njit(cache=True)
-def _fill(program, constants, hashes, per_block, places, cache):  # type: ignore[no-untyped-def]
-    """Fill `cache`, shape (1, names, parts, features), with the directions of `places`, rows of block and place.
+@compiled
+def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-def]
+    """Fill the cache, shape (1, names, parts, features), with the directions of features, rows of block and place.
 
     Those of a ladder are multiplied by its factors.
     """
-    for part in range(len(program)):
-        measure, key, shape = program[part, MEASURE], np.uint64(program[part, KEY]), constants[part, SHAPE]
-        order = program[part, forms.ORDER]
-        run = per_block if constants[part, SHIFT] else 1
+    for p in range(len(kernel.parts)):
+        part = kernel.parts[p]
+        run = block_size if part.shift != 0.0 else 1
         for name in range(len(hashes)):
-            entries = cache[0, name, part]
-            draw_some(measure, shape, key, places, hashes[name], entries)
-            for f in range(len(places) if program[part, FORM] == LADDER else 0):
-                position = places[f, 0] * per_block + places[f, 1]
-                entries[f] *= np.float32(constants[part, TABLE + position // run % order])
+            entries = kernel.cache[0, name, p]
+            draw_some(part.distribution, part.shape, part.key, features_of, hashes[name], entries)
+            for f in range(len(features_of) if part.form == LADDER else 0):
+                position = features_of[f, 0] * block_size + features_of[f, 1]
+                entries[f] *= np.float32(part.table[position // run % part.order])
 
 
-@njit(cache=True, nogil=True)
-def _evaluate(ints, program, constants, cache, hashes, readers, X, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to the features of row i, outputs of one side by side; return the first unusable row, or -1."""
-    kernel, width, outputs = (
-        (program, constants, cache, np.zeros((1, 3), np.int64)),
-        cache.shape[3],
-        ints[state.OUTPUTS],
-    )
-    phi = np.empty((outputs, width), np.float32)
-    slots, first = np.arange(X.shape[1]), np.int64(0)
-    row, room, _, _, _ = workspace(ints, np.array([0, X.shape[1]]), 0, width)
-    for i in range(len(X)):
-        if not forms.prepare(kernel, readers, slots, hashes, X[i], row):
+@compiled(nogil=True)
+def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to the features of row i, components of one side by side; return the first unusable row, or -1."""
+    width, parts = kernel.cache.shape[3], len(kernel.parts)
+    phi = np.empty((components, width), np.float32)
+    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    for i in range(len(rows.start) - 1):
+        if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, width, row, first, first, width, phi, room)
-        if forms.power(phi, first, width)[0] < 0.0:
+        features(kernel, width, row, 0, 0, width, phi, room)
+        if power(phi, 0, width)[0] < 0.0:
             return i
         for f in range(width):
-            for o in range(outputs):
-                out[i, outputs * f + o] = phi[o, f]
+            for o in range(components):
+                out[i, components * f + o] = phi[o, f]
     return -1
 
 
@@ -88,18 +83,21 @@ class ChosenFeatures:
     """
 
     def __init__(self, plan: Plan, names: Sequence[Hashable], places: I64) -> None:
-        if plan.transforms or not set(plan.program[:, FORM]).isdisjoint({forms.SIGN_PRODUCTS, forms.SKETCH}):
+        kinds = set(plan.parts_compiled["form"].tolist())
+        if plan.transforms or not kinds.isdisjoint({forms.SIGN_PRODUCTS, forms.SKETCH}):
             raise ValueError(f"Expected a kernel whose features have directions of their own, got {plan.kernel!r}")
         self._plan, self._names, self._places = plan, names, places
         columns = np.arange(float(len(names)))[None]
         self._row = Directions(plan, len(places), 0).rows(names, columns)  # its values are the order of the columns
-        cache = np.empty((1, len(names), len(plan.program), len(places)), np.float32)
-        _fill(plan.program, plan.constants, self._row.hashes, PER_BLOCK, places, cache)
-        program = plan.program.copy()
-        program[program[:, FORM] == LADDER, FORM] = PHASE
-        ints = np.zeros(state.N_INTS, np.int64)
-        ints[state.PARTS :] = len(plan.parts), len(plan.terms), plan.outputs
-        self._told = ints, program, plan.constants, cache
+        for kind in set(plan.parts_compiled["distribution"].tolist()):
+            draw_some.require(kind)
+        cache = np.empty((1, len(names), len(plan.parts), len(places)), np.float32)
+        kernel = plan.compiled(cache, np.zeros((1, 3), np.int64))
+        _fill(kernel, self._row.hashes, PER_BLOCK, np.ascontiguousarray(places))
+        parts = plan.parts_compiled.copy()
+        parts["form"][parts["form"] == LADDER] = PHASE
+        forms.form.require(PHASE)
+        self._kernel = kernel._replace(parts=parts)
 
     def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[Plan, Sequence[Hashable], I64]]:
         """Return what it is made of: a file needs no directions."""
@@ -113,10 +111,14 @@ class ChosenFeatures:
         InputError
             If a row is outside of the kernel's domain.
         """
-        out = np.empty((len(X), self._told[3].shape[3] * self._plan.outputs), np.float32)
-        ordered = np.ascontiguousarray(X[:, self._row.values.astype(np.int64)])
-        bad = _evaluate(*self._told, self._row.hashes, self._row.readers, ordered, out)
+        n, d = X.shape
+        out = np.empty((n, len(self._places) * self._plan.outputs), np.float32)
+        values = np.ascontiguousarray(X[:, self._row.values.astype(np.int64)])
+        repeated: Any = (np.tile(column, n) for column in (np.arange(d), self._row.hashes, self._row.readers))
+        slots, hashes, readers = repeated
+        rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel())
+        bad = _evaluate(self._plan.outputs, self._kernel, rows, out)
         if bad >= 0:
             self._plan.check(dict(zip(self._names, X[bad].tolist(), strict=True)))
-            raise self._plan.unusable(self._row._replace(values=ordered[bad]))
+            raise self._plan.unusable(self._row._replace(values=values[bad]))
         return out

@@ -13,6 +13,7 @@ import math
 from numba import njit
 
 from streamkernel import losses
+from streamkernel.jit import compiled
 from streamkernel.losses.compiled import LOGISTIC, SQUARE, value
 
 LOSSES: dict[str, losses.Loss] = {
@@ -31,7 +32,7 @@ def _entropy(a):  # type: ignore[no-untyped-def]
     return a * math.log(a) if a > 0.0 else 0.0
 
 
-@njit(cache=True)
+@compiled
 def conjugate(code, y, b):  # type: ignore[no-untyped-def]
     """Return φ*(y) = max_z yz - φ(z), infinity where y is not feasible."""
     if code == SQUARE:
@@ -44,7 +45,7 @@ def conjugate(code, y, b):  # type: ignore[no-untyped-def]
     return 0.5 * a * a - a
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def mean_loss(code, z, b):  # type: ignore[no-untyped-def]
     """Return (1/n) Σ φᵢ(zᵢ)."""
     total = 0.0
@@ -53,7 +54,7 @@ def mean_loss(code, z, b):  # type: ignore[no-untyped-def]
     return total / len(z)
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def mean_conjugate(code, y, b):  # type: ignore[no-untyped-def]
     """Return (1/n) Σ φᵢ*(yᵢ)."""
     total = 0.0
@@ -62,7 +63,7 @@ def mean_conjugate(code, y, b):  # type: ignore[no-untyped-def]
     return total / len(y)
 
 
-@njit(cache=True)
+@compiled
 def dual_step(code, y, b, c, s):  # type: ignore[no-untyped-def]
     """Return argmax_β cβ - φ*(β) - (β - y)²/2s.
 

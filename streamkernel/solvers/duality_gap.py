@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.optimize import brentq
 
+from streamkernel.jit import compiled
 from streamkernel.losses.compiled import SQUARE, derivative
 from streamkernel.solvers.conjugates import mean_conjugate, mean_loss
 from streamkernel.solvers.factors import F64, Factors
@@ -78,7 +78,7 @@ class Problem(NamedTuple):
         return float(brentq(slope, -reach, reach, xtol=1e-14))
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _derivatives(code, scores, b):  # type: ignore[no-untyped-def]
     out = np.empty_like(scores)
     for i in range(len(b)):

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from streamkernel import losses
+from streamkernel.jit import compiled
 from streamkernel.solvers import psd_blocks as psd
 from streamkernel.solvers.conjugates import LOSSES
 from streamkernel.solvers.matrix_blocks import F64, Ints, Problem
@@ -36,7 +36,7 @@ class DenseBlocks:
 # Rows are in ascending order: as many as there are are all of them, one product of a matrix and a vector a block.
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _forward(A, v, blocks, rows):  # type: ignore[no-untyped-def]
     out = np.zeros(len(rows))
     for k in range(len(blocks)):
@@ -48,7 +48,7 @@ def _forward(A, v, blocks, rows):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _backward(A, y, rows, blocks):  # type: ignore[no-untyped-def]
     out = np.zeros((len(blocks), A.shape[2]))
     for k in range(len(blocks)):
@@ -160,6 +160,7 @@ def dual_loss(loss: str | losses.Loss) -> losses.Loss:
     found = LOSSES.get(loss) if isinstance(loss, str) else loss
     if found is None or found not in LOSSES.values():
         raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {loss!r}")
+    found.load()
     return found
 
 

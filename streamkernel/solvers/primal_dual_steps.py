@@ -11,9 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
+from streamkernel import jit
 from streamkernel.generator import counter_bits
 from streamkernel.solvers.conjugates import dual_step
 
@@ -94,14 +95,14 @@ def _move(rows, start, stop, change, at, ahead, factor, work):  # type: ignore[n
     return identity
 
 
-@njit(cache=True, fastmath=_SUMS)
+@jit.compiled(fastmath=_SUMS)
 def _follow(at, change, ahead, factor):  # type: ignore[no-untyped-def]
     for k in range(len(at)):
         at[k] += change[k]
         ahead[k] = at[k] + factor * change[k]
 
 
-@njit(cache=True, fastmath=_SUMS)
+@jit.compiled(fastmath=_SUMS)
 def _shrink(x, g, cut, keep, step, out):  # type: ignore[no-untyped-def]
     """Take the steps (12) for the coordinates of a block, and set out to how far they went."""
     for j in range(len(x)):
@@ -111,19 +112,19 @@ def _shrink(x, g, cut, keep, step, out):  # type: ignore[no-untyped-def]
         x[j] = new
 
 
-@njit(cache=True, inline="always")
+@jit.compiled(inline="always")
 def bounds(block, length, count):  # type: ignore[no-untyped-def]
     """Return where a block of `count` even ones begins and ends."""
     return block * length // count, (block + 1) * length // count
 
 
-@njit(cache=True, inline="always")
+@jit.compiled(inline="always")
 def draw(key, t, count):  # type: ignore[no-untyped-def]
     """Return which of `count` blocks step t takes: each is as likely as any other."""
     return np.int64(((counter_bits(key, t) >> _SHIFT) * np.uint64(count)) >> _SHIFT)
 
 
-@njit(cache=True, nogil=True)
+@jit.compiled(nogil=True)
 def advance(  # type: ignore[no-untyped-def]
     U, V, code, b, l1, l2, x, y, u, v, v_ahead, rows, columns, theta, tau, sigma, keys, first, count
 ):
@@ -152,7 +153,7 @@ def advance(  # type: ignore[no-untyped-def]
         move(V, start, stop, dx, v, v_ahead, theta, work)
 
 
-@njit(cache=True, nogil=True)
+@jit.compiled(nogil=True)
 def largest_norm(U, V, n, p, d, rows, columns, pairs, rounds):  # type: ignore[no-untyped-def]
     """Return the largest ‖U_I V_J‖² of `pairs` pairs of blocks by `rounds` rounds of power iteration.
 

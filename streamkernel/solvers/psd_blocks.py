@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from streamkernel.jit import compiled
 from streamkernel.solvers.conjugates import dual_step
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def nearest_psd(M):  # type: ignore[no-untyped-def]
     """Return the positive semi-definite matrices nearest to the symmetric ones of `M`, shape (blocks, d, d)."""
     X = np.empty_like(M)
@@ -26,7 +26,7 @@ def nearest_psd(M):  # type: ignore[no-untyped-def]
     return X
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def dual_steps(code, y, b, c, s):  # type: ignore[no-untyped-def]
     """Return the dual steps of several examples; see `conjugates.dual_step`."""
     new = np.empty_like(y)
@@ -35,7 +35,7 @@ def dual_steps(code, y, b, c, s):  # type: ignore[no-untyped-def]
     return new
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def packed(X):  # type: ignore[no-untyped-def]
     """Return the symmetric parts of matrices as vectors with the same inner products, shape (blocks, d(d+1)/2)."""
     blocks, d = X.shape[0], X.shape[1]
@@ -51,7 +51,7 @@ def packed(X):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def unpacked(v, d):  # type: ignore[no-untyped-def]
     """Return the symmetric matrices of `packed`, shape (blocks, d, d)."""
     out = np.empty((len(v), d, d))

@@ -134,7 +134,9 @@ def minimise(
     """
     factors = _factors(A)
     (n, p, _), extra = factors.shape, int(intercept)
-    code, gamma = LOSSES[_one_of("loss", loss, LOSSES)].code, 1.0 / LOSSES[loss].curvature
+    known = LOSSES[_one_of("loss", loss, LOSSES)]
+    known.load()
+    code, gamma = known.code, 1.0 / known.curvature
     targets = _targets(b, n, loss, intercept=intercept)
     _check(n, p, l2=l2, l1=l1, tol=tol, m=m, q=q, max_epochs=max_epochs)
     x, y = _start(start, n, p, targets, loss)

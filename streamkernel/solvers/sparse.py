@@ -236,7 +236,7 @@ def epoch_by_batches(problem: Problem, point: Point, steps: F64, w: F64, rng: np
     runs = rng.integers(0, -(-len(steps) // run), batches) * run
 
     def work(first: int, last: int) -> None:
-        told = problem.loss.code, problem.loss.parameter, bounds, problem.groups.weights, steps
+        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
         drawn = rows, first, last, runs, run
         sparse_loops.batch_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
 
@@ -249,7 +249,7 @@ def epoch_by_rows(problem: Problem, point: Point, steps: F64, w: F64, rng: np.ra
     samples, groups = rng.integers(0, n, (n, 1)), rng.integers(0, len(steps), n)
 
     def work(first: int, last: int) -> None:
-        told = problem.loss.code, problem.loss.parameter, bounds, problem.groups.weights, steps
+        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
         drawn = samples[first:last], groups[first:last]
         sparse_loops.paper_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
 

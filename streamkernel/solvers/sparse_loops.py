@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
-from streamkernel.losses import compiled
-from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SQUARE, derivative
+from streamkernel.jit import compiled
+from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
 
 BATCH = 64
 """Rows of a mini-batch."""
@@ -22,7 +22,7 @@ _SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in lanes; the same machine takes them in the same order every time."""
 
 
-@njit(cache=True)
+@compiled
 def second(code, parameter, f, y, slope):  # type: ignore[no-untyped-def]
     """Return ∂²ℓ(f, y)/∂f² where ∂ℓ(f, y)/∂f is `slope`, for a loss of one column."""
     if code == LOGISTIC:
@@ -52,7 +52,7 @@ def _add(out, a, by):  # type: ignore[no-untyped-def]
         out[j] += by * a[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def gradient(A, y, first, last, code, parameter, w, slopes, out):  # type: ignore[no-untyped-def]
     """Return Σ ℓ(f_i, y_i) over rows from `first` to before `last`.
 
@@ -63,14 +63,14 @@ def gradient(A, y, first, last, code, parameter, w, slopes, out):  # type: ignor
     for i in range(first, last):
         for c in range(len(w)):
             f[c] = _dot(A[i], w[c])
-        total += compiled.value(code, parameter, f, y[i])
+        total += value(code, parameter, f, y[i])
         derivative(code, parameter, f, y[i], slopes[i])
         for c in range(len(w)):
             _add(out[c], A[i], slopes[i, c])
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def columns_of(A, chosen):  # type: ignore[no-untyped-def]
     """Return the `chosen` outputs side by side."""
     out = np.empty((len(A), len(chosen)), np.float32)
@@ -80,7 +80,7 @@ def columns_of(A, chosen):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def lipschitz(A, bounds):  # type: ignore[no-untyped-def]
     """Return for each group at least the largest eigenvalue of (1/n) A_gᵀA_g: the largest sum of a row's sizes."""
     out = np.zeros(len(bounds) - 1)
@@ -99,7 +99,7 @@ def lipschitz(A, bounds):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def largest(A, bounds):  # type: ignore[no-untyped-def]
     """Return for each group the largest squared norm that any group of outputs has in any row: the paper's L_max."""
     found = 0.0
@@ -131,7 +131,7 @@ def _shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-d
     return moves
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def paper_steps(A, y, samples, groups, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
     """Take a step for each row of `samples`, shape (steps, rows of a batch), along the group that is drawn with it.
 
@@ -199,7 +199,7 @@ def _drive(Z, n, r, bend, full, begin, first, last, w, step, weight, is_softmax,
         _correct(r[c], bend[c], shift[c])
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def batch_steps(A, y, rows, first, last, runs, run, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
     """Let each batch from `first` to before `last` drive the `run` groups from ``runs[batch]`` on, one after the other.
 
@@ -207,7 +207,7 @@ def batch_steps(A, y, rows, first, last, runs, run, code, parameter, bounds, wei
     these rows are corrected by ∂²ℓ·zδ, so that the next group knows of it.
     """
     columns, width = len(w), np.diff(bounds).max()
-    is_softmax = code == compiled.SOFTMAX or (code == LOGISTIC and columns > 1)
+    is_softmax = code == SOFTMAX
     v, move = np.empty((columns, width)), np.empty((columns, width))
     f, slope = np.empty(columns), np.empty(columns)
     r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)

@@ -110,7 +110,7 @@ class Problem(NamedTuple):
     @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
     def at(self, w: F64) -> Point:
         """Return what is to be known of `w`, of which it takes a copy."""
-        n, told, w = len(self.y), (self.loss.code, self.loss.parameter), w.copy()
+        n, told, w = len(self.y), (self.loss.load(len(w)), self.loss.parameter), w.copy()
         slopes = np.empty((n, len(w)))
 
         def work(first: int, last: int) -> tuple[float, F64]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, state
+from streamkernel import losses
 from streamkernel.expansion import Expansion
 from streamkernel.forms import PLACE, RUNG
 from streamkernel.groups import Group
@@ -56,24 +56,24 @@ def compacted(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell
 def _expansion(old: Expansion, rows: Rows, keep: float, tell: Tell) -> dict[str, Any]:
     """Return what a first-order function of some of the features is restored from."""
     blocks, most = kept_blocks(old.cap, keep)
-    count = blocks * old.per_block
+    count = blocks * old.block_size
     Z = old.embedded(rows)
     targets = Z @ old.functions()
     chosen = _chosen(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
     last = [[old.next_number - blocks, most, 0]]
-    found, _ = _distilled(Z[:, _outputs(old, chosen, old.per_block)], targets, np.ones(len(Z)), 0.0)
+    found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, np.ones(len(Z)), 0.0)
     return old.with_functions(found.T, np.concatenate([old.drawn(chosen), last]))
 
 
 def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
     """Return what a second-order function of smaller blocks is restored from; each group keeps some of its features."""
-    smaller = max(1, int(keep * old.per_block))
+    smaller = max(1, int(keep * old.block_size))
     places = np.arange(old.most_blocks * smaller)
     kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
     Z, f, weights = old.embedded(rows), old.scores(rows), np.empty(len(y))
-    bends(old.loss.code, old.loss.parameter, f, y, weights)
+    bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
     groups, near = [], np.zeros((2 * len(old.groups) + 1, len(y), old.columns))
-    near[-1] = old.level[:, 0]
+    near[-1] = old.arrays.level[:, 0]
     for g, (group, (first, n, *_)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
         small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)
@@ -85,18 +85,18 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
         chosen = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
         tell((g + 1) / len(old.groups), f"group {g + 1}")
         at = slice(block * smaller, (block + blocks) * smaller)
-        drawn = old.drawn(block * old.per_block + chosen)
+        drawn = old.drawn(block * old.block_size + chosen)
         kept[at, : PLACE + 1] = drawn[:, : PLACE + 1]
         if old.is_joint:
             kept[at, RUNG] = drawn[:, RUNG]
         memory, prior = old.memory(g) / len(y), old.prior(g)
-        z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.per_block / smaller))
+        z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.block_size / smaller))
         found, factor = _distilled(z_kept, targets, weights, prior / memory)
         near[[g, len(old.groups) + g]] = (z_kept @ found.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
         small.newton[:], small.steady[:] = np.split(found, 2)
         small.factor[:] = math.sqrt(memory) * factor
     learnt = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
-    learnt["weights"] = _weights(old, near.reshape(len(near), -1), f - old.reals[state.PREDICTED_OFFSET])
+    learnt["weights"] = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
     return learnt
 
 
@@ -104,15 +104,15 @@ def _weights(old: Mixture, functions: F64, f: F64) -> F64:
     """Return the weights with which functions, shape (functions, values), come nearest to f, near to the old ones."""
     gram = functions @ functions.T
     pull = PULL * max(float(gram.diagonal().mean()), 1e-300)
-    solved = np.linalg.solve(gram + pull * np.eye(len(gram)), functions @ f.ravel() + pull * old.weights)
+    solved = np.linalg.solve(gram + pull * np.eye(len(gram)), functions @ f.ravel() + pull * old.arrays.weights)
     return np.asarray(solved, np.float64)
 
 
 def _outputs(old: Function, features: I64, per_block: int) -> I64:
     """Return the outputs of some features in the order in which blocks of so many features have them."""
-    block, place = np.divmod(features, old.per_block)
+    block, place = np.divmod(features, old.block_size)
     outputs = old.directions.plan.outputs
-    found = (block * outputs + np.arange(outputs)[:, None]) * old.per_block + place  # (outputs, features)
+    found = (block * outputs + np.arange(outputs)[:, None]) * old.block_size + place  # (outputs, features)
     return np.ascontiguousarray(found.reshape(outputs, -1, per_block).transpose(1, 0, 2)).ravel()
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from streamkernel import losses, square_root, vectors
+from streamkernel.jit import compiled
 
 ROWS = 64
 """Rows that are reflected at once."""
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def bends(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the largest ∂²ℓ(f_i, y_i)/∂f_c² over the columns c."""
     h = np.empty(f.shape[1])
@@ -22,14 +22,14 @@ def bends(code, parameter, f, y, out):  # type: ignore[no-untyped-def]
         out[i] = h.max()
 
 
-@njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-def]
     """Set `w`, shape (functions, outputs), to those that minimise prior‖w‖² + Σ_i weight_i (z_iᵀw - target_i)².
 
     Set `factor` to R with RᵀR = prior I + Σ weight zzᵀ. `targets` have the shape (rows, functions).
     """
     n, outputs = Z.shape
-    rows = np.zeros((ROWS, outputs), np.float32)
+    rows, room = np.zeros((ROWS, outputs), np.float32), square_root.room_for(ROWS)
     factor[:] = np.float32(0.0)
     w[:] = 0.0
     for j in range(outputs):
@@ -40,6 +40,6 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
             vectors.add(rows[i - first], Z[i], np.float32(math.sqrt(weights[i])))
             for t in range(len(w)):
                 vectors.add(w[t], Z[i], weights[i] * targets[i, t])
-        square_root.rotate(factor, rows)
+        square_root.rotate(factor, rows, ROWS, room)
     for t in range(len(w)):
         square_root.solve(factor, w[t])

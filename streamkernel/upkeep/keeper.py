@@ -1,12 +1,12 @@
-"""When something is done to a running model, by which thread, and how the model goes on with the result."""
+"""When something is done to a running model, by which thread, and how the model takes over the result."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import model_file
+from streamkernel.append_log import Log
 from streamkernel.errors import InputError
 from streamkernel.mixture import Mixture
 from streamkernel.rows import F64, Rows
@@ -23,121 +24,150 @@ from streamkernel.upkeep.tasks import Compaction, Task, kept_blocks
 log = logging.getLogger(__name__)
 
 LONG = 0.05
-"""Seconds that a stream may wait without a word."""
+"""Seconds that a stream may wait without a log line."""
 
-_ASKED = "upkeep.asked."
+_PREDICTING = "upkeep.asked."
 _FEW = 8
 _LOADED: set[tuple[type, type]] = set()
 
 Examples = tuple[Rows, F64]
 
 
+@dataclass(frozen=True)
 class Upkeep:
-    """Does tasks to a function that learns, at fixed places of its stream.
+    """Tasks that are done to a function that learns, at fixed places of its stream.
 
     A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
     its own makes the new function, which then learns what has come since, while the old one goes on. At a fixed example
-    the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learnt depends on the
-    examples alone.
+    the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learned depends on
+    the examples alone. What has been seen is a value: :meth:`saw` returns the next one.
 
-    Parameters
+    Attributes
     ----------
     tasks
         What is done.
     build
-        Makes a function that has learnt nothing.
+        Makes a function that has learned nothing.
+    recent
+        The last examples.
+    held
+        How many examples these are.
+    job
+        What is being done, ``None`` if nothing is.
+    fed
+        How many runs of examples the job has been given.
+    seen, n_compactions, gap
+        Examples so far, times that the function was pruned, and the gap of the last polish.
     """
 
-    def __init__(self, tasks: Sequence[Task], build: Build) -> None:
-        self._tasks, self._build = tasks, build
-        self._room = max(task.window for task in tasks)
-        self._recent: deque[Examples] = deque()
-        self._held = 0
-        self._job: _Job | None = None
-        self.seen = 0
-        self.n_compactions = 0
-        self.gap = float("nan")
-        self._due = self._next()
+    tasks: tuple[Task, ...]
+    build: Build
+    recent: Log[Examples]
+    held: int = 0
+    job: Job | None = None
+    fed: int = 0
+    seen: int = 0
+    n_compactions: int = 0
+    gap: float = float("nan")
+
+    @classmethod
+    def new(cls, tasks: Sequence[Task], build: Build) -> Upkeep:
+        """Return the tasks before the first example."""
+        return cls(tuple(tasks), build, Log([]))
 
     def until_due(self) -> int:
         """Return how many examples are left until a job begins or ends."""
-        return self._due - self.seen
+        starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
+        return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
-    def saw(self, function: Function, rows: Rows, y: F64) -> Function:
-        """Take note of what a function has learnt, at most :meth:`until_due` rows; return the one to go on with."""
-        n = len(y)
+    def saw(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+        """Return the function to learn with from now on, and what has been seen, after one learned some examples.
+
+        These are at most :meth:`until_due` rows.
+        """
         if not self.seen:
             self._load(function, rows, y)
-        self.seen += n
-        self._held += n
-        self._recent.append((rows, y))
-        if self._held > self._room:
-            self._trim()
-        if self._job is not None:
-            self._job.put((rows, y))
-        return function if self.seen < self._due else self._turn(function)
+        recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed
+        recent, held = self._trimmed(recent, held)
+        if self.job is not None:
+            self.job.feed((rows, y), fed)
+            fed += 1
+        is_due = self.until_due() == len(y)
+        after = replace(self, recent=recent, held=held, fed=fed, seen=self.seen + len(y))
+        return after._turned(function) if is_due else (function, after)
+
+    def _trimmed(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
+        room = max(task.window for task in self.tasks)
+        gone = 0
+        for _, y in recent:
+            if held - len(y) < room:
+                break
+            held, gone = held - len(y), gone + 1
+        return (recent.without(gone) if gone else recent), held
 
     def _load(self, function: Function, rows: Rows, y: F64) -> None:
         """Do the tasks once for nothing, so that their code is loaded before events wait for it."""
         from streamkernel.upkeep.work import done
 
-        for task in self._tasks:
+        for task in self.tasks:
             if (type(function), type(task)) in _LOADED:
                 continue
             _LOADED.add((type(function), type(task)))
-            old = self._build(function.columns)
-            old.restore(function.asked(), to_learn=False)
+            old = self.build(function.columns)
+            old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
-            with suppress(Exception):  # a job says what is wrong
-                done(task, old, old.directions.own(some), targets, self._build)
+            with suppress(Exception):  # a job reports what is wrong
+                done(task, old, old.directions.own(some), targets, self.build)
 
-    def _turn(self, function: Function) -> Function:
-        """Let a job end or begin, and return the function to go on with."""
-        if self._job is not None and self.seen == self._job.until:
-            function = self._ended(function, self._job)
-        tasks = [task for task in self._tasks if self.seen % task.every == 0 and _has_work(task, function)]
-        if tasks and self._job is None:
-            until = self.seen + min(task.every for task in tasks) // 2
-            self._job = _Job(tasks, until, function.columns, function.asked(), [*self._recent], self._build)
-            self._job.start()
-        self._due = self._next()
-        return function
+    def _turned(self, function: Function) -> tuple[Function, Upkeep]:
+        """Let a job end or begin; return the function to learn with from now on."""
+        found = self
+        if found.job is not None and found.seen == found.job.until:
+            function, found = found._ended(function, found.job)
+        tasks = [task for task in found.tasks if found.seen % task.every == 0 and _has_work(task, function)]
+        if tasks and found.job is None:
+            until = found.seen + min(task.every for task in tasks) // 2
+            job = Job(tasks, until, function.columns, function.to_predict(), [*found.recent], found.build)
+            job.start()
+            found = replace(found, job=job, fed=0)
+        return function, found
 
-    def _next(self) -> int:
-        starts = [self.seen + task.every - self.seen % task.every for task in self._tasks]
-        return min(starts if self._job is None else [*starts, self._job.until])
+    def with_column(self) -> Upkeep:
+        """Return what has been seen, with one more column of f."""
+        if self.job is None:
+            return self
+        self.job.feed(None, self.fed)
+        return replace(self, fed=self.fed + 1)
 
-    def added_column(self) -> None:
-        """Take note of one more column of f."""
-        if self._job is not None:
-            self._job.put(None)
-
-    def _ended(self, function: Function, job: _Job) -> Function:
-        self._job = None
-        new = job.result()
+    def _ended(self, function: Function, job: Job) -> tuple[Function, Upkeep]:
+        new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
-            return function
-        self.n_compactions += any(isinstance(task, Compaction) for task in job.tasks)
-        if not np.isnan(job.gap):
-            self.gap = job.gap
-        return new
+            return function, found
+        found = replace(found, n_compactions=found.n_compactions + any(isinstance(t, Compaction) for t in job.tasks))
+        return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 
     def tensors(self) -> dict[str, Any]:
         """Return all of this as tensors, with the job's beginning if there is one."""
-        job = self._job
+        job = self.job
         numbers = np.array([self.seen, self.n_compactions], np.int64)
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
         found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
         if job is None:
-            return found | model_file.pack_examples("upkeep.recent", self._recent)
-        asked = {f"upkeep.asked.{name}": tensor for name, tensor in job.asked.items()}
-        since = [model_file.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(job.since)]
-        found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self._tasks)], np.int64)
+            return found | model_file.pack_examples("upkeep.recent", [*self.recent])
+        predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
+        runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
+        for examples in job.since[: self.fed]:
+            if examples is None:
+                runs.append([])
+            else:
+                runs[-1].append(examples)
+        since = [model_file.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
+        found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64)
         recent = model_file.pack_examples("upkeep.recent", job.window)
-        return found | asked | recent | {k: v for run in since for k, v in run.items()}
+        return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
-    def restore(self, function: Function, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` returned; a job that was under way is begun again.
+    def restored(self, function: Function, tensors: Mapping[str, Any]) -> Upkeep:
+        """Return what :meth:`tensors` returned; a job that was running is begun again.
 
         Raises
         ------
@@ -148,61 +178,65 @@ class Upkeep:
         gap, is_known = model_file.taken(tensors, "upkeep.gap", np.float64, (2,)).tolist()
         if min(seen, compactions) < 0:
             raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
-        self.seen, self.n_compactions, self.gap = seen, compactions, gap if is_known else float("nan")
-        self.abandon()
         recent = _unpacked("recent", tensors, function)
-        self._recent, self._held = deque(recent), sum(len(y) for _, y in recent)
-        self._due = self._next()
+        found = replace(
+            self,
+            recent=Log.of(recent),
+            held=sum(len(y) for _, y in recent),
+            seen=seen,
+            n_compactions=compactions,
+            gap=gap if is_known else float("nan"),
+        )
         if "upkeep.job" not in tensors:
-            return
-        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self._tasks),)).tolist()
+            return found
+        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)).tolist()
         if not (seen < until and 0 < columns <= function.columns):
             raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
         names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
         runs = [_unpacked(name, tensors, function) for name in names]
-        asked = {name.removeprefix(_ASKED): tensor for name, tensor in tensors.items() if name.startswith(_ASKED)}
-        tasks = [task for task, is_one in zip(self._tasks, is_done, strict=True) if is_one]
-        self._job = _Job(tasks, until, columns, asked, recent, self._build)
+        predicting = {n.removeprefix(_PREDICTING): tensor for n, tensor in tensors.items() if n.startswith(_PREDICTING)}
+        tasks = [task for task, is_one in zip(self.tasks, is_done, strict=True) if is_one]
+        job = Job(tasks, until, columns, predicting, recent, self.build)
+        log_of, held, fed = found.recent, found.held, 0
         for i, run in enumerate(runs):
-            if i:
-                self._job.put(None)
-            for examples in run:
-                self._job.put(examples)
-                self._recent.append(examples)
-                self._held += len(examples[1])
-        self._trim()
-        self._due = self._next()
-        self._job.start()
+            for examples in [None, *run] if i else run:
+                job.feed(examples, fed)
+                fed += 1
+                if examples is not None:
+                    log_of, held = log_of.plus(examples), held + len(examples[1])
+        log_of, held = found._trimmed(log_of, held)
+        job.start()
+        return replace(found, recent=log_of, held=held, job=job, fed=fed)
+
+    def without_job(self) -> Upkeep:
+        """Return what has been seen without the job, since the function that it began from is gone."""
+        return replace(self, job=None, fed=0)
 
     def abandon(self) -> None:
-        """Let a job that is under way come to nothing, since the function that it began from is gone."""
-        if self._job is not None:
-            self._job.abandon()
-            self._job = None
-            self._due = self._next()
-
-    def _trim(self) -> None:
-        while self._held - len(self._recent[0][1]) >= self._room:
-            self._held -= len(self._recent.popleft()[1])
+        """Let the job end when it will."""
+        if self.job is not None:
+            self.job.abandon()
 
 
-class _Job:
-    """The making of a new function in a thread, which is told what is learnt meanwhile."""
+class Job:
+    """The making of a new function in a thread, which learns what the old one learns meanwhile."""
 
     def __init__(
         self,
         tasks: Sequence[Task],
         until: int,
         columns: int,
-        asked: Mapping[str, Any],
+        predicting: Mapping[str, Any],
         window: Sequence[Examples],
         build: Build,
     ) -> None:
-        self.tasks, self.until, self.columns, self.asked, self.window = tasks, until, columns, asked, window
-        self.since: list[list[Examples]] = [[]]  # a run for every column that was added, and one more
+        self.tasks, self.until, self.columns = tasks, until, columns
+        self.predicting, self.window = predicting, window
+        self.since: list[Examples | None] = []  # None for one more column of f
         self.gap = float("nan")
         self._build = build
-        self._told: SimpleQueue[tuple[Examples | None] | None] = SimpleQueue()  # None at the end
+        self._last: int | None = None  # how many of `since` there are when nothing more comes
+        self._signals: SimpleQueue[None] = SimpleQueue()
         self._new: Function | None = None
         self._thread = Thread(target=self._run, name="streamkernel upkeep", daemon=True)
 
@@ -210,21 +244,23 @@ class _Job:
         """Begin."""
         self._thread.start()
 
-    def put(self, examples: Examples | None) -> None:
-        """Tell what was learnt, ``None`` for one more column of f."""
-        if examples is None:
-            self.since.append([])
-        else:
-            self.since[-1].append(examples)
-        self._told.put((examples,))
+    def feed(self, examples: Examples | None, place: int) -> None:
+        """Pass on what was learned, ``None`` for one more column of f; it may be done twice for a place."""
+        if len(self.since) == place:
+            self.since.append(examples)
+        self._signals.put(None)
 
     def abandon(self) -> None:
         """Let the thread end when it will."""
-        self._told.put(None)
+        self._end(0)
 
-    def result(self) -> Function | None:
-        """Wait for the new function, which has learnt all it was told of; ``None`` if there is none."""
-        self.abandon()
+    def _end(self, last: int) -> None:
+        self._last = last
+        self._signals.put(None)
+
+    def result(self, last: int) -> Function | None:
+        """Wait for the new function, which has learned all that it was fed; ``None`` if there is none."""
+        self._end(last)
         began = time.perf_counter()
         self._thread.join()
         waited = time.perf_counter() - began
@@ -239,7 +275,7 @@ class _Job:
     def _run(self) -> None:
         try:
             function = self._build(self.columns)
-            function.restore(self.asked, to_learn=False)
+            function.restore(self.predicting, to_learn=False)
             rows, y = _joined(self.window, function)
             from streamkernel.upkeep.work import done
 
@@ -247,32 +283,37 @@ class _Job:
                 first = max(0, len(y) - task.window)
                 function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
                 self.gap = self.gap if gap is None else gap
-            log.info("%s: %d features", self._names, function.n_blocks * function.per_block)
-            self._catch_up(function)
-            self._new = function
+            log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
+            self._new = self._caught_up(function.alone()).shared()
         except Exception:
-            log.exception("%s has failed; the model goes on as it is", self._names)
+            log.exception("%s has failed; the model stays as it is", self._names)
 
-    def _catch_up(self, function: Function) -> None:
-        """Learn what has been told until the end of it."""
-        while (told := self._told.get()) is not None:
-            (examples,) = told
+    def _caught_up(self, function: Function) -> Function:
+        """Return the function after it has learned what is fed until the end."""
+        learned = 0
+        while self._last is None or learned < self._last:
+            if learned == len(self.since):
+                self._signals.get()
+                continue
+            examples = self.since[learned]
+            learned += 1
             if examples is None:
-                function.add_column()
+                function = function.with_column()
                 continue
             rows, y = _joined([examples], function)
-            done = 0
+            done, before = 0, function.offered
             while done < len(y):
                 try:
                     function.learn(rows.part(done, len(y)), y[done:])
                     done = len(y)
                 except InputError as error:
-                    done += function.refused + 1
+                    done, before = done + function.offered - before + 1, function.offered
                     log.warning("a model after %s cannot learn an example: %s", self._names, error)
+        return function
 
 
 def _has_work(task: Task, function: Function) -> bool:
-    """Say whether there is anything for a task to do."""
+    """Return whether there is anything for a task to do."""
     if not isinstance(task, Compaction):
         return True
     if isinstance(function, Mixture):

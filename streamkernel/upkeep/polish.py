@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 
-from streamkernel import losses, state
+from streamkernel import losses
 from streamkernel.expansion import Expansion
 from streamkernel.rows import F64, Rows
 from streamkernel.solvers.conjugates import LOSSES
@@ -57,5 +57,5 @@ def polished(
 def _targets(old: Expansion, y: F64, column: int) -> F64:
     """Return the targets of one column: numbers without what is added to f, or -1 and 1."""
     if not old.loss.for_classes:
-        return y - float(old.reals[state.OFFSET])
+        return y - float(old.numbers["offset"])
     return np.where(y > 0.0 if old.columns == 1 else y == column, 1.0, -1.0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from streamkernel.errors import InputError
 from streamkernel.estimator import KernelModel
 from streamkernel.expansion import Expansion
@@ -81,11 +79,8 @@ def apply(
     256
     """
     task.check(model)
-    function = model._learner
     last = [*events][-task.window :]
     if len(last) < 2:
         raise InputError(f"Expected two events or more, got {len(last)}")
-    rows = Rows.stack([function.row(x) for x, _ in last])
-    y = np.array([model._target(y) for _, y in last], np.float64)
-    model._learner, gap = done(task, function, model._scaled(rows), y, model._with_columns, tell)
+    gap: float | None = model._apply(task, last, tell)
     return gap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from river import base, dummy
+from river import base, datasets, dummy, evaluate, metrics
 from sklearn.datasets import load_wine
 from sklearn.kernel_ridge import KernelRidge
 
@@ -20,6 +21,7 @@ from benchmarks import accuracy, accuracy_picture, compare, store
 from benchmarks.models import BASELINES, MODELS, OURS, Size
 from benchmarks.rivals import exact, vowpal
 from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, numbers
+from streamkernel import KernelRegressor
 
 NOWHERE = Path("nowhere")
 STORED = store.Result(0.9, 100, 100, 100, 1.0, "library 1", "machine")
@@ -35,6 +37,19 @@ def test_a_scenario_has_its_events_each_time(name: str, count: int, inputs: int)
     assert first == second
     assert (len(first), len(first[0][0])) == (count, inputs)
     assert all(isinstance(v, float) for x, _ in first for v in x.values())
+
+
+def test_the_limits_give_a_score_with_and_without_the_first_event() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "limits.md").read_text().split())
+    without = re.search(r"On trump_approval .*?; ours has ([\d.]+)", page)
+    counted = re.search(r"`progressive_val_score`, which counts it, gives ours ([\d.]+)", page)
+    assert without
+    assert counted
+    events, model = list(datasets.TrumpApproval()), KernelRegressor()
+    found, *_ = accuracy.stream(KernelRegressor, SCENARIOS["trump_approval"], events, 600.0, lambda n: None)
+    assert found == pytest.approx(float(without[1]), abs=0.001)
+    found = evaluate.progressive_val_score(events, model, metrics.R2()).get()
+    assert found == pytest.approx(float(counted[1]), abs=0.001)
 
 
 def test_an_abrupt_drift_is_two_streams_one_after_the_other() -> None:

@@ -212,9 +212,9 @@ def _margin(beta, steps, gamma, room):
     return min(abs(first - gamma), first - second if takes_first else np.inf) / gamma
 
 
-def directions(measure, names: Sequence[Hashable], per_block: int, seed: int, part: int, block: int):
+def directions(measure, names: Sequence[Hashable], block_size: int, seed: int, part: int, block: int):
     """Return ω of the features of a block for the columns `names`, shape (names, F), of one part of a kernel."""
-    omega = np.empty((len(names), per_block), np.float32)
+    omega = np.empty((len(names), block_size), np.float32)
     for name, row in zip(names, omega, strict=True):
         key = domain_key(seed, f"features/{part}" if part else "features")
         draw(measure, 0.0, key, block, np.uint64(hash64(name)), row)
@@ -226,19 +226,19 @@ def features(z):
     return np.concatenate([part for term in z for part in (term.real, term.imag)], axis=1) / np.sqrt(z.shape[2])
 
 
-def gaussian(names: Sequence[Hashable], sigma: float, per_block: int, seed: int):
+def gaussian(names: Sequence[Hashable], sigma: float, block_size: int, seed: int):
     """Return φ_b(x) of a block and rows: F^-½ (cos ωᵀx for all ω, then sin ωᵀx for all ω), for columns `names`."""
     return lambda block, X: features(
-        np.exp(1j * X @ directions(NORMAL, names, per_block, seed, 0, block) / sigma)[None]
+        np.exp(1j * X @ directions(NORMAL, names, block_size, seed, 0, block) / sigma)[None]
     )
 
 
-def composite(names: Sequence[Hashable], sigma: float, weight: float, per_block: int, seed: int):
+def composite(names: Sequence[Hashable], sigma: float, weight: float, block_size: int, seed: int):
     """Return φ_b(x) of Gaussian(sigma) · ArcCosine(1) + weight · ChiSquared()."""
 
     def phi(block, X):
         omega, omega1, omega2 = (
-            directions(measure, names, per_block, seed, part, block)
+            directions(measure, names, block_size, seed, part, block)
             for part, measure in enumerate((NORMAL, NORMAL, SECH))
         )
         product = np.exp(1j * X @ omega / sigma) * np.sqrt(2.0) * np.maximum(X @ omega1, 0.0)
@@ -260,7 +260,7 @@ class Reference:
         One of the losses and one of the rules above.
     step
         γ_t for t = 1, 2, ...
-    per_block, most_blocks
+    block_size, most_blocks
         Features F of a block, and the cap on the blocks.
     l2, columns, seed
         λ, the columns of f, and the model's seed.
@@ -279,7 +279,7 @@ class Reference:
         rule,
         step: Callable[[int], float],
         *,
-        per_block: int,
+        block_size: int,
         most_blocks: float = np.inf,
         l2: float = 0.0,
         columns: int = 1,
@@ -289,7 +289,7 @@ class Reference:
         seed: int = 0,
     ):
         self.phi, self.loss, self.rule, self.step = phi, loss, rule, step
-        self.per_block, self.most_blocks, self.l2, self.columns = per_block, most_blocks, l2, columns
+        self.block_size, self.most_blocks, self.l2, self.columns = block_size, most_blocks, l2, columns
         self.intercept, self.epsilon, self.seed = intercept, epsilon, seed
         self.in_selves, self.powers = in_selves, []  # |z|² of the first block's features, for every example
         self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
@@ -346,10 +346,10 @@ class Reference:
         gradient = g.mean(axis=0)
 
         M = self.largest if bound is None else bound
-        gamma, variance = self.step(self.t + 1), 0.5 / self.per_block  # of a cosine of random phase, over F features
+        gamma, variance = self.step(self.t + 1), 0.5 / self.block_size  # of a cosine of random phase, over F features
         if self.in_selves:
-            outputs = self.phi(0, X).reshape(batch, -1, self.per_block)
-            self.powers += list(self.per_block * (outputs**2).sum(axis=1))
+            outputs = self.phi(0, X).reshape(batch, -1, self.block_size)
+            self.powers += list(self.block_size * (outputs**2).sum(axis=1))
             gamma /= max(np.mean(self.powers), np.mean(self.powers[-batch:], axis=1).max())
             variance *= np.mean(np.square(self.powers)) / np.mean(self.powers) ** 2
         room = self.n_blocks < self.most_blocks

@@ -134,13 +134,13 @@ class Mixture:
         columns,
         gamma,
         follow,
-        batch,
+        batch_size,
         forgetting,
         l2,
         intercept,
         multiples=(1.0,),
     ):
-        self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch, intercept, outputs
+        self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch_size, intercept, outputs
         self.multiples, self.forgetting, self.columns = np.resize(multiples, blocks), forgetting, columns
         self.told = columns, gamma, forgetting, l2
         self.last = 0  # the stage of the largest group there is room for, after all of the smaller size

@@ -1,0 +1,49 @@
+"""The estimators need nothing of the extra `engine`, and the command line says what to install without it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from test_requirements import PYPROJECT
+
+ENGINE = {
+    re.split(r"[<>=\[]", requirement)[0] for requirement in PYPROJECT["project"]["optional-dependencies"]["engine"]
+}
+WITHOUT_ENGINE = f"""
+import sys
+for name in {sorted(name for name, owners in packages_distributions().items() if ENGINE & {*owners})}:
+    sys.modules[name] = None
+"""
+ESTIMATORS = """
+import streamkernel
+from streamkernel import *
+model = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=64)
+model.learn_one({"x": 1.0}, True)
+model.save(sys.argv[1])
+print(load(sys.argv[1]).predict_one({"x": 1.0}))
+"""
+COMMAND = """
+from streamkernel.__main__ import main
+main()
+"""
+
+
+def process(code: str, *words: object) -> subprocess.CompletedProcess[str]:
+    words = (sys.executable, "-c", WITHOUT_ENGINE + code, *words)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+
+
+def test_estimators_work_without_the_engine(tmp_path: Path) -> None:
+    assert "kafka" in WITHOUT_ENGINE
+    assert process(ESTIMATORS, tmp_path / "model").stdout == "True\n"
+
+
+def test_the_command_line_says_what_to_install_without_the_engine() -> None:
+    found = process(COMMAND, "run", "config.toml")
+    assert found.returncode == 1
+    assert len(found.stderr.splitlines()) == 1
+    assert "pip install 'streamkernel[engine]'" in found.stderr

@@ -1,0 +1,23 @@
+"""The package refuses an interpreter without the global interpreter lock when it is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT_LOCK = {
+    "a free-threaded build": "import sysconfig; sysconfig.get_config_var = lambda name: int(name == 'Py_GIL_DISABLED')",
+    "the lock is switched off": "import sys; sys._is_gil_enabled = lambda: False",
+}
+
+
+@pytest.mark.parametrize("probe", WITHOUT_LOCK.values(), ids=WITHOUT_LOCK)
+def test_import_refuses_free_threaded_python(probe: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", f"{probe}; import streamkernel"], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 1
+    last = process.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: streamkernel relies on Python's global interpreter lock")
