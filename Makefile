@@ -30,7 +30,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 
 lock: | $(BIN)/python ## the newest release of every package, with its hashes: requirements/run.txt for the image, test.txt for CI
 	$(PIP) install uv
-	$(LOCK) --output-file requirements/run.txt
+	$(LOCK) --output-file requirements/run.txt --extra engine
 	$(LOCK) --output-file requirements/test.txt --extra test
 
 $(BIN)/python:
@@ -38,7 +38,7 @@ $(BIN)/python:
 
 .venv/demo-installed: pyproject.toml | $(BIN)/python
 	@echo "installing streamkernel into .venv"
-	$(PIP) install --editable '.[plot]'
+	$(PIP) install --editable '.[engine,plot]'
 	@touch $@
 
 .venv/test-installed: pyproject.toml requirements/test.txt | $(BIN)/python
