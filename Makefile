@@ -4,6 +4,8 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 QUICK := not java and not ray and not prometheus and not browser and not slow
 PYTEST := $(BIN)/pytest -n auto
+ESTIMATORS := $(patsubst %,tests/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
+	threads_and_signals files_of_0_1)
 
 .PHONY: demo demo-kafka test test-all lint lock clean
 
@@ -19,6 +21,7 @@ test: .venv/test-installed lint ## what needs nothing but Python: for every chan
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
 	$(PYTEST) --dist loadgroup
+	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
 
 lint: .venv/test-installed
 	$(BIN)/ruff check .
