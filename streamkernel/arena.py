@@ -119,7 +119,7 @@ def _array_at(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -
 
 @intrinsic
 def _array_at_offset(context: Any, memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
-    """Return the array of a shape (a tuple) and a type so many bytes from the beginning of another one.
+    """Return the array of a shape (a tuple) and a type that begins at an offset in bytes into another one.
 
     It holds as long as `memory` does.
     """

@@ -132,7 +132,7 @@ class BayesianLinear:
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
-        """Take over what :meth:`tensors` of a model of the same size returned after so many rows.
+        """Take over what :meth:`tensors` of a model of the same size returned, which had learned a number of rows.
 
         Raises
         ------

@@ -114,12 +114,12 @@ def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) ->
     from streamkernel.engine import logs
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.metrics import package_version
-    from streamkernel.engine.view import ProgressLog, compile_all, showing
+    from streamkernel.engine.view import ProgressLog, compile_for, showing
 
     log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
     stop = StopSignal()
     log.info("starting", version=package_version("streamkernel"), run=title, configuration=found.without_secrets())
-    compile_all(Console(stderr=True))
+    compile_for(found.build_model(), Console(stderr=True))
     try:
         engine = make() if make else engine_of(found)
         if found.http.port is not None:

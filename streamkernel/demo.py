@@ -16,7 +16,7 @@ from streamkernel.classification import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.http import serve
-from streamkernel.engine.view import compile_all, showing
+from streamkernel.engine.view import compile_for, showing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
         ("Bananas: what a line cannot separate", DatasetSource("Bananas")),
         ("RandomRBFDrift: classes that move", DatasetSource("synth.RandomRBFDrift", params=drift, limit=events)),
     ]
-    compile_all(console)
+    compile_for(KernelClassifier(), console)
     directory.mkdir(parents=True, exist_ok=True)
     histories = []
     for i, (title, source) in enumerate(streams, start=1):

@@ -333,7 +333,7 @@ class KernelModel(model_file.Portable):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
     def _with_columns(self, columns: int) -> Expansion | Mixture:
-        """Return a function of so many columns that has learned nothing, with the bandwidths in use."""
+        """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
         return self._new_learner(self.kernel_, columns)
 
     def _score(self, x: Mapping[Hashable, Any]) -> Any:
@@ -679,7 +679,7 @@ class KernelModel(model_file.Portable):
         return None
 
     def _columns(self, labels: int) -> int:
-        """Return how many columns f has for so many labels."""
+        """Return how many columns f has for a number of labels."""
         return 1
 
 

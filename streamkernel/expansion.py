@@ -275,7 +275,7 @@ class Expansion(Learner):
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
-        if directions.with_numeric(x, numeric) is not numeric:
+        if not record.is_numeric and directions.with_numeric(x, numeric) is not numeric:
             return False
         status = events.learn_event(memory, directions.store.table, record.memory, id(plain), y, gamma)
         return bool(status == state.DONE)
@@ -355,7 +355,7 @@ class Expansion(Learner):
             raise Refused(row, self._diverged(y[row]))
 
     def _reserve(self, blocks: int) -> None:
-        """Make room for so many blocks."""
+        """Make room for a number of blocks."""
         self.directions.reserve(blocks)
         old, width = self._arena, self.directions.width
         if blocks <= len(old["beta"]):

@@ -228,7 +228,7 @@ class Directions:
 
     @locked
     def _widen(self, wanted: int) -> None:
-        """Cache so many panels as far as the budget goes."""
+        """Cache a number of panels, as far as the budget allows."""
         store = self.store
         panels, names = store.table.shape[:2]
         if wanted > panels and names:

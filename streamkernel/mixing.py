@@ -108,7 +108,7 @@ def _features(z, layout, g):  # type: ignore[no-untyped-def]
 
 @njit
 def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
-    """Return how many outputs there are up to the last one that a group has, or so many blocks."""
+    """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
     most = blocks * numbers.components * numbers.block_size
     for g in range(len(layout)):
         most = max(most, layout[g, FIRST] + layout[g, COUNT])

@@ -21,7 +21,7 @@ HORIZON = 16_384
 """Examples after which those so far count half."""
 
 MOST_NAMES = 65_536
-"""Names that have a scale; the table of so many takes 8 MB."""
+"""The most names that have a scale; their table takes 8 MB."""
 
 NEAR = 1.25
 """A scale in use is kept while it is off by no more than this factor, and its centre by no more than SHIFTED of it."""
@@ -55,8 +55,8 @@ SCALE = np.dtype(
 )
 """What is known of a name."""
 
-COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("taken_at", "i8")])
-"""Examples observed, names in the table, examples in the moments, now and when they were taken, and when that was."""
+COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8")])
+"""Examples observed, names in the table, and examples in the moments, now and when the scales were taken."""
 
 
 class ScalesState(NamedTuple):
@@ -113,7 +113,7 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def has_room(scales, new):  # type: ignore[no-untyped-def]
-    """Return whether so many new names fit in the table."""
+    """Return whether the table has room for a number of new names."""
     names = scales.counts[0].names
     return len(scales.table) == 0 or names == MOST_NAMES or 2 * min(names + new, MOST_NAMES) <= len(scales.table)
 
@@ -168,7 +168,6 @@ def take(scales):  # type: ignore[no-untyped-def]
     """
     table, counts, changed = scales.table, scales.counts[0], False
     n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
-    counts.taken_at = counts.n
     if n == 0.0:
         return False
     for i in range(len(table)):
@@ -361,6 +360,6 @@ class Scales:
         known["centre"], known["spread"] = in_use.T
         _rescale(known)
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
-        counts[0] = n, len(hashes), *weights.tolist(), n
+        counts[0] = n, len(hashes), *weights.tolist()
         _rehash(known, table)
         self.state = ScalesState(counts, table)

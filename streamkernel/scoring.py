@@ -55,7 +55,7 @@ WORK = types.NamedTuple(
 
 @njit
 def entries_room(parts, longest):  # type: ignore[no-untyped-def]
-    """Return room for what so many parts read of a row."""
+    """Return room for what a number of parts read of a row."""
     return Entries(
         np.empty((parts, longest), np.int64),
         np.empty((parts, longest), np.uint64),
@@ -75,7 +75,7 @@ def longest_row(rows):  # type: ignore[no-untyped-def]
 
 @njit
 def part_room(parts, width):  # type: ignore[no-untyped-def]
-    """Return room for the features of so many parts."""
+    """Return room for the features of a number of parts."""
     return np.empty((ROOM + 2 * parts, width), np.float32)
 
 

@@ -19,7 +19,7 @@ from streamkernel.rows import F32, F64
 from streamkernel.vectors import fma
 
 EIGHT = 8
-"""Columns are taken by so many; rows come in whole numbers of it."""
+"""Columns are taken eight at a time; the number of rows is a multiple of eight."""
 
 FAINT = 1e-31
 """What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
@@ -46,7 +46,7 @@ ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float32[::1],
 
 @njit
 def room_for(rows):  # type: ignore[no-untyped-def]
-    """Return room to rotate so many rows at most."""
+    """Return room to rotate at most a given number of rows."""
     return Room(
         np.empty((EIGHT, rows), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),

@@ -18,13 +18,12 @@ _ROWS = 8
 
 
 def default_models() -> dict[str, Any]:
-    """Return the models with no arguments and those of first order, small ones, by what they stand for."""
-    small: dict[str, Any] = {"features_per_seed": 1, "max_features": 6}  # compiled code is the same for any size
+    """Return the models with no arguments and those of first order, by what they stand for."""
     return {
-        "KernelClassifier()": KernelClassifier(**small),
-        "KernelRegressor()": KernelRegressor(**small),
-        "KernelClassifier(second_order=None)": KernelClassifier(**small, second_order=None),
-        "KernelRegressor(second_order=None)": KernelRegressor(**small, second_order=None),
+        "KernelClassifier()": KernelClassifier(),
+        "KernelRegressor()": KernelRegressor(),
+        "KernelClassifier(second_order=None)": KernelClassifier(second_order=None),
+        "KernelRegressor(second_order=None)": KernelRegressor(second_order=None),
     }
 
 
@@ -34,9 +33,9 @@ def warm_up(model: Any) -> None:
     Parameters
     ----------
     model
-        An untrained classifier or regressor; it has learned made-up examples then.
+        A classifier or a regressor; it stays as it is.
     """
-    classes = isinstance(model, base.Classifier)
+    classes, model = isinstance(model, base.Classifier), _small(model)
     with _quiet():
         for i in range(growth.FROM):  # the second decides scales and bandwidth, the last begins a larger group
             x, n_classes = {"a": i % 7 / 7.0, "b": i % 5 / 5.0}, 2 if i < growth.FROM // 2 else 3
@@ -44,6 +43,14 @@ def warm_up(model: Any) -> None:
             model.predict_one(x)
         model.predict_many(np.ones((_ROWS, 2)))
         model.learn_many(np.ones((_ROWS, 2)), np.zeros(_ROWS, int) if classes else np.zeros(_ROWS))
+
+
+def _small(model: Any) -> Any:
+    """Return a new model with the same parameters but few features: compiled code is the same for any number."""
+    try:
+        return model.clone({"features_per_seed": 1, "max_features": 6})
+    except (TypeError, ValueError):  # it has no such parameters, or others exclude these
+        return model.clone()
 
 
 @contextmanager

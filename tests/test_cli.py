@@ -501,9 +501,9 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
 
 
 def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(view, "_compile", lambda console: cache._announce.__wrapped__())
+    monkeypatch.setattr(KernelClassifier, "learn_one", lambda *example: cache._announce.__wrapped__())
     with caplog.at_level(logging.INFO, "streamkernel"):
-        view.compile_all(Console(quiet=True))
+        view.compile_for(KernelClassifier(), Console(quiet=True))
     assert "compiling for this machine" in caplog.text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -189,7 +190,7 @@ print(refused)
 """
 
 
-@pytest.mark.skipif(not hasattr(__import__("signal"), "setitimer"), reason="needs timers")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_signals_at_any_time_leave_what_was_learned():
     assert int(run(SIGNALS)) > 20
 

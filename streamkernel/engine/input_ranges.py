@@ -17,7 +17,7 @@ MOST = 10_000
 """Inputs whose range is learned."""
 
 FIRST, EVERY = 256, 64
-"""Ranges are learned from so many examples, and then from one in so many."""
+"""Ranges are learned from this many examples first, and then from one in this many."""
 
 DEVIATIONS, WIDTHS = 20.0, 10.0
 """How far beyond the mean, and beyond the least and the largest usual value, a value is far outside."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from rich.console import Console, Group
@@ -16,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamkernel.engine.quality import WINDOW
-from streamkernel.warm_up import default_models, warm_up
+from streamkernel.warm_up import warm_up
 
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine
@@ -111,21 +110,10 @@ def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[Vi
         console.print(view)
 
 
-def compile_all(console: Console) -> None:
-    """Compile what the default models need, which takes some seconds once on a machine, and no time afterwards."""
-    bandwidths = logging.getLogger("streamkernel.estimator")
-    level = bandwidths.level
-    bandwidths.setLevel(logging.WARNING)
-    try:
-        _compile(console)
-    finally:
-        bandwidths.setLevel(level)
-
-
-def _compile(console: Console) -> None:
+def compile_for(model: Any, console: Console) -> None:
+    """Compile what a model needs, which takes some seconds once on a machine, and hardly any time afterwards."""
     with console.status("compiling the numerical code, once on this machine"):
-        for model in default_models().values():
-            warm_up(model)
+        warm_up(model)
 
 
 class ProgressLog:

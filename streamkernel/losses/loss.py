@@ -43,7 +43,7 @@ class Loss:
         return 0.0
 
     def load(self, columns: int = 1) -> int:
-        """Make its formulas for so many columns ready to be called by compiled code, and return their number."""
+        """Load its formulas for a number of columns, so that compiled code can call them, and return their code."""
         compiled.require(self.code)
         return self.code
 

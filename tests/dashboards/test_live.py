@@ -15,7 +15,6 @@ import pytest
 import yaml
 from made_up_cluster import cluster_numbers
 from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
-from rich.console import Console
 from river import metrics
 
 from connectors import FileSource
@@ -23,7 +22,7 @@ from dashboards.panels import DASHBOARDS
 from streamkernel import KernelClassifier
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
-from streamkernel.engine.view import compile_all
+from streamkernel.warm_up import default_models, warm_up
 
 pytestmark = pytest.mark.prometheus
 
@@ -81,7 +80,8 @@ def flat(i: int) -> dict[str, Any]:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is missing: apt-get install prometheus")
-    compile_all(Console(quiet=True))  # once for all of them, on a machine where nobody has
+    for model in default_models().values():  # once for all of them, on a machine where nobody has
+        warm_up(model)
     folder = tmp_path_factory.mktemp("house")
     (folder / "prometheus").mkdir()
     runs: list[Any] = []
