@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -242,7 +243,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If `x` is empty or a value is neither a finite number nor a string.
         """
         score, labels = self._score(x), self._state.labels
-        best = int(score > 0.0 and len(labels) == 2) if type(score) is float else int(score.argmax())
+        best = score > 0.0 and len(labels) == 2 if type(score) is float else score.argmax()
         found: Label | None = [*labels, None][best]
         return found
 
@@ -317,8 +318,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         softmax = isinstance(self._loss, losses.Softmax)
         if len(found.labels) >= (1 if softmax else 2):
             upkeep = None if found.upkeep is None else found.upkeep.with_column()
-            found = found._replace(learner=found.learner.with_column(), upkeep=upkeep)
-        return found._replace(labels={**found.labels, label: len(found.labels)})
+            found = replace(found, learner=found.learner.with_column(), upkeep=upkeep)
+        return replace(found, labels={**found.labels, label: len(found.labels)})
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}

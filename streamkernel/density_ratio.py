@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -212,7 +212,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         loss = self._loss.value(f, sign)
         running[side] += (loss - running[side]) / min(counts[side], state.HORIZON)
         found.learner.numbers["l2"] = self.l2 * 2.0 * rarer / (counts.sum() + 2)
-        found = found._replace(numeric=numeric)
+        found = replace(found, numeric=numeric)
         self._offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:

@@ -38,8 +38,8 @@ _LOOKS_KNOWN = (
     and ctypes.sizeof(ctypes.c_void_p) == 8
     and ctypes.c_void_p.from_address(id(0.5) + _TYPE).value == id(float)
 )
-FAST = _LOOKS_KNOWN and os.environ.get("STREAMKERNEL_FAST_PATH", "1") != "0"
-"""Whether dictionaries are read by compiled code."""
+FAST = dict if _LOOKS_KNOWN and os.environ.get("STREAMKERNEL_FAST_PATH", "1") != "0" else None
+"""The type of the examples that are read by compiled code; ``None`` if none are."""
 
 _TO_STAY = 8
 """Times that the names of an event have to come again as other objects before these are the ones looked for."""

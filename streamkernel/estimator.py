@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
@@ -34,7 +35,8 @@ LARGEST_BLOCK = 256
 """Features in a block unless `features_per_seed` says otherwise."""
 
 
-class State(NamedTuple):
+@dataclass(slots=True)
+class State:
     """All that a model has learned. What compiled code does not change in place is replaced, in one assignment.
 
     Attributes
@@ -55,6 +57,8 @@ class State(NamedTuple):
         What a subclass keeps besides.
     journal
         What is being learned, ``None`` if nothing is.
+    is_direct
+        Whether one call of the function is all that learning from an example takes.
     """
 
     learner: Expansion | Mixture
@@ -65,11 +69,10 @@ class State(NamedTuple):
     numeric: numeric_names.Names = numeric_names.NONE
     own: Any = None
     journal: Journal | None = None
+    is_direct: bool = field(init=False)
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether one call of the function is all that learning from an example takes."""
-        return self.first is None and self.scales is None and self.upkeep is None and self.own is None
+    def __post_init__(self) -> None:
+        self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
 
     def scores(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
@@ -182,7 +185,7 @@ class KernelModel(model_file.Portable):
             upkeep=None,
             own=self._new_own(),
         )
-        self._state = self._state._replace(upkeep=self._new_upkeep())
+        self._state = replace(self._state, upkeep=self._new_upkeep())
 
     @property
     def _learner(self) -> Expansion | Mixture:
@@ -417,7 +420,7 @@ class KernelModel(model_file.Portable):
             if labels:
                 last, found = self._labelled(found, labels, y, done, last)
             if found.numeric is not numeric:
-                found = found._replace(numeric=numeric_names.joined(found.numeric, numeric))
+                found = replace(found, numeric=numeric_names.joined(found.numeric, numeric))
             self._offer(rows.part(done, last), y[done:last], found)
             done = last
 
@@ -450,7 +453,7 @@ class KernelModel(model_file.Portable):
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
-        self._state = after._replace(journal=Journal(self._state, rows, y, read, learner.offered, own))
+        self._state = replace(after, journal=Journal(self._state, rows, y, read, learner.offered, own))
         try:
             if isinstance(learner, Mixture):
                 learner.learn(rows, y, after.scales, read)
@@ -474,7 +477,7 @@ class KernelModel(model_file.Portable):
             self._state = journal.before
         else:
             rows = journal.rows._replace(values=journal.read).part(0, learned)
-            after = found._replace(journal=None, own=found.own if journal.own is None else journal.own)
+            after = replace(found, journal=None, own=found.own if journal.own is None else journal.own)
             self._state = self._followed(after, journal.rows.part(0, learned), rows, journal.y[:learned])
         self._learner.open()
 
@@ -482,10 +485,10 @@ class KernelModel(model_file.Portable):
         """Return the state after examples have been learned; `read` are the rows as the function reads them."""
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
-            return self._restarted(found, first) if bandwidth.is_due(len(first)) else found._replace(first=first)
+            return self._restarted(found, first) if bandwidth.is_due(len(first)) else replace(found, first=first)
         if found.upkeep is not None:
             learner, upkeep = found.upkeep.saw(found.learner, read, y)
-            return found._replace(learner=learner, upkeep=upkeep)
+            return replace(found, learner=learner, upkeep=upkeep)
         return found
 
     def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
@@ -504,9 +507,9 @@ class KernelModel(model_file.Portable):
             except InputError as error:
                 log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
         if len(first) < bandwidth.FIRST:
-            return found._replace(learner=learner, scales=scales, first=first)
+            return replace(found, learner=learner, scales=scales, first=first)
         log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
-        return found._replace(learner=learner, scales=scales, first=None)
+        return replace(found, learner=learner, scales=scales, first=None)
 
     def _table(self, X: Any) -> Rows:
         return table_rows(self._learner.directions, X, self._state.numeric)[0]
@@ -581,7 +584,7 @@ class KernelModel(model_file.Portable):
         rows = found.learner.directions.own(rows)
         read = rows if found.scales is None else found.scales(rows)
         learner, gap = done(task, found.learner, read, y, self._with_columns, tell)
-        self._state = found._replace(learner=learner)
+        self._state = replace(found, learner=learner)
         return gap
 
     @locked
@@ -668,7 +671,7 @@ class KernelModel(model_file.Portable):
         self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, own)
         upkeep = self._state.upkeep
         if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
-            self._state = self._state._replace(upkeep=upkeep.restored(learner, tensors))  # its job reads the kernel
+            self._state = replace(self._state, upkeep=upkeep.restored(learner, tensors))  # its job reads the kernel
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
         """Return the labels that a description has."""

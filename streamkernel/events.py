@@ -116,27 +116,44 @@ def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
     return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
 
-@compiled
-def score_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
-    """Return the first score of the dictionary at address `x`, and set `out` to as many of them as it has room for.
-
-    NaN is returned where the dictionary could not be read, or a value could not be used.
-    """
-    if not read(record, x):
-        return math.nan
+@njit
+def _scored(memory, cache, record):  # type: ignore[no-untyped-def]
+    """Return the scores of the values in a record, and whether these could be used."""
     function, kernel, rows, room, scores, _ = _opened(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
         if not score(function, kernel, rows, 0, room.evaluation, scores):
-            return math.nan
+            return scores, False
         numbers.last_example = record[0]
-    for c in range(len(out)):
-        out[c] = scores[1, c]
-    return scores[1, 0]
+    return scores, True
+
+
+@compiled(allocates=False)
+def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
+    """Return the score of the dictionary at address `x`, of a function of one column.
+
+    NaN is returned where the dictionary could not be read, or a value could not be used.
+    """
+    if read(record, x):
+        scores, usable = _scored(memory, cache, record)
+        if usable:
+            return scores[1, 0]
+    return math.nan
 
 
 @compiled
+def scores_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
+    """Return the scores of the dictionary at address `x`, shape (columns,), and none where :func:`score_event` returns
+    NaN."""
+    if read(record, x):
+        scores, usable = _scored(memory, cache, record)
+        if usable:
+            return scores[1].copy()
+    return np.empty(0)
+
+
+@compiled(allocates=False)
 def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-def]
     """Take one step on the dictionary at address `x`; return a status of `streamkernel.state`, or one of the above.
 

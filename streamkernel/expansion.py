@@ -30,8 +30,6 @@ _WORK = 1 << 20
 _FEW = 16
 """Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
 
-_NO_SCORES: F64 = np.zeros(0)
-
 
 class Expansion(Learner):
     """A function that grows by blocks of seeded random features, and the steps that train it.
@@ -107,6 +105,7 @@ class Expansion(Learner):
         self._gamma = float(step(1)) if isinstance(step, steps.Constant) else None
         self._averages, self._epsilon, self._rule = average, epsilon, rule
         self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error
+        self._learns_events = batch_size == 1 and FAST is not None
         self._is_alone = False  # whether no other thread uses it
         if epsilon > 0.0:
             precondition.require(0)
@@ -216,20 +215,32 @@ class Expansion(Learner):
             If a value is no number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
-        if FAST:
-            out, score = _NO_SCORES, np.nan
-            if self._columns > 1:
-                out = np.empty(self._columns)
-            if type(x) is dict:
-                record = directions.last
-                score = events.score_event(memory, directions.store.table, record.memory, id(x), out)
-            if score != score:
-                record, plain = directions.example(x, numeric)
-                score = events.score_event(memory, directions.store.table, record.memory, id(plain), out)
+        if self._columns > 1:
+            return self._scores_event(x, numeric)
+        if type(x) is FAST:  # what most events are
+            score = events.score_event(memory, directions.store.table, directions.last.memory, id(x))
             if score == score:
-                return score if out is _NO_SCORES else out
-        scores = self.scores(directions.row(x, numeric))[0]
-        return float(scores[0]) if len(scores) == 1 else scores
+                return score
+        if FAST:
+            record, plain = directions.example(x, numeric)
+            score = events.score_event(memory, directions.store.table, record.memory, id(plain))
+            if score == score:
+                return score
+        return float(self.scores(directions.row(x, numeric))[0, 0])
+
+    def _scores_event(self, x: Mapping[Hashable, Any], numeric: Names | None) -> Any:
+        """Return the several columns of f at one example."""
+        directions, memory = self.directions, self._arena.memory
+        if type(x) is FAST:
+            scores = events.scores_event(memory, directions.store.table, directions.last.memory, id(x))
+            if len(scores):
+                return scores
+        if FAST:
+            record, plain = directions.example(x, numeric)
+            scores = events.scores_event(memory, directions.store.table, record.memory, id(plain))
+            if len(scores):
+                return scores
+        return self.scores(directions.row(x, numeric))[0]
 
     def scores(self, rows: Rows) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
@@ -263,14 +274,13 @@ class Expansion(Learner):
         InputError
             If a value is no number.
         """
-        if self.batch_size > 1 or not FAST:
+        if not self._learns_events:
             return False
         directions, gamma = self.directions, self._gamma
         if gamma is None:
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
-        memory, y = self._arena.memory, float(y)
-        if type(x) is dict and directions.last.is_numeric:
-            record = directions.last
+        memory, record, y = self._arena.memory, directions.last, float(y)
+        if record.is_numeric and type(x) is FAST:
             status = events.learn_event(memory, directions.store.table, record.memory, id(x), y, gamma)
             if status != state.UNREAD:
                 return bool(status == state.DONE)

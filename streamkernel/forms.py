@@ -127,7 +127,7 @@ form = Family(
 ``first <= i < last`` of a panel, and returns whether `im` is used."""
 
 
-@unit(types.boolean(KERNEL, ROWS, types.int64, ENTRIES), error_model="numpy")
+@unit(types.boolean(KERNEL, ROWS, types.int64, ENTRIES), allocates=False, error_model="numpy")
 def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
     """Fill `row` with what each part reads of row i: its non-zero entries, transformed, in float32.
 
@@ -203,6 +203,7 @@ def _add(out, omega, value):  # type: ignore[no-untyped-def]
 
 @unit(
     types.void(KERNEL, types.int64, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTOR, VECTOR),
+    allocates=False,
     error_model="numpy",
 )
 def project(kernel, block_size, part, row, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
@@ -243,7 +244,7 @@ def _phases(s, re, im):  # type: ignore[no-untyped-def]
         re[f], im[f] = cos_sin_turns(s[f])
 
 
-@form.member(PHASE, error_model="numpy")
+@form.member(PHASE, allocates=False, error_model="numpy")
 def phases(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     s = room[1][: last - first]
     project(kernel, block_size, part, row, panel, first, last, s, room[0])
@@ -251,7 +252,7 @@ def phases(kernel, block_size, part, row, panel, first, last, re, im, room):  # 
     return True
 
 
-@form.member(LADDER, error_model="numpy")
+@form.member(LADDER, allocates=False, error_model="numpy")
 def ladder(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
     own, s = kernel.parts[part], room[1][: last - first]
@@ -269,13 +270,13 @@ def ladder(kernel, block_size, part, row, panel, first, last, re, im, room):  # 
     return True
 
 
-@form.member(LINEAR, error_model="numpy")
+@form.member(LINEAR, allocates=False, error_model="numpy")
 def linear(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     project(kernel, block_size, part, row, panel, first, last, re, room[0])
     return False
 
 
-@form.member(EXPONENTIAL, error_model="numpy")
+@form.member(EXPONENTIAL, allocates=False, error_model="numpy")
 def exponential(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     project(kernel, block_size, part, row, panel, first, last, re, room[0])
     for f in range(last - first):
@@ -283,7 +284,7 @@ def exponential(kernel, block_size, part, row, panel, first, last, re, im, room)
     return False
 
 
-@form.member(ARC_COSINE, error_model="numpy")
+@form.member(ARC_COSINE, allocates=False, error_model="numpy")
 def arc_cosine(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
     project(kernel, block_size, part, row, panel, first, last, re, room[0])
     order = kernel.parts[part].order
@@ -407,6 +408,7 @@ def _combine(kernel, block_size, row, panel, first, last, phi, room):  # type: i
 
 @unit(
     types.void(KERNEL, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTORS, VECTORS),
+    allocates=False,
     error_model="numpy",
 )
 def features(kernel, block_size, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]

@@ -92,7 +92,11 @@ def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     )
 
 
-@unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, WORK, types.float64[:, ::1]), error_model="numpy")
+@unit(
+    types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, WORK, types.float64[:, ::1]),
+    allocates=False,
+    error_model="numpy",
+)
 def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
 

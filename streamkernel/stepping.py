@@ -79,7 +79,7 @@ def _fold(state):  # type: ignore[no-untyped-def]
     numbers.scale, numbers.scale_sum = 1.0, 0.0
 
 
-@unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, types.int64, WORK))
+@unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, types.int64, WORK), allocates=False)
 def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def]
     """Set the features of block k to those of row i; return whether they are usable."""
     numbers, phi = state.numbers[0], state.phi
@@ -107,7 +107,8 @@ def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
 @unit(
     types.UniTuple(types.int64, 2)(
         FIRST_ORDER, KERNEL, ROWS, types.int64, types.float64[::1], types.float64[:, ::1], types.float64, STEP_WORK
-    )
+    ),
+    allocates=False,
 )
 def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no-untyped-def]
     """Take a step of :func:`learn` on the rows from `first` on; `scores` has those of the first one if it is known.

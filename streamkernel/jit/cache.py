@@ -36,18 +36,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def compiled(function: F | None = None, **options: Any) -> Any:
+def compiled(function: F | None = None, *, allocates: bool = True, **options: Any) -> Any:
     """Compile a function with numba when it is first called, and keep the result on disk.
 
     Parameters
     ----------
     function
         The function.
+    allocates
+        Whether the function makes arrays. If it does not, it need not count references to those it is given, which
+        for a single event takes as long as the mathematics.
     **options
         As for :func:`numba.njit`.
     """
     if function is None:
-        return lambda function: compiled(function, **options)
+        return lambda function: compiled(function, allocates=allocates, **options)
+    if not allocates:
+        options["_nrt"] = False
     dispatcher = numba.njit(function, **options)
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)

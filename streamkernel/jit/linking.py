@@ -90,7 +90,7 @@ class Unit:
     signature
         numba's signature of it.
     **options
-        As for :func:`numba.njit`.
+        As for :func:`streamkernel.jit.compiled`.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Any, **options: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -158,7 +159,7 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
         fresh._look()
     upkeep = model._state.upkeep
     upkeep_after = None if upkeep is None else upkeep.without_job()
-    model._state = fresh._state._replace(upkeep=upkeep_after, numeric=numeric)
+    model._state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
     if upkeep is not None:
         upkeep.abandon()
 
