@@ -368,7 +368,7 @@ def test_the_prediction_is_written_when_it_is_made() -> None:
         {"a": 0.5, "y": True},
     ]
     _, sink = ran(records, DelayedLabels("id"))
-    found = [(line["resume"], line["key"], line["label"], line["prediction"]) for line in sink.written]
+    found = [(line["position"], line["key"], line["label"], line["prediction"]) for line in sink.written]
     assert [line[:3] for line in found] == [
         (1, "p", None),
         (3, "q", True),

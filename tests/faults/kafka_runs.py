@@ -139,7 +139,8 @@ class Run:
     def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
         """Start a member; one of the same name goes on with its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
-        folder.mkdir(exist_ok=True)
+        (folder / "state").mkdir(parents=True, exist_ok=True)
+        (folder / "state" / "identity").write_text(member)  # the same in another run, whose predictions are compared
         words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
         with (folder / "log").open("a") as log:
             process = self._members[member] = subprocess.Popen(words, stderr=log, text=True)
