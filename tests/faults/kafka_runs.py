@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from kafka import KafkaAdminClient
+from states import named
 from waiting import LIMIT, T, wait_for
 
 from connectors.kafka import Options
@@ -139,8 +140,7 @@ class Run:
     def start(self, member: str = "one", client: str | None = None) -> subprocess.Popen[str]:
         """Start a member; one of the same name goes on with its state, with another client if one is given."""
         folder = self._folder / f"{self.name}-{member}"
-        (folder / "state").mkdir(parents=True, exist_ok=True)
-        (folder / "state" / "identity").write_text(member)  # the same in another run, whose predictions are compared
+        folder.mkdir(exist_ok=True)
         words = [sys.executable, "-c", self.program, "run", str(self.write(folder, client))]
         with (folder / "log").open("a") as log:
             process = self._members[member] = subprocess.Popen(words, stderr=log, text=True)
@@ -174,6 +174,7 @@ class Run:
 
     def write(self, folder: Path, client: str | None = None) -> Path:
         """Write the configuration of a member."""
+        named(folder / "state", folder.name.removeprefix(self.name))  # of the same name as in a run to compare with
         config = folder / "run.toml"
         config.write_text(
             self.template.format(
