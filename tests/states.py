@@ -1,4 +1,4 @@
-"""State directories of tests that have a name given, so that the predictions and dead letters of two runs can be compared."""
+"""State directories with a given name, so that the predictions and dead letters of two runs can be compared."""
 
 from __future__ import annotations
 
