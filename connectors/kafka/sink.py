@@ -11,8 +11,8 @@ from connectors.base import Event, Position, Refusal
 from connectors.json_text import to_json
 from connectors.kafka.writer import Writer
 
-LONGEST = {"value": 900_000, "key": 50_000, "headers": 50_000}
-"""Bytes of a record that a dead letter keeps: all together have to fit into what brokers accept by default."""
+LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
+"""Bytes of a record that a dead letter keeps: together they fit into what brokers and clients accept by default."""
 
 LONGEST_TEXT = 10_000
 """Bytes of a header that is added."""
@@ -93,10 +93,9 @@ class KafkaDeadLetters(_Topic):
         if cut:
             added[f"{OWN}truncated"] = ",".join(cut)
             added |= {f"{OWN}{part}.size": str(size) for part, size in cut.items()}
-        headers = [
-            *(() if "headers" in cut else event.headers),
-            *((name, _bytes(text)) for name, text in added.items()),
-        ]
+        kept = () if "headers" in cut else event.headers
+        headers = [(name, content or b"") for name, content in kept]  # kafka-python writes none without a value
+        headers += [(name, _bytes(text)) for name, text in added.items()]
         self._writer.send(self._topic, value[: LONGEST["value"]], None if "key" in cut else event.key, headers)
 
 
