@@ -29,8 +29,7 @@ class DeadLetters:
     >>> letters.write(Event("ages.csv", [23, 2], raw=b"Ann,31,"), refusal)
     >>> letters.close()
     >>> print(path.read_text(), end="")
-    {"reason":"Expected 2 fields, got 3","kind":"unreadable","exception":"streamkernel.errors.InputError",\
-    "stream":"ages.csv","position":[23,2],"member":null,"raw":"Ann,31,"}
+    {"reason":"Expected 2 fields, got 3","kind":"unreadable",...,"member":null,"raw":"Ann,31,"}
     >>> directory.cleanup()
     """
 
