@@ -29,6 +29,8 @@ class Event(NamedTuple):
         Why there is no record: what was expected, what came. ``None`` if there is one.
     key, headers
         What a topic's record has besides its value.
+    origin
+        Where a topic's record is: its topic, partition, offset, and timestamp in milliseconds if it has one.
     """
 
     stream: str
@@ -38,11 +40,35 @@ class Event(NamedTuple):
     error: str | None = None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
+    origin: Mapping[str, str | int] | None = None
+
+    @property
+    def location(self) -> Mapping[str, Any]:
+        """The fields that name the record in predictions and dead letters."""
+        return self.origin or {"stream": self.stream, "position": self.resume}
 
     @property
     def is_mark(self) -> bool:
         """Whether there is neither a record nor an error: it only says how far its stream was read."""
         return self.record is None and self.error is None
+
+
+class Refusal(NamedTuple):
+    """Why a record became a dead letter.
+
+    Parameters
+    ----------
+    reason
+        What was expected, and what came.
+    kind
+        What it is counted as.
+    exception
+        The class of the error, with its module.
+    """
+
+    reason: str
+    kind: str
+    exception: str
 
 
 class Source(Protocol):

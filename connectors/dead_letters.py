@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from connectors.base import Event, Position, Sink
+from connectors.base import Event, Position, Refusal, Sink
 
 
 class DeadLetters:
@@ -25,10 +25,11 @@ class DeadLetters:
     >>> directory = TemporaryDirectory()
     >>> path = Path(directory.name, "dead_letters.jsonl")
     >>> letters = DeadLetters(FileSink(path))
-    >>> letters.write(Event("ages.csv", [23, 2], raw=b"Ann,31,"), "Expected 2 fields, got 3")
+    >>> refusal = Refusal("Expected 2 fields, got 3", "unreadable", "streamkernel.errors.InputError")
+    >>> letters.write(Event("ages.csv", [23, 2], raw=b"Ann,31,"), refusal)
     >>> letters.close()
     >>> print(path.read_text(), end="")
-    {"reason":"Expected 2 fields, got 3","stream":"ages.csv","resume":[23,2],"raw":"Ann,31,"}
+    {"reason":"Expected 2 fields, got 3","kind":"unreadable",...,"member":null,"raw":"Ann,31,"}
     >>> directory.cleanup()
     """
 
@@ -39,7 +40,7 @@ class DeadLetters:
         """Open the sink."""
         self._sink.open()
 
-    def write(self, event: Event, reason: str) -> None:
+    def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
         """Write one event.
 
         Parameters
@@ -47,11 +48,12 @@ class DeadLetters:
         event
             The event. Its bytes are written as text, or in base64 if they are none. If there are no bytes,
             its record is written as JSON, or as Python shows it if JSON cannot say it.
-        reason
+        refusal
             Why it could not be used.
+        member
+            The name of the process that writes it, the same after a restart.
         """
-        letter = {"reason": reason, "stream": event.stream, "resume": event.resume, "raw": _raw(event)}
-        self._sink.write(letter)
+        self._sink.write({**refusal._asdict(), **event.location, "member": member, "raw": _raw(event)})
 
     def flush(self) -> Position:
         """Make everything written durable and return the position after it."""

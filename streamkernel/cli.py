@@ -143,6 +143,24 @@ def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) ->
 
 
 @app.command()
+def topics(
+    config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+) -> None:
+    """List the topics that CONFIG needs, and how to create those that are missing; exit code 1 if some are."""
+    from streamkernel.engine.topics import report_topics
+
+    found = _loaded(config, is_run=False)
+    try:
+        lines, is_complete = report_topics(found, create=create)
+    except EXPECTED as error:
+        _fail(error)
+    typer.echo("\n".join(lines))
+    if not is_complete:
+        raise typer.Exit(1)
+
+
+@app.command()
 def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:

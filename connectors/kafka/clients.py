@@ -41,12 +41,13 @@ class Partition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as the broker has it."""
+    """One record as the broker has it; the timestamp is in milliseconds, and negative if there is none."""
 
     offset: int
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes]]
+    timestamp: int | None = None
 
 
 class Listener(Protocol):
@@ -188,8 +189,8 @@ class Producer(Protocol):
 class Client(Protocol):
     """A package that talks to Kafka: a module with these names.
 
-    To make a consumer or a producer raises `Unavailable` if no broker answers, and a `ValueError` if options do not go
-    together.
+    To make a consumer, a producer or topics raises `Unavailable` if no broker answers, and a `ValueError` if options do
+    not go together.
     """
 
     SEPARATOR: str
@@ -209,4 +210,10 @@ class Client(Protocol):
 
         With a `name`, the transactional id, it has transactions that may stay open for some seconds, and an older
         producer of the same name is shut out.
+        """
+
+    def create_topics(self, servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+        """Create topics with so many partitions, or as many as is the brokers' default; an `OSError` if they refuse.
+
+        A topic that exists is left as it is.
         """

@@ -33,6 +33,8 @@ class Events:
     >>> event = Events(key="id").of(Partition("t", 0), Record(7, b"k", b'{"a": 1}', ()), 8)
     >>> event.stream, event.resume, event.record
     ('t:0', 8, {'id': 'k', 'a': 1})
+    >>> event.origin
+    {'topic': 't', 'partition': 0, 'offset': 7}
     """
 
     def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
@@ -70,7 +72,10 @@ class Events:
         except Exception as error:  # whatever a decoder raises, the stream goes on
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             fields, reason = None, f"{kind}{error} - at {stream}, offset {record.offset}"
-        return Event(stream, position, value or b"", fields, reason, record.key, headers)
+        origin = _origin(partition, record.offset)
+        if record.timestamp is not None and record.timestamp >= 0:
+            origin["timestamp"] = record.timestamp
+        return Event(stream, position, value or b"", fields, reason, record.key, headers, origin)
 
 
 class Retry:
@@ -125,4 +130,8 @@ def gone(partition: Partition, offset: int, place: int) -> Event:
     """
     what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
     error = f"Expected a record, got {what} - at {partition}, offset {offset}"
-    return Event(str(partition), place, b"", error=error)
+    return Event(str(partition), place, b"", error=error, origin=_origin(partition, offset))
+
+
+def _origin(partition: Partition, offset: int) -> dict[str, str | int]:
+    return {"topic": partition.topic, "partition": partition.number, "offset": offset}

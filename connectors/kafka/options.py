@@ -146,6 +146,25 @@ class Options:
         """
         return self._client.producer(self.servers, self.given, name, seconds)
 
+    def create_topics(self, partitions: Mapping[str, int | None]) -> None:
+        """Create topics, with as many replicas as is the brokers' default; one that exists is left as it is.
+
+        Parameters
+        ----------
+        partitions
+            How many partitions each is to have; ``None`` is the brokers' default.
+
+        Raises
+        ------
+        Unavailable
+            If no broker answers.
+        OSError
+            If the brokers refuse.
+        ValueError
+            If options do not go together.
+        """
+        self._client.create_topics(self.servers, self.given, partitions)
+
     def __repr__(self) -> str:
         shown = (f", {name}={'***' if is_secret(name) else value!r}" for name, value in self.given.items())
         return f"Options({self.servers!r}, client={self._name!r}{''.join(shown)})"

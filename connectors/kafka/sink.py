@@ -7,12 +7,21 @@ from typing import Any
 
 import orjson
 
-from connectors.base import Event, Position
+from connectors.base import Event, Position, Refusal
 from connectors.json_text import to_json
 from connectors.kafka.writer import Writer
 
-LONGEST_RAW = 900_000
-"""Bytes of a record that a dead letter keeps; with its headers it has to fit into what brokers take by default."""
+LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
+"""Bytes of a record that a dead letter keeps: together they fit into what brokers and clients accept by default."""
+
+LONGEST_TEXT = 10_000
+"""Bytes of a header that is added."""
+
+CONNECT = "__connect.errors."
+"""What the names of Kafka Connect's headers of dead letters begin with."""
+
+OWN = "streamkernel."
+"""What the names of other headers begin with."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
@@ -59,9 +68,11 @@ class KafkaSink(_Topic):
 
 
 class KafkaDeadLetters(_Topic):
-    """A topic of records that could not be used: key, value and headers as they came, with the reason in headers.
+    """A topic of records that could not be used: key, value and headers as they came, and headers that say why.
 
-    ``reason``, ``stream`` and ``resume`` are added to the headers, and ``length`` if the value was too long to keep.
+    The names are those of Kafka Connect, ``__connect.errors.topic`` and the like; what Connect has no name for begins
+    with ``streamkernel.``. Of a value that is longer than `LONGEST` the beginning is kept; a key that is longer, and
+    headers that are together, are left out. Headers name what was truncated, and its size.
 
     Parameters
     ----------
@@ -69,14 +80,42 @@ class KafkaDeadLetters(_Topic):
         As for :class:`KafkaSink`.
     """
 
-    def write(self, event: Event, reason: str) -> None:
-        """Write one event, and why it could not be used."""
+    def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
+        """Write one event, why it could not be used, and by which process, as for :class:`DeadLetters`."""
         value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
-        told = {"reason": reason, "stream": event.stream, "resume": orjson.dumps(event.resume).decode()}
-        if len(value) > LONGEST_RAW:
-            told["length"] = str(len(value))
-        headers = [
-            *event.headers,
-            *((name, text[:10_000].encode(errors="backslashreplace")) for name, text in told.items()),
-        ]
-        self._writer.send(self._topic, value[:LONGEST_RAW], event.key, headers)
+        sizes = {
+            "value": len(value),
+            "key": len(event.key or b""),
+            "headers": sum(len(name) + len(content or b"") for name, content in event.headers),
+        }
+        cut = {part: size for part, size in sizes.items() if size > LONGEST[part]}
+        added = _headers(event, refusal, member)
+        if cut:
+            added[f"{OWN}truncated"] = ",".join(cut)
+            added |= {f"{OWN}{part}.size": str(size) for part, size in cut.items()}
+        kept = () if "headers" in cut else event.headers
+        headers = [(name, content or b"") for name, content in kept]  # kafka-python writes none without a value
+        headers += [(name, _bytes(text)) for name, text in added.items()]
+        self._writer.send(self._topic, value[: LONGEST["value"]], None if "key" in cut else event.key, headers)
+
+
+def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
+    """Return what is said of a dead letter, by the names of its headers."""
+    found = {
+        (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
+        for name, value in event.location.items()
+    }
+    found[f"{CONNECT}stage"] = "VALUE_CONVERTER" if event.record is None else "TASK_PUT"
+    found[f"{CONNECT}exception.class.name"] = refusal.exception
+    found[f"{CONNECT}exception.message"] = refusal.reason
+    found[f"{OWN}kind"] = refusal.kind
+    return found if member is None else found | {f"{OWN}member": member}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _bytes(text: str) -> bytes:
+    """Return text as UTF-8, cut after a whole character."""
+    return text.encode(errors="backslashreplace")[:LONGEST_TEXT].decode(errors="ignore").encode()

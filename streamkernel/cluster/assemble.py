@@ -8,7 +8,7 @@ from typing import Any
 
 from connectors import Divided, DividedFiles, DividedTopics
 from streamkernel.cluster import steps
-from streamkernel.cluster.crew import Crew
+from streamkernel.cluster.crew import Crew, check_ray
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, steps_of
 from streamkernel.cluster.source import PlannedSource
@@ -62,10 +62,19 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
 
 def check_cluster(config: Config) -> None:
-    """Raise a ConfigError that names all that cannot be divided among workers, or merged."""
+    """Find out whether a configuration can be run on a cluster from here.
+
+    Raises
+    ------
+    ConfigError
+        If parts cannot be divided among workers, or merged; it names all of them.
+    ImportError
+        If Ray is not installed.
+    """
     problems = list(_problems(config))
     if problems:
         raise ConfigError(*problems)
+    check_ray()
 
 
 def replica_of(config: Config) -> Replica:

@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import structlog
@@ -179,6 +180,14 @@ class _Worker:
         return self._replica.learn(*sent, task)
 
 
+def check_ray() -> None:
+    """Raise an ImportError if Ray is not installed; it is not imported, which takes seconds."""
+    if find_spec("ray") is None:
+        raise ImportError(
+            "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+        )
+
+
 def connected(address: str) -> Any:
     """Return Ray, connected to a cluster.
 
@@ -193,12 +202,9 @@ def connected(address: str) -> Any:
     if address == LOCAL:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # of each worker, as Ray has it elsewhere
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's word for loopback alone
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(
-            "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
-        ) from error
+    check_ray()
+    import ray
+
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     where: dict[str, Any] = {"address": address}
     if address == LOCAL:

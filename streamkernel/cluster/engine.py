@@ -180,7 +180,8 @@ class ClusterEngine(Engine):
         is_alone, model, self._n_shares = self._is_young, kernel_of(self.model), len(shares)
         model._settle()
         busy = [(number, share) for number, share in enumerate(shares) if share.events]
-        tasks = [Task(share, number, place, len(busy), is_alone) for place, (number, share) in enumerate(busy)]
+        learned = self.outcomes["learned"]
+        tasks = [Task(share, number, place, len(busy), is_alone, learned) for place, (number, share) in enumerate(busy)]
 
         def meanwhile() -> None:
             self._root = None if is_alone else merging.summary(model)
@@ -235,9 +236,9 @@ class ClusterEngine(Engine):
             self.outcomes[outcome] += count
         if self._sink is not None:
             for line, key in report.lines:
-                self._sink.write(line, key)
-        for event, kind, reason in report.letters:
-            self._refuse(event, kind, reason)
+                self._sink.write(line | {"member": self.member}, key)
+        for event, refusal in report.letters:
+            self._refuse(event, refusal)
         self._seconds.add(report.durations)
         self._events += report.events
         count, seconds = self._by_worker.get(report.number, (0, 0.0))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from river import base, compose, metrics
 
-from connectors import Divided, Event, Share
+from connectors import Divided, Event, Refusal, Share
 from streamkernel import merging
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
-from streamkernel.engine.learning import Learner, last_step, line_of, reason_of
+from streamkernel.engine.learning import Learner, last_step, line_of, refusal_of
 from streamkernel.estimator import KernelModel
 
 MOST_REFUSED = 1 << 26
@@ -32,6 +32,8 @@ class Task(NamedTuple):
         Which of those that have something to do it is, and how many these are.
     is_alone
         Whether it is the only one, and its model is the one to go on with, as at the beginning.
+    learned
+        How many events the model had learned when the round began.
     """
 
     share: Share
@@ -39,6 +41,7 @@ class Task(NamedTuple):
     place: int
     replicas: int
     is_alone: bool = False
+    learned: int = 0
 
 
 class Report(NamedTuple):
@@ -59,7 +62,7 @@ class Report(NamedTuple):
     lines
         What is to be written of predictions, and the keys of their records.
     letters
-        Events that could not be used, of which kind, and why.
+        Events that could not be used, and why.
     outcomes
         Events by what became of them.
     numbers
@@ -77,7 +80,7 @@ class Report(NamedTuple):
     labels: list[Any]
     answers: list[Any]
     lines: list[tuple[dict[str, Any], bytes | None]]
-    letters: list[tuple[Event, str, str]]
+    letters: list[tuple[Event, Refusal]]
     outcomes: dict[str, int]
     numbers: set[str]
     durations: Durations
@@ -137,7 +140,7 @@ class Replica:
         learner._examples.numbers = set(numbers)
         positions: dict[str, Any] = {}
         lines: list[tuple[dict[str, Any], bytes | None]] = []
-        letters: list[tuple[Event, str, str]] = []
+        letters: list[tuple[Event, Refusal]] = []
         durations = Durations(EVENT_BOUNDS)
         clock = time.perf_counter
         refused = 0
@@ -151,13 +154,14 @@ class Replica:
             except MemoryError:
                 raise
             except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
-                letters.append((event, *reason_of(event, error)))
+                letters.append((event, refusal_of(event, error)))
                 refused += len(event.raw)
             else:
                 assert step is not None
                 x, y, answers, is_new = step
                 if self._writes:
-                    lines.append((line_of(event, y, answers[0]), event.key))
+                    learned = task.learned + learner.outcomes["learned"]
+                    lines.append((line_of(event, y, answers[0], learned), event.key))
                 learner._judge(x, y, answers, is_new)
             durations.new.append(clock() - start)
             if refused > MOST_REFUSED:

@@ -54,6 +54,11 @@ class DurableLearner(Learner):
         As for :class:`~streamkernel.engine.runner.Engine`.
     model, **options
         As for :class:`~streamkernel.engine.learning.Learner`.
+
+    Attributes
+    ----------
+    member : str or None
+        The name of the state directory, which predictions and dead letters have.
     """
 
     _is_divided = False
@@ -82,6 +87,7 @@ class DurableLearner(Learner):
         self._dead_letters = dead_letters
         self.history = History()
         self._state = state
+        self.member = None if state is None else state.identity
         self._transactions = transactions
         self._every = checkpoint_seconds
         self._give_up_after = give_up_after

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from river import base, compose, metrics
 
-from connectors import Event
+from connectors import Event, Refusal
 from streamkernel.classification import KernelClassifier
 from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
 from streamkernel.engine.examples import Examples
@@ -211,17 +211,28 @@ class Learner:
         self._quality.drop_baseline()
 
 
-def reason_of(event: Event, error: Exception) -> tuple[str, str]:
-    """Return as what kind of dead letter a record is counted that raised an error, and what is said of it."""
+def refusal_of(event: Event, error: Exception) -> Refusal:
+    """Return why a record that raised an error becomes a dead letter."""
     kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
-    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-    return "unreadable" if event.record is None else kind, text
+    name = type(error).__name__
+    text = str(error) if isinstance(error, InputError) else f"{name}: {error}"
+    return Refusal(text, "unreadable" if event.record is None else kind, f"{type(error).__module__}.{name}")
 
 
-def line_of(event: Event, y: Any, answer: Answer, key: str | None = None) -> dict[str, Any]:
-    """Return what is written of a prediction; `key` is the field that labels in records of their own come by."""
+def line_of(event: Event, y: Any, answer: Answer, learned: int, key: str | None = None) -> dict[str, Any]:
+    """Return what is written of a prediction.
+
+    Parameters
+    ----------
+    event, y, answer
+        The record, its label if it is known, and what the model answered.
+    learned
+        How many events the model had learned then.
+    key
+        The field that labels in records of their own come by.
+    """
     prediction, probabilities = answer
-    line = {"stream": event.stream, "resume": event.resume, "label": y, "prediction": prediction}
+    line = {**event.location, "model_version": learned, "label": y, "prediction": prediction}
     if key is not None and event.record is not None:
         line["key"] = event.record.get(key)
     if probabilities is not None:

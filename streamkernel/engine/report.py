@@ -75,10 +75,11 @@ def _dead_letters(path: Path) -> list[dict[str, str]]:
     for line in lines:
         try:
             letter = orjson.loads(line)
-            told = {name: str(letter[name])[:300] for name in ("stream", "reason", "raw")}
+            stream = letter["stream"] if "stream" in letter else f"{letter['topic']}:{letter['partition']}"
+            told = {"stream": stream, "reason": letter["reason"], "raw": letter["raw"]}
         except (orjson.JSONDecodeError, KeyError, TypeError):  # half a line, cut at the beginning of what was read
             continue
-        found.append(told)
+        found.append({name: str(value)[:300] for name, value in told.items()})
     return found
 
 

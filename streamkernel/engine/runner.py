@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from river import base, metrics
 
-from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Sink, Source, Transactions
+from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
 from streamkernel.engine.checkpoint import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
 from streamkernel.engine.durations import EVENT_BOUNDS, Durations
-from streamkernel.engine.learning import line_of, reason_of
+from streamkernel.engine.learning import line_of, refusal_of
 from streamkernel.engine.numbers import Numbers, of_model
 from streamkernel.engine.published import Publisher
 from streamkernel.engine.retrying import REPORT_SECONDS, asked
@@ -327,7 +327,7 @@ class Engine(DurableLearner):
         except MemoryError:  # it says nothing of the record, and the model may be half changed
             raise
         except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
-            self._refuse(event, *reason_of(event, error))
+            self._refuse(event, refusal_of(event, error))
         else:
             if step is not None:
                 x, y, answers, is_new = step
@@ -342,15 +342,17 @@ class Engine(DurableLearner):
     def _write(self, event: Event, y: Any, answer: Answer) -> None:
         if self._sink is not None:
             key = None if self._labels is None else self._labels.key
-            self._sink.write(line_of(event, y, answer, key), event.key)
+            line = line_of(event, y, answer, self.outcomes["learned"], key)
+            self._sink.write(line | {"member": self.member}, event.key)
 
-    def _refuse(self, event: Event, kind: str, reason: str) -> None:
+    def _refuse(self, event: Event, refusal: Refusal) -> None:
+        reason = refusal.reason
         self.outcomes["dead_letter"] += 1
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
         self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
-        self.refused[kind] += 1
+        self.refused[refusal.kind] += 1
         if self._dead_letters is not None:
-            self._dead_letters.write(event, reason)
+            self._dead_letters.write(event, refusal, self.member)
         else:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
         if self.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.refused_all()):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from river import metrics, preprocessing
+from states import state_in
 from streams import content
 
 from connectors import DeadLetters, DividedFiles, FileSink
@@ -20,7 +21,7 @@ from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, Report, Task
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.engine import river_state
-from streamkernel.engine.checkpoint import StateDirectory, read_newest
+from streamkernel.engine.checkpoint import read_newest
 
 BAD_EVERY = 97
 
@@ -125,7 +126,7 @@ def engine(
         metric=metric,
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
-        state=StateDirectory(folder / "state"),
+        state=state_in(folder / "state"),
         **own,  # type: ignore[arg-type]
     )
 
@@ -162,7 +163,7 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
     good = sum(sizes) - bad
     told = [*lines(folder), *lines(folder, "dead_letters.jsonl")]
-    places = [(line["stream"], place_in(line["resume"])[1]) for line in told]
+    places = [(line["stream"], place_in(line["position"])[1]) for line in told]
     assert Counter(Path(name).name for name, _ in places) == {f"part-{i}.jsonl": n for i, n in enumerate(sizes)}
     assert len(set(places)) == len(places)
     state = read_newest(folder / "state")

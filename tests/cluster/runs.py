@@ -16,6 +16,7 @@ from unittest import mock
 import rounds
 from faults import kafka_runs
 from faults.kafka_runs import Run
+from states import named
 from waiting import LIMIT, wait_for
 
 from streamkernel.cluster import assemble
@@ -61,7 +62,7 @@ class FilesRun:
     def __init__(
         self, data: Path, folder: Path, workers: int = 2, round_events: int = 200, address: str = "local"
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        named(folder / "state")
         self.data, self.folder, self.address = data, folder, address
         self.planned(workers, round_events)
 

@@ -104,6 +104,8 @@ from typer.testing import CliRunner
 from streamkernel.cli import app
 
 print(CliRunner().invoke(app, ["run", "run.toml"]).exit_code)
+checked = CliRunner().invoke(app, ["run", "--cluster", "local", "--check", "run.toml"])
+print(checked.exit_code, checked.stderr.strip())
 refused = CliRunner().invoke(app, ["run", "--cluster", "local", "run.toml"])
 print(refused.exit_code)
 print(refused.stderr)
@@ -112,7 +114,8 @@ print(refused.stderr)
     found = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
     expected = "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
     assert found.returncode == 0, found.stderr
-    finished, refused, *logs = found.stdout.splitlines()
+    finished, checked, refused, *logs = found.stdout.splitlines()
+    assert checked == f"2 streamkernel: {expected}"
     errors = [line["event"] for line in map(json.loads, filter(None, logs)) if line["level"] == "error"]
     assert (finished, refused, errors) == ("0", "2", [expected])
     assert rounds.read_newest(folder / "state")["outcomes"]["learned"] == 296

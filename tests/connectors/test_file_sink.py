@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import read_file, write
 
-from connectors import DeadLetters, Event, FileSink
+from connectors import DeadLetters, Event, FileSink, Refusal
 from connectors.sinks import BUFFER_BYTES
+
+BECAUSE = Refusal("because", "value", "streamkernel.errors.InputError")
 
 
 def lines(path: Path) -> list[Any]:
@@ -143,17 +145,18 @@ def test_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
 def test_a_dead_letter_keeps_the_record_and_the_reason(tmp_path: Path, event: Event, raw: Any) -> None:
     path = tmp_path / "dead.jsonl"
     letters = DeadLetters(FileSink(path))
-    letters.write(event, "because")
+    letters.write(event, BECAUSE, "me")
     letters.close()
-    assert lines(path) == [{"reason": "because", "stream": "s", "resume": event.resume, "raw": raw}]
+    expected = BECAUSE._asdict() | {"stream": "s", "position": event.resume, "member": "me", "raw": raw}
+    assert lines(path) == [expected]
 
 
 def test_dead_letters_are_cut_back_like_any_sink(tmp_path: Path) -> None:
     path = tmp_path / "dead.jsonl"
     letters = DeadLetters(FileSink(path))
-    letters.write(Event("s", 1, b"one"), "because")
+    letters.write(Event("s", 1, b"one"), BECAUSE)
     position = letters.flush()
-    letters.write(Event("s", 2, b"two"), "because")
+    letters.write(Event("s", 2, b"two"), BECAUSE)
     letters.close()
     assert path.stat().st_size > position
     letters = DeadLetters(FileSink(path))
@@ -166,7 +169,7 @@ def test_dead_letters_give_back_the_bytes_of_a_bad_file(tmp_path: Path) -> None:
     bad = [b"[1]", b"\xff", b'{"x": ']
     letters = DeadLetters(FileSink(tmp_path / "dead.jsonl"))
     for event in read_file(write(tmp_path / "a.jsonl", b"\n".join(bad))):
-        letters.write(event, str(event.error))
+        letters.write(event, BECAUSE)
     letters.close()
     raws = [line["raw"] for line in lines(tmp_path / "dead.jsonl")]
     assert [raw.encode() if isinstance(raw, str) else base64.b64decode(raw["base64"]) for raw in raws] == bad

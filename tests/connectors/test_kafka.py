@@ -22,11 +22,15 @@ from connectors import (
     KafkaSink,
     KafkaSource,
     KafkaTransactions,
+    Refusal,
     TopicMissing,
     Unavailable,
 )
 from connectors.kafka import Options, Writer
 from connectors.kafka.clients import Partition
+from connectors.kafka.sink import LONGEST
+
+REFUSAL = Refusal("Expected more", "unreadable", "streamkernel.errors.InputError")
 
 
 def drained(source, close=True):
@@ -47,6 +51,21 @@ def test_records_come_in_order_with_where_they_are(servers, options, topic):
     assert {event.stream for event in events} == {f"{topic}:0"}
     assert [event.resume for event in events] == list(range(1, 1501))
     assert (events[7].key, events[7].raw, events[7].error) == (b"7", b'{"n": 7}', None)
+    assert [event.origin["offset"] for event in events] == list(range(1500))
+    assert {(event.origin["topic"], event.origin["partition"]) for event in events} == {(topic, 0)}
+
+
+def test_events_have_the_time_of_their_record(servers, options, topic):
+    from kafka import KafkaProducer
+
+    times = [int(1000 * time.time()) - before for before in (60_000, 90_000)]
+    producer = KafkaProducer(bootstrap_servers=servers)
+    for time_ms in times:
+        producer.send(topic, b"{}", timestamp_ms=time_ms)
+    producer.flush()
+    producer.close()
+    events = drained(KafkaSource(options, topic, until="latest"))
+    assert [event.origin["timestamp"] for event in events] == times
 
 
 def test_what_cannot_be_read_is_an_event_that_says_why(servers, options, topic):
@@ -285,7 +304,7 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     events = drained(source, close=False)
     for event in events:
         sink.write(event.record, event.key)
-    letters.write(Event("s", [3, 1], b"\xff\x00", key=b"k", headers=(("a", b"1"),)), "Expected more")
+    letters.write(Event("s", [3, 1], b"\xff\x00", key=b"k", headers=(("a", b"1"),)), REFUSAL, "me")
     sink.flush()
     assert brokers.committed(servers, out) == []
     transactions.commit(3, {f"{topic}:0": 10})
@@ -293,8 +312,16 @@ def test_a_transaction_shows_nothing_before_it_is_committed(servers, options):
     assert [json.loads(record.value) for record in found[:-1]] == rows(10)
     assert [record.key for record in found[:-1]] == [event.key for event in events]
     assert (found[-1].key, found[-1].value) == (b"k", b"\xff\x00")
-    told = {"a": b"1", "reason": b"Expected more", "stream": b"s", "resume": b"[3,1]"}
-    assert dict(found[-1].headers) == told
+    assert dict(found[-1].headers) == {
+        "a": b"1",
+        "streamkernel.stream": b"s",
+        "streamkernel.position": b"[3,1]",
+        "__connect.errors.stage": b"VALUE_CONVERTER",
+        "__connect.errors.exception.class.name": b"streamkernel.errors.InputError",
+        "__connect.errors.exception.message": b"Expected more",
+        "streamkernel.kind": b"unreadable",
+        "streamkernel.member": b"me",
+    }
     assert transactions.newest() == 3
     source.close()
     again = KafkaSource(options, topic, group=group, until="latest")
@@ -353,11 +380,23 @@ def test_a_sink_that_writes_at_once(servers, options, topic):
     sink.close()
 
 
-def test_a_dead_letter_that_is_too_long_says_how_long_it_was(servers, options, topic):
+def test_a_dead_letter_says_what_was_truncated_and_how_long_it_was(servers, options, topic):
     letters = KafkaDeadLetters(Writer(options), topic)
-    letters.write(Event("s", 1, b"x" * 2_000_000), "Expected less")
+    letters.write(Event("s", 1, b"x" * 2_000_000, key=b"k", headers=(("a", None),)), REFUSAL)
+    longest = {part: b"x" * size for part, size in LONGEST.items()}
+    event = Event("é" * 40_000, 1, longest["value"], None, "", longest["key"], (("a", longest["headers"][1:]),))
+    letters.write(event, REFUSAL._replace(reason="é" * 40_000))
+    letters.write(event._replace(key=event.key + b"x", headers=(("a", longest["headers"]),)), REFUSAL)
     letters.flush()
-    (record,) = brokers.committed(servers, topic)
-    assert dict(record.headers)["length"] == b"2000000"
-    assert set(record.value) == {ord("x")}
+    cut, whole, left = brokers.committed(servers, topic)
+    headers = [dict(record.headers) for record in (cut, whole, left)]
+    assert (cut.value, cut.key, headers[0]["a"]) == (longest["value"], b"k", b"")
+    assert headers[0]["streamkernel.truncated"] == b"value"
+    assert headers[0]["streamkernel.value.size"] == b"2000000"
+    assert (whole.value, whole.key, headers[1]["a"]) == (event.raw, event.key, event.headers[0][1])
+    assert headers[1]["__connect.errors.exception.message"] == ("é" * 5000).encode()
+    assert "streamkernel.truncated" not in headers[1]
+    assert (left.value, left.key, "a" in headers[2]) == (event.raw, None, False)
+    assert headers[2]["streamkernel.truncated"] == b"key,headers"
+    assert headers[2]["streamkernel.key.size"] == headers[2]["streamkernel.headers.size"] == b"25001"
     letters.close()

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from river import compose, dummy, linear_model, metrics, preprocessing, stats
+from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, model_file
@@ -256,7 +257,7 @@ def engine_in(folder: Path, model: Any, **options: Any) -> Engine:
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
         baseline=compose.SelectType(float, int) | logistic(),
         labels=DelayedLabels("id", max_pending=12, max_seconds=14.0, time="t"),
-        state=StateDirectory(folder / "state"),
+        state=state_in(folder / "state"),
         **options,
     )
 
@@ -368,7 +369,7 @@ def test_the_prediction_is_written_when_it_is_made() -> None:
         {"a": 0.5, "y": True},
     ]
     _, sink = ran(records, DelayedLabels("id"))
-    found = [(line["resume"], line["key"], line["label"], line["prediction"]) for line in sink.written]
+    found = [(line["position"], line["key"], line["label"], line["prediction"]) for line in sink.written]
     assert [line[:3] for line in found] == [
         (1, "p", None),
         (3, "q", True),

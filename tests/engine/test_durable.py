@@ -78,7 +78,7 @@ class Commits:
         self.cluster, self.faults, self.waiting = cluster, faults, []
 
     def write(self, record, key=None):
-        self.waiting.append(record["resume"])
+        self.waiting.append(record["position"])
 
     def open(self):
         pass

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from river import compose, linear_model, metrics, multiclass, preprocessing
+from states import state_in
 from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
@@ -51,7 +52,7 @@ def engine(folder: Path, model: Any, **options: Any) -> Engine:
         metric=metrics.Accuracy(),
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
-        state=StateDirectory(folder / "state"),
+        state=state_in(folder / "state"),
         **options,
     )
 

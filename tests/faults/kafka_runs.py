@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # before tests, wh
 
 import brokers
 from kafka import KafkaAdminClient
+from states import named
 from waiting import LIMIT, T, wait_for
 
 from connectors.kafka import Options
@@ -173,6 +174,7 @@ class Run:
 
     def write(self, folder: Path, client: str | None = None) -> Path:
         """Write the configuration of a member."""
+        named(folder / "state", folder.name.removeprefix(self.name))  # of the same name as in a run to compare with
         config = folder / "run.toml"
         config.write_text(
             self.template.format(

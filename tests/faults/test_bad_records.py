@@ -26,7 +26,7 @@ import brokers
 from faults.kafka_runs import Run
 from waiting import LIMIT
 
-from connectors.kafka.sink import LONGEST_RAW
+from connectors.kafka.sink import LONGEST
 from streamkernel import model_file
 from streamkernel.engine.config import load_config
 
@@ -93,7 +93,7 @@ def empty(rng: random.Random, raw: bytes) -> bytes:
 
 
 def very_long(rng: random.Random, raw: bytes) -> bytes:
-    n = LONGEST_RAW + rng.randrange(50_000) if rng.random() < 0.003 else rng.randint(2_000, 20_000)
+    n = LONGEST["value"] + rng.randrange(50_000) if rng.random() < 0.003 else rng.randint(2_000, 20_000)
     return rng.choice([raw[:-1] + b', "%s": 1}' % (b"n" * n), raw + b" " * n, b"x" * n, raw[:-1] + b"0" * n])
 
 
@@ -162,11 +162,12 @@ def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:
 
     for i, letter in dead.items():
         value, headers = values[i] or b"", dict(letter.headers)
-        assert letter.value == value[:LONGEST_RAW], kinds[i]
-        assert headers.pop("reason"), kinds[i]
-        assert headers.pop("stream") == f"{topic}:0".encode()
-        assert headers.pop("resume") == b"%d" % (i + 1)
-        assert headers == ({"length": b"%d" % len(value)} if len(value) > LONGEST_RAW else {})
+        assert letter.value == value[: LONGEST["value"]], kinds[i]
+        assert headers["__connect.errors.exception.message"], kinds[i]
+        origin = [headers[f"__connect.errors.{name}"] for name in ("topic", "partition", "offset")]
+        assert origin == [topic.encode(), b"0", b"%d" % i]
+        size = b"%d" % len(value) if len(value) > LONGEST["value"] else None
+        assert headers.get("streamkernel.value.size") == size
 
     model = run.model()
     model.pop("told")

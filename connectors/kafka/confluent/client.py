@@ -13,6 +13,7 @@ except ImportError as error:
 
 from connectors.base import Unavailable
 from connectors.kafka.clients import Consumer, Producer
+from connectors.kafka.confluent import admin
 from connectors.kafka.confluent.consumer import ConfluentConsumer
 from connectors.kafka.confluent.producer import ConfluentProducer
 from connectors.kafka.confluent.words import told
@@ -25,7 +26,7 @@ PATHS = (
     "ssl.certificate.location", "ssl.crl.location", "ssl.engine.location", "ssl.key.location", "ssl.keystore.location",
 )  # fmt: skip
 
-Made = TypeVar("Made", bound=Consumer | Producer)
+Made = TypeVar("Made", bound=Consumer | Producer | None)
 
 _ALONE = {"log_level": 0, "sasl.mechanism": "PLAIN", "sasl.username": "-", "sasl.password": "-"}
 """What a client can be made with that connects to nothing, whatever one other option is."""
@@ -47,6 +48,10 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
     return _made(servers, lambda: ConfluentProducer(servers, options, name, seconds))
+
+
+def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    _made(servers, lambda: admin.create_topics(servers, options, partitions))
 
 
 def _made(servers: str, make: Callable[[], Made]) -> Made:

@@ -99,7 +99,7 @@ class ConfluentConsumer(Consumer):
             if one.error() is not None:
                 wrong.append(one)
             elif (those := records.get((one.topic(), one.partition()))) is not None:  # else it was just taken away
-                those.append(Record(one.offset(), one.key(), one.value(), one.headers() or ()))
+                those.append(Record(one.offset(), one.key(), one.value(), one.headers() or (), one.timestamp()[1]))
         self._positions |= {partition: those[-1].offset + 1 for partition, those in records.items() if those}
         for one in wrong:
             self._heed(one.error(), Partition(one.topic(), one.partition()), one.offset())

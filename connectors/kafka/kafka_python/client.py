@@ -9,6 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 
 from connectors.kafka.clients import Consumer, Producer
+from connectors.kafka.kafka_python import admin
 from connectors.kafka.kafka_python.consumer import PythonConsumer
 from connectors.kafka.kafka_python.producer import PythonProducer
 
@@ -31,3 +32,7 @@ def consumer(servers: str, options: Mapping[str, Any], group: str | None, member
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
     return PythonProducer(servers, options, name, seconds)
+
+
+def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    admin.create_topics(servers, options, partitions)

@@ -1,0 +1,27 @@
+"""Topics made with confluent-kafka."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from connectors.kafka.clients import COMMIT_SECONDS
+from connectors.kafka.confluent.words import reach, settings, told
+
+
+def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
+    reasons: deque[KafkaError] = deque(maxlen=10)
+    admin = AdminClient(settings(servers, options) | {"error_cb": reasons.append})
+    reach(admin, servers, options, reasons)
+    new = [NewTopic(topic, -1 if count is None else count) for topic, count in partitions.items()]
+    for topic, made in admin.create_topics(new, request_timeout=COMMIT_SECONDS).items():
+        try:
+            made.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise OSError(f'the brokers refused to create the topic "{topic}": {told(error)}') from error
