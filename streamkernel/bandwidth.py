@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from streamkernel.kernels import Kernel
@@ -10,6 +12,12 @@ from streamkernel.rows import Rows
 
 FIRST = 256
 """Examples that decide the bandwidth."""
+
+MOST_VALUES = 1 << 18
+"""Values of these examples: fewer examples decide where an example has more than 1,024 values."""
+
+MOST_DIFFERENCES = 1 << 26
+"""Differences of values that a median is computed from; fewer examples count where there would be more."""
 
 
 def is_due(seen: int) -> bool:
@@ -21,6 +29,11 @@ def is_due(seen: int) -> bool:
     [2, 4, 8, 16, 32, 64, 128, 256]
     """
     return 2 <= seen <= FIRST and seen & (seen - 1) == 0
+
+
+def is_enough(first: Sequence[Rows]) -> bool:
+    """Return whether these examples, the first ones, decide the bandwidth."""
+    return len(first) == FIRST or (len(first) > 1 and sum(len(row.values) for row in first) >= MOST_VALUES)
 
 
 def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) -> Kernel:
@@ -46,13 +59,19 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) 
 def median_distance(rows: Rows, part: int, norm: int) -> float:
     """Return the median distance, in the 1- or 2-norm, between all pairs of what a part reads of `rows`.
 
-    Equal pairs do not count; if all are equal, the answer is 1.
+    Equal pairs do not count; if all are equal, the answer is 1. Of examples with very many names, the first half
+    counts, or the first quarter, and so on.
     """
-    read = (rows.readers >> part) & 1 == 1
-    if not read.any():
-        return 1.0
     n = len(rows.start) - 1
-    hashes, columns = np.unique(rows.hashes[read], return_inverse=True)
+    while True:
+        rows = rows.part(0, n)
+        read = (rows.readers >> part) & 1 == 1
+        hashes, columns = np.unique(rows.hashes[read], return_inverse=True)
+        if n <= 2 or n * (n - 1) // 2 * len(hashes) <= MOST_DIFFERENCES:
+            break
+        n //= 2
+    if n < 2 or not len(hashes):
+        return 1.0
     table = np.zeros((n, len(hashes)))
     table[np.repeat(np.arange(n), np.diff(rows.start))[read], columns] = rows.values[read]
     # Differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.

@@ -99,12 +99,17 @@ class BayesianLinear:
     """
 
     def __init__(self, n_outputs: int, ratio: float) -> None:
-        self.R: F64 = math.sqrt(ratio) * np.eye(n_outputs)
+        self._ratio = ratio
+        self._R: F64 | None = None  # made for the first rows: a file of another size is refused before there is memory
         self.z: F64 = np.zeros(n_outputs)
         self.totals = np.zeros(2)
         """Σ ρ², all squared errors before learning, in units of what was expected of them, σ² n in expectation; and
         n."""
         self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
+
+    def _factor(self) -> F64:
+        """Return R, or before the first rows a new one."""
+        return math.sqrt(self._ratio) * np.eye(len(self.z)) if self._R is None else self._R
 
     @property
     def examples(self) -> int:
@@ -113,22 +118,24 @@ class BayesianLinear:
 
     def learn(self, phi: F64, y: F64) -> None:
         """Learn from rows in order: `phi` has shape (rows, D); it is destroyed."""
-        rotate(self.R, self.z, phi, y, self.totals)
+        if self._R is None:
+            self._R = self._factor()
+        rotate(self._R, self.z, phi, y, self.totals)
 
     def mean(self, phi: F64) -> F64:
         """Return the posterior mean of φᵀw for each row."""
         n, solved = float(self.totals[1]), self._solved
         if solved is None or solved[0] != n:
-            solved = self._solved = (n, solve(self.R, self.z))
+            solved = self._solved = (n, solve(self._factor(), self.z))
         return np.asarray(dots(phi, solved[1]))
 
     def spread(self, phi: F64) -> F64:
         """Return the posterior variance of φᵀw in units of σ² for each row; destroys `phi`."""
-        return np.asarray(spreads(self.R, phi))
+        return np.asarray(spreads(self._factor(), phi))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt, as arrays that share nothing with this."""
-        triangle = self.R[np.triu_indices(len(self.z))]
+        triangle = self._factor()[np.triu_indices(len(self.z))]
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
@@ -147,4 +154,4 @@ class BayesianLinear:
         R[np.triu_indices(n)] = triangle
         if not (np.diag(R) > 0.0).all() or squares < 0.0:
             raise ValueError("expected a triangle with a positive diagonal, and a sum of squares")
-        self.R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None
+        self._R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None

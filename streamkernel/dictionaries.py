@@ -27,6 +27,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from streamkernel.arena import array_at
+from streamkernel.generator import size_of
 from streamkernel.rows import I64
 
 _TYPE = 8
@@ -117,7 +118,7 @@ class NameRecord:
     @property
     def nbytes(self) -> int:
         """Bytes that are kept, roughly, with the names and Python's own objects."""
-        return int(self.memory.nbytes) + 100 * len(self.names) + 700
+        return int(self.memory.nbytes) + 40 * len(self.names) + sum(map(size_of, self.names)) + 700
 
     def has_moved(self, names: Sequence[Hashable]) -> bool:
         """Return whether equal names that are other objects have come so often that they are there to stay."""

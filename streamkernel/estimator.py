@@ -485,7 +485,8 @@ class KernelModel(model_file.Portable):
         """Return the state after examples have been learned; `read` are the rows as the function reads them."""
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
-            return self._restarted(found, first) if bandwidth.is_due(len(first)) else replace(found, first=first)
+            is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
+            return self._restarted(found, first) if is_due else replace(found, first=first)
         if found.upkeep is not None:
             learner, upkeep = found.upkeep.saw(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
@@ -506,7 +507,7 @@ class KernelModel(model_file.Portable):
                 learner.learn_one(rows.part(i, i + 1), target)
             except InputError as error:
                 log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
-        if len(first) < bandwidth.FIRST:
+        if not bandwidth.is_enough([row for row, _ in first]):
             return replace(found, learner=learner, scales=scales, first=first)
         log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
         return replace(found, learner=learner, scales=scales, first=None)

@@ -279,7 +279,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         if seen.posterior.examples > examples:
             first = (*(seen.first or ()), (row, y))
             after = after._replace(first=first)
-            if len(first) == 1 or bandwidth.is_due(len(first)):
+            if len(first) == 1 or bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first]):
                 after = self._decided(after, first)
         self._seen = after
 
@@ -303,7 +303,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
                 posterior.learn(known, np.array([target - offset]))
             except InputError as error:
                 log.warning("cannot learn an example again: %s", error)
-        is_last = len(first) == bandwidth.FIRST
+        is_last = bandwidth.is_enough([row for row, _ in first])
         if is_last:
             log.info("%r and noise ratio %.3g, from the first examples", kernels[0], ratio)
         return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))

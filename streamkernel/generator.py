@@ -7,6 +7,7 @@ in any order.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Hashable
 from hashlib import blake2b
 
@@ -20,7 +21,10 @@ _GOLDEN = _U64(0x9E3779B97F4A7C15)
 _TWO_POW_MINUS_24 = np.float32(2.0**-24)
 
 
-@functools.lru_cache(maxsize=1 << 16)
+LARGEST_CACHED = 512
+"""Bytes of a name whose hash is kept, roughly; names of any length would take any amount of memory."""
+
+
 def hash64(name: Hashable) -> int:
     """Return the stable 64-bit hash of a feature's name; it is the same in every process and on every machine.
 
@@ -40,7 +44,20 @@ def hash64(name: Hashable) -> int:
     >>> hash64("age") == hash64("age"), hash64("age") == hash64("agE"), hash64(1) == hash64("1")
     (True, False, False)
     """
+    size = len(name) if isinstance(name, str) else size_of(name)
+    return _cached_hash(name) if size <= LARGEST_CACHED else _hash(name)
+
+
+def size_of(name: Hashable) -> int:
+    """Return the bytes that a name takes, with its parts if it is a tuple."""
+    return sys.getsizeof(name) + (sum(map(size_of, name)) if isinstance(name, tuple) else 0)
+
+
+def _hash(name: Hashable) -> int:
     return int.from_bytes(blake2b(_name_bytes(name), digest_size=8).digest(), "little")
+
+
+_cached_hash = functools.lru_cache(maxsize=1 << 16)(_hash)
 
 
 def _name_bytes(name: Hashable) -> bytes:

@@ -129,10 +129,11 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
         if first is None:
             return
         first = (*first, row)
-        if bandwidth.is_due(len(first)):
+        is_enough = bandwidth.is_enough(first)
+        if is_enough or bandwidth.is_due(len(first)):
             kernel = bandwidth.with_medians(self.kernel, features.directions.plan, Rows.stack(first))
             features = features.with_kernel(kernel)
-        self._seen = features, None if len(first) == bandwidth.FIRST else first
+        self._seen = features, None if is_enough else first
 
     def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
         features, first = self._seen

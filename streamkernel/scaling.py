@@ -279,6 +279,11 @@ class Scales:
         """Examples observed."""
         return int(self.state.counts["n"][0])
 
+    @property
+    def n_names(self) -> int:
+        """Names that have a scale."""
+        return int(self.state.counts["names"][0])
+
     def copy(self) -> Scales:
         """Return scales that share nothing with these."""
         twin = Scales()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -77,3 +78,16 @@ def test_crafted_descriptions_are_refused(state, tmp_path):
     model_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
+
+
+def test_a_file_of_another_size_is_refused_before_it_takes_memory(tmp_path):
+    description, tensors = model_file.describe(learn(gp(n_features=4), XS[:42], YS[:42]))
+    description["parameters"]["n_features"] = 3000  # a factor of 6,001² numbers, 288 MB
+    model_file.write(tmp_path / "model", "model", description, tensors)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="as triangle"):
+            load(tmp_path / "model")
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()

@@ -229,7 +229,7 @@ class ClusterEngine(Engine):
     def _take(self, report: Report) -> None:
         """Take over what came of a worker's share."""
         self._positions |= report.positions
-        self._examples.numbers |= report.numbers
+        self._examples.know(sorted(report.numbers - self._examples.numbers))
         self._pairs.extend(zip(report.labels, report.answers, strict=True))
         self._quality.fold()
         for outcome, count in report.outcomes.items():

@@ -137,7 +137,7 @@ class Replica:
         if not task.is_alone:
             kernel_model._divide(task.place, task.replicas)
         learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
-        learner._examples.numbers = set(numbers)
+        learner._examples.restore(numbers)
         positions: dict[str, Any] = {}
         lines: list[tuple[dict[str, Any], bytes | None]] = []
         letters: list[tuple[Event, Refusal]] = []

@@ -43,7 +43,7 @@ class StateDirectory:
     Raises
     ------
     StateDirectoryError
-        If another process uses it, or one of its files is a symbolic link.
+        If another process uses it, it cannot be written to, or one of its files is a symbolic link.
 
     Examples
     --------
@@ -56,6 +56,10 @@ class StateDirectory:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):  # found now, not when the first checkpoint is due
+            raise StateDirectoryError(
+                f"the state directory cannot be written to; mount or choose another one - at {path}"
+            )
         if path.stat().st_mode & 0o002:
             log.warning("every user of this machine can write to the state directory; use chmod o-w", path=str(path))
         self.path = path

@@ -151,6 +151,7 @@ class DurableLearner(Learner):
                 "outcomes": self.outcomes,
                 "refused": self.refused,
                 "numbers": sorted(self._examples.numbers),
+                "classes": self._classes,
                 "history": self.history.state(),
                 "labels": None if self._labels is None else self._labels.state(),
                 "positions": self._positions,
@@ -246,7 +247,8 @@ class DurableLearner(Learner):
         self.model, self.baseline = saved["model"], saved["baseline"]
         self._quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
-        self._examples.numbers = set(saved["numbers"])
+        self._examples.restore(saved["numbers"])
+        self._classes = set(saved.get("classes", ()))
         if saved.get("history") is not None:
             self.history.restore(saved["history"])
         if self._labels is not None and saved.get("labels") is not None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Any
 
 from streamkernel.engine.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 
-_MOST_NAMES = 100_000
+MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
+"""Fields that are remembered as those of numbers, and the characters of all their names together."""
 
 
 class Examples:
@@ -30,6 +31,8 @@ class Examples:
     ----------
     numbers : set of str
         Fields that were numbers in an example that was learnt; a string there is refused.
+    n_refused : int
+        Numbers whose field was not remembered because there was no room.
     ranges : InputRanges
         The usual ranges of inputs; a value outside is taken and counted.
 
@@ -49,6 +52,7 @@ class Examples:
         self._ignore = frozenset(ignore)
         self._numeric_label = numeric_label
         self.numbers: set[str] = set()
+        self.n_refused = self._characters = 0
         self.ranges = InputRanges()
 
     def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -120,9 +124,25 @@ class Examples:
     def learnt(self, x: Mapping[str, Any]) -> None:
         """Remember which fields of an example that was learned were numbers, and in which range."""
         self.ranges.learn(x)
-        if x.keys() <= self.numbers or len(self.numbers) >= _MOST_NAMES:
-            return
-        self.numbers.update(name for name, value in x.items() if not isinstance(value, str))
+        numbers = self.numbers
+        if not x.keys() <= numbers:
+            self.know(name for name, value in x.items() if name not in numbers and not isinstance(value, str))
+
+    def know(self, names: Iterable[str]) -> None:
+        """Remember fields that hold numbers as far as there is room; it depends on their order which ones."""
+        for name in names:
+            if name in self.numbers:
+                continue
+            if len(self.numbers) < MOST_NAMES and self._characters + len(name) <= MOST_CHARACTERS:
+                self.numbers.add(name)
+                self._characters += len(name)
+            else:
+                self.n_refused += 1
+
+    def restore(self, names: Iterable[str]) -> None:
+        """Remember these fields, and no others, as those of numbers."""
+        self.numbers = set(names)
+        self._characters = sum(map(len, self.numbers))
 
 
 def _not_a_number(name: str, value: str) -> InputError:

@@ -13,8 +13,8 @@ LARGEST = 1e100
 WIDEST = (-LARGEST, LARGEST)
 """The range of an input of which little is known."""
 
-MOST = 10_000
-"""Inputs whose range is learned."""
+MOST, LONGEST = 10_000, 1000
+"""Inputs whose range is learned, and characters of their names."""
 
 FIRST, EVERY = 256, 64
 """Ranges are learned from this many examples first, and then from one in this many."""
@@ -45,6 +45,8 @@ class InputRanges:
     ----------
     limits : dict
         The range of each input that has one.
+    n_refused : int
+        Values that no range was learned from, because too many inputs have one or the name is too long.
     n_outside : int
         Values that were outside.
     last : tuple
@@ -61,10 +63,14 @@ class InputRanges:
 
     def __init__(self) -> None:
         self.limits: dict[str, tuple[float, float]] = {}
-        self.n_outside = 0
+        self.n_outside = self.n_refused = 0
         self.last: tuple[str, float, float, float] | None = None
         self._inputs: dict[str, _Input] = {}
         self._examples = 0
+
+    def __len__(self) -> int:
+        """Return the inputs whose range is learned."""
+        return len(self._inputs)
 
     def learn(self, x: Mapping[str, Any]) -> None:
         """Learn from the inputs of an example."""
@@ -87,7 +93,8 @@ class InputRanges:
     def _learn(self, name: str, value: float) -> None:
         known = self._inputs.get(name)
         if known is None:
-            if len(self._inputs) >= MOST:
+            if len(self._inputs) >= MOST or len(name) > LONGEST:
+                self.n_refused += 1
                 return
             known = self._inputs[name] = _Input()
         low, high = self.limits.get(name, WIDEST)

@@ -11,13 +11,16 @@ from river import base, compose, metrics
 from connectors import Event, Refusal
 from streamkernel.classification import KernelClassifier
 from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
-from streamkernel.engine.examples import Examples
+from streamkernel.engine.examples import Examples, shortened
 from streamkernel.engine.quality import Quality
 from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
 from streamkernel.estimator import KernelModel
 
 log = structlog.get_logger("streamkernel")
 
+
+MOST_CLASSES = 1000
+"""Labels that a classifier which is not ours may learn: River's metrics count pairs of a label and a prediction."""
 
 REASONS = {
     "classes": TooManyClassesError,
@@ -167,7 +170,11 @@ class Learner:
         last = self.kernel_model
         if isinstance(last, KernelClassifier):
             last._check_labels((y,))
-            self._classes.add(y)
+        elif not isinstance(self.model, base.Classifier):
+            return
+        elif len(self._classes) >= MOST_CLASSES:
+            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shortened(y)}")
+        self._classes.add(y)
 
     def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return what the model and the baseline predict."""

@@ -129,6 +129,12 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
     yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
     text = "Values of inputs far outside the usual range of their field."
     yield _counter("outlying_inputs", text, numbers.outlying_inputs)
+    names = GaugeMetricFamily("streamkernel_names", "Names of inputs that are remembered, by what.", labels=["table"])
+    for table, count in numbers.names.items():
+        names.add_metric([table], count)
+    yield names
+    text = "Values whose name could not be remembered, because there were too many or it was too long."
+    yield _counters("names_refused", text, "table", numbers.names_refused)
     yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
     yield _gauge("last_event_timestamp_seconds", "When the last event was done, since 1970.", numbers.last_event)
     if numbers.labels:

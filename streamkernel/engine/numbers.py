@@ -58,6 +58,8 @@ class Numbers:
         Features that wait for their label.
     outlying_inputs
         Values of inputs far outside their usual range, in this process.
+    names, names_refused
+        Names in each table of names, and values in this process whose name had no room there.
     positions
         Where each stream stands.
     scores
@@ -77,6 +79,8 @@ class Numbers:
     labels: Mapping[str, int]
     pending_labels: int
     outlying_inputs: int
+    names: Mapping[str, int]
+    names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
     model: ModelNumbers | None

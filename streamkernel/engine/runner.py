@@ -283,13 +283,17 @@ class Engine(DurableLearner):
         """Tell those who look at the run what it is doing."""
         if self._events > self._told:
             self._told, self._last_event = self._events, time.time()
-        model = self.kernel_model
+        model, examples = self.kernel_model, self._examples
+        scales = None if model is None else model._state.scales
+        names = {"kinds": len(examples.numbers), "ranges": len(examples.ranges)}
         self.numbers = Numbers(
             outcomes=dict(self.outcomes),
             refused=dict(self.refused),
             labels=self.labels,
             pending_labels=self.pending_labels,
-            outlying_inputs=self._examples.ranges.n_outside,
+            outlying_inputs=examples.ranges.n_outside,
+            names=names if scales is None else names | {"scales": scales.n_names},
+            names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
             positions=dict(self._positions),
             scores=self._quality.scores(),
             model=None if model is None else of_model(model),

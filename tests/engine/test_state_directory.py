@@ -148,3 +148,14 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/prepared-"):
             state.write({"n": 1})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_read_only_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StateDirectory(tmp_path / "state") as state:
+        state.write({"n": 1})
+    (tmp_path / "state").chmod(0o500)
+    if os.geteuid() == 0:  # whom only a file system that is mounted read-only keeps from writing
+        monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(StateDirectoryError, match=r"cannot be written to.*state"):
+        StateDirectory(tmp_path / "state")
+    assert read_newest(tmp_path / "state") == {"n": 1, "checkpoint": 1}
