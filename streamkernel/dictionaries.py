@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from streamkernel.arena import array_at
 from streamkernel.generator import size_of
+from streamkernel.jit import inlined
 from streamkernel.rows import I64
 
 _TYPE = 8
@@ -136,7 +137,7 @@ class NameRecord:
         return NameRecord(names, hashes, self.slots.tolist(), self.readers, self.parts)
 
 
-@njit
+@inlined(allocates=False)
 def parts_of(record):  # type: ignore[no-untyped-def]
     """Return the columns of a record, and the room for what each part of the kernel reads: counts and three columns."""
     n, parts = record[_N], record[_PARTS]
@@ -196,7 +197,7 @@ _type_of: Any = _type_of_at
 _item_of: Any = _item_of_at
 
 
-@njit
+@inlined(allocates=False)
 def read(record, x):  # type: ignore[no-untyped-def]
     """Copy the values of the dictionary at address `x` to a record; return whether it was possible.
 
@@ -227,7 +228,7 @@ def read(record, x):  # type: ignore[no-untyped-def]
     return not _next_item(_object(x), position, name, value)
 
 
-@njit
+@inlined(allocates=False)
 def sort(record):  # type: ignore[no-untyped-def]
     """Sort the values of an example by its names' hashes, and return whether the same bits were there before."""
     columns = parts_of(record)[0]

@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel.features import Directions
 from streamkernel.forms import ENTRIES, KERNEL, VECTOR, VECTORS, features, power, prepare
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.rows import F32, ROWS, Rows
 from streamkernel.scoring import entries_room, longest_row, part_room
 from streamkernel.state import NUMBERS_TYPE
 
 
-@njit
+@inlined
 def scaled(to, values, scale):  # type: ignore[no-untyped-def]
     """Set `to` to ``scale * values``."""
     for j in range(len(to)):

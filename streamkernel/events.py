@@ -10,12 +10,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from streamkernel.arena import Arena, array_at
 from streamkernel.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
 from streamkernel.forms import PART, ROOM, CompiledKernel, Entries
-from streamkernel.jit import compiled
+from streamkernel.jit import compiled, inlined
 from streamkernel.kernels.plan import Plan
 from streamkernel.rows import I64, Rows
 from streamkernel.scoring import FirstOrder, Work, score
@@ -73,7 +72,7 @@ def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, aver
     return arena
 
 
-@njit
+@inlined(allocates=False)
 def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
     row."""
@@ -116,7 +115,7 @@ def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
     return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
 
-@njit
+@inlined(allocates=False)
 def _scored(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the scores of the values in a record, and whether these could be used."""
     function, kernel, rows, room, scores, _ = _opened(memory, cache, record)
@@ -142,15 +141,16 @@ def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
     return math.nan
 
 
-@compiled
-def scores_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
-    """Return the scores of the dictionary at address `x`, shape (columns,), and none where :func:`score_event` returns
-    NaN."""
+@compiled(allocates=False)
+def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether they are known."""
     if read(record, x):
         scores, usable = _scored(memory, cache, record)
-        if usable:
-            return scores[1].copy()
-    return np.empty(0)
+        if usable and len(out) == scores.shape[1]:
+            for c in range(len(out)):
+                out[c] = scores[1, c]
+            return True
+    return False
 
 
 @compiled(allocates=False)

@@ -228,19 +228,17 @@ class Expansion(Learner):
                 return score
         return float(self.scores(directions.row(x, numeric))[0, 0])
 
-    def _scores_event(self, x: Mapping[Hashable, Any], numeric: Names | None) -> Any:
+    def _scores_event(self, x: Mapping[Hashable, Any], numeric: Names | None) -> F64:
         """Return the several columns of f at one example."""
         directions, memory = self.directions, self._arena.memory
-        if type(x) is FAST:
-            scores = events.scores_event(memory, directions.store.table, directions.last.memory, id(x))
-            if len(scores):
-                return scores
+        out: F64 = np.empty(self._columns)
+        if type(x) is FAST and events.scores_event(memory, directions.store.table, directions.last.memory, id(x), out):
+            return out
         if FAST:
             record, plain = directions.example(x, numeric)
-            scores = events.scores_event(memory, directions.store.table, record.memory, id(plain))
-            if len(scores):
-                return scores
-        return self.scores(directions.row(x, numeric))[0]
+            if events.scores_event(memory, directions.store.table, record.memory, id(plain), out):
+                return out
+        return np.asarray(self.scores(directions.row(x, numeric))[0])
 
     def scores(self, rows: Rows) -> F64:
         """Return f at each of `rows`, shape (rows, columns).

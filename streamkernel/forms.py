@@ -14,10 +14,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import from_dtype, njit, types
+from numba import from_dtype, types
 
 from streamkernel.generator import cos_sin_turns, counter_bits, exp_negative, stream_of
-from streamkernel.jit import Family, unit
+from streamkernel.jit import Family, inlined, unit
 from streamkernel.measures import draw, draw_some, shared_stream
 from streamkernel.rows import F32, F64, I64, ROWS
 
@@ -166,7 +166,7 @@ def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore
         draw(own.distribution, own.shape, own.key, block + kept[-1, BLOCK], name_hash, out)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _is_cached(cache, panel, slot):  # type: ignore[no-untyped-def]
     """Return whether the cache has an entry; a row may be newer than a cache."""
     return panel < cache.shape[0] and 0 <= slot < cache.shape[1]
@@ -184,7 +184,7 @@ def _regenerate(kernel, block_size, part, name_hash, panel, first, last, out):  
         draw_block(kernel, part, block_size, panel * blocks + b, name_hash, piece)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _entries(kernel, block_size, part, row, j, panel, first, last, scratch):  # type: ignore[no-untyped-def]
     """Return the entries of the features ``first <= i < last`` of a panel along the name of entry j of the row."""
     slot = row.slots[part, j]
@@ -194,7 +194,7 @@ def _entries(kernel, block_size, part, row, j, panel, first, last, scratch):  # 
     return scratch[: last - first]
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _add(out, omega, value):  # type: ignore[no-untyped-def]
     """Add ``value * omega``; a function of its own, or it does not vectorise."""
     for f in range(len(omega)):
@@ -237,7 +237,7 @@ def project(kernel, block_size, part, row, panel, first, last, out, scratch):  #
         j += 1
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _phases(s, re, im):  # type: ignore[no-untyped-def]
     """Set z to exp(2πis); a function of its own, so that it vectorises."""
     for f in range(len(s)):
@@ -430,7 +430,7 @@ def features(kernel, block_size, row, panel, first, last, phi, room):  # type: i
                 phi[i, f] *= weight
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def power(phi, first, last):  # type: ignore[no-untyped-def]
     """Return the means of \\|z\\|² and \\|z\\|⁴ over features, -1 for both if one of them is too large to use."""
     square, fourth, usable = 0.0, 0.0, True

@@ -12,9 +12,9 @@ from collections.abc import Hashable
 from hashlib import blake2b
 
 import numpy as np
-from numba import njit
 
 from streamkernel.errors import InputError
+from streamkernel.jit import inlined
 
 _U64 = np.uint64
 _GOLDEN = _U64(0x9E3779B97F4A7C15)
@@ -77,7 +77,7 @@ def _name_bytes(name: Hashable) -> bytes:
     )
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def mix(z):  # type: ignore[no-untyped-def]
     """Return the 64 bits of `z` well mixed (the finaliser of SplitMix64, Steele et al. 2014)."""
     z = (z ^ (z >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
@@ -85,7 +85,7 @@ def mix(z):  # type: ignore[no-untyped-def]
     return z ^ (z >> _U64(31))
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def counter_bits(key, counter):  # type: ignore[no-untyped-def]
     """Return 64 random bits, a pure function of `key` and `counter`."""
     return mix(_U64(key) + (_U64(counter) + _U64(1)) * _GOLDEN)
@@ -106,7 +106,7 @@ def domain_key(seed: int, domain: str) -> np.uint64:
     return _U64(int.from_bytes(blake2b(tag, digest_size=8).digest(), "little"))
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def cos_sin_turns(z):  # type: ignore[no-untyped-def]
     """Return float32 cos(2πz), sin(2πz), within 3e-7, with one range reduction and no branch."""
     big = np.float32(12582912.0)  # 1.5·2²³: adding it rounds to an integer
@@ -130,7 +130,7 @@ def cos_sin_turns(z):  # type: ignore[no-untyped-def]
     return (-c if flip else c), (-s if r < np.float32(0.0) else s)
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def log_unit(u):  # type: ignore[no-untyped-def]
     """Return log u for a float32 in (0, 1], within 2e-7 of its size."""
     i = np.float32(u).view(np.int32)
@@ -147,7 +147,7 @@ def log_unit(u):  # type: ignore[no-untyped-def]
     return np.float32(e) * np.float32(0.6931471805599453) + log * r
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def exp_negative(x):  # type: ignore[no-untyped-def]
     """Return exp(x) for a float32 of at most 0, within 2e-7 of its size; 0 below -87."""
     x = max(x, np.float32(-88.0))
@@ -164,13 +164,13 @@ def exp_negative(x):  # type: ignore[no-untyped-def]
     return p * np.int32(max(power, np.int32(0))).view(np.float32)
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def unit_interval(bits):  # type: ignore[no-untyped-def]
     """Return a float32 in (0, 1] from the upper 24 of 64 random bits."""
     return (np.float32(np.int32(bits >> _U64(40))) + np.float32(0.5)) * _TWO_POW_MINUS_24
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def normal_pair(bits):  # type: ignore[no-untyped-def]
     """Return two independent N(0, 1) in float32 by Box and Muller's transform of 48 random bits."""
     angle = np.float32(np.int32(bits & _U64(0xFFFFFF))) * _TWO_POW_MINUS_24
@@ -179,7 +179,7 @@ def normal_pair(bits):  # type: ignore[no-untyped-def]
     return radius * c, radius * s
 
 
-@njit(forceinline=True)
+@inlined(forceinline=True)
 def stream_of(key, block, name_hash):  # type: ignore[no-untyped-def]
     """Return the key of the random numbers of one block along one name."""
     return mix(counter_bits(key, block) ^ mix(_U64(name_hash)))

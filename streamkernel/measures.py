@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel.generator import (
     cos_sin_turns,
@@ -22,7 +22,7 @@ from streamkernel.generator import (
     stream_of,
     unit_interval,
 )
-from streamkernel.jit import Family
+from streamkernel.jit import Family, inlined
 
 (
     NORMAL,  # N(0, 1)
@@ -60,7 +60,7 @@ def require(distribution: int, kept: bool) -> None:
         draw_some.require(distribution)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def shared_stream(key, block):  # type: ignore[no-untyped-def]
     """Return the key of the random numbers that all names of a block share."""
     return stream_of(key, block, _SHARED)
@@ -76,7 +76,7 @@ def draw_normal(shape, key, block, name_hash, out):  # type: ignore[no-untyped-d
         out[n - 1] = normal_pair(counter_bits(stream, n // 2))[0]
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _one_normal(stream, f):  # type: ignore[no-untyped-def]
     even, odd = normal_pair(counter_bits(stream, f // 2))
     return odd if f % 2 else even
@@ -88,7 +88,7 @@ def draw_some_normal(shape, key, features, name_hash, out):  # type: ignore[no-u
         out[i] = _one_normal(stream_of(key, features[i, 0], name_hash), features[i, 1])
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _gamma(shape, bits):  # type: ignore[no-untyped-def]
     """Return a Gamma(shape, 1) variable (Marsaglia and Tsang 2000), by rejection with a counter."""
     boost = np.float32(1.0)
@@ -110,7 +110,7 @@ def _gamma(shape, bits):  # type: ignore[no-untyped-def]
     return boost * d * v
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _student_factor(shape, key, block, f):  # type: ignore[no-untyped-def]
     """Return √(ν/G) of a feature."""
     gamma = _gamma(shape, counter_bits(shared_stream(key, block), f))
@@ -160,32 +160,32 @@ def _of_one_word(distribution: int, one: Any) -> None:
             out[i] = one(counter_bits(stream_of(key, features[i, 0], name_hash), features[i, 1]))
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _signed(size, bits):  # type: ignore[no-untyped-def]
     """Return `size` with the sign of the lowest random bit."""
     return size if bits & np.uint64(1) else -size
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _cauchy(bits):  # type: ignore[no-untyped-def]
     """Return ω of density 1/(π(1 + ω²)): |ω| is tan(¼πu) or its inverse, each half of the time."""
     c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
     return _signed(c / s if bits & np.uint64(2) else s / c, bits)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _laplace(bits):  # type: ignore[no-untyped-def]
     return _signed(-log_unit(unit_interval(bits)), bits)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _sech(bits):  # type: ignore[no-untyped-def]
     """Return ω of density sech(πω): |ω| = -(1/π) log tan(¼πu)."""
     c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
     return _signed(np.float32(0.3183098861837907) * (log_unit(c) - log_unit(s)), bits)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _jensen_shannon(bits):  # type: ignore[no-untyped-def]
     """Return ω of density ∝ sech(πω)/(1 + 4ω²): of sech(πω), accepted with probability 1/(1 + 4ω²)."""
     omega = np.float32(0.0)
@@ -198,18 +198,18 @@ def _jensen_shannon(bits):  # type: ignore[no-untyped-def]
     return omega
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _exponential(bits):  # type: ignore[no-untyped-def]
     return -log_unit(unit_interval(bits))
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _levy(bits):  # type: ignore[no-untyped-def]
     z = normal_pair(bits)[0]
     return np.float32(0.5) / max(z * z, np.float32(1e-30))
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _rademacher(bits):  # type: ignore[no-untyped-def]
     return np.float32(1.0) if bits >> np.uint64(63) else np.float32(-1.0)
 

@@ -20,11 +20,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel import losses, newton_steps, schedule, square_root, vectors
 from streamkernel.embedding import embed, scaled
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.rows import F32, F64, I64, Rows
 from streamkernel.scaling import has_room, observe_row, scale_row, take
 from streamkernel.scoring import entries_room, longest_row, part_room
@@ -94,19 +94,19 @@ MIXTURE = types.NamedTuple(
 )  # fmt: skip
 
 
-@njit
+@inlined
 def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
     """Return what group g has of `values`, shape (height, n)."""
     first, n = height * layout[g, BEFORE], layout[g, COUNT]
     return values[first : first + height * n].reshape(height, n)
 
 
-@njit
+@inlined
 def _features(z, layout, g):  # type: ignore[no-untyped-def]
     return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
 
 
-@njit
+@inlined
 def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
     """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
     most = blocks * numbers.components * numbers.block_size
@@ -130,7 +130,7 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
         f[2 * groups, c] = state.level[c, 0]
 
 
-@njit
+@inlined
 def mixed(weights, f, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to Σ_k v_k f_k."""
     for c in range(len(out)):

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel import losses, square_root, vectors
-from streamkernel.jit import unit
+from streamkernel.jit import inlined, unit
 from streamkernel.rows import F64, I64
 from streamkernel.square_root import EIGHT
 from streamkernel.state import NUMBERS_TYPE
@@ -31,7 +31,7 @@ PULL = 10.0
 _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
-@njit
+@inlined
 def begin(factor, prior):  # type: ignore[no-untyped-def]
     """Set R to what it is without examples, of A = λI."""
     for d in range(len(factor)):
@@ -111,13 +111,13 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     return factor, found
 
 
-@njit
+@inlined
 def turn(n, batch, kept):  # type: ignore[no-untyped-def]
     """Return T for a group of n outputs."""
     return max(batch, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
 
 
-@njit
+@inlined
 def fades(seen, batch, every):  # type: ignore[no-untyped-def]
     """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
     return seen == batch or seen // every > (seen - batch) // every
@@ -165,5 +165,5 @@ def due(seen: int, batch: int, kept: float) -> int:
     return max(min(seen // GROWING * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
 
 
-compiled_due: Any = njit(due)
+compiled_due: Any = inlined(due)
 """For compiled code."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel.generator import counter_bits
-from streamkernel.jit import unit
+from streamkernel.jit import inlined, unit
 from streamkernel.state import NUMBERS_TYPE
 
 __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
@@ -21,7 +21,7 @@ __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
 _DSG, _UDSG, _CDSG = range(3)
 
 
-@njit
+@inlined
 def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyped-def]
     """Return the old block with the longest checked step η, and η (Li and Póczos 2016, eq. 9, signs resolved).
 
@@ -66,7 +66,7 @@ def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyp
     return best, longest
 
 
-@njit
+@inlined
 def _uniform(key, t, n):  # type: ignore[no-untyped-def]
     """Return a number below `n`, drawn for step `t`."""
     return int((counter_bits(key, t) >> 11) * 2.0**-53 * n)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import from_dtype, njit, types
+from numba import from_dtype, types
 
 from streamkernel import model_file
 from streamkernel.forms import LARGEST_VALUE
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.rows import ROWS, Rows
 
 FIRST = 256
@@ -72,14 +72,14 @@ SCALES = types.NamedTuple(
 )
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _bent(z):  # type: ignore[no-untyped-def]
     """Return q(z)."""
     size = abs(z)
     return z if size <= EDGE else math.copysign(EDGE * (1.0 + math.log(size / EDGE)), z)
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _place(table, key):  # type: ignore[no-untyped-def]
     """Return the row of a name, or the empty one where it would be; at most half of them are taken, so there is one."""
     last = np.uint64(len(table) - 1)
@@ -111,7 +111,7 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
     return new
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def has_room(scales, new):  # type: ignore[no-untyped-def]
     """Return whether the table has room for a number of new names."""
     names = scales.counts[0].names
@@ -144,7 +144,7 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
     counts.weight += 1.0
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _unit(c, s):  # type: ignore[no-untyped-def]
     """Return what values are divided by."""
     if s > 0.0:
@@ -152,7 +152,7 @@ def _unit(c, s):  # type: ignore[no-untyped-def]
     return abs(c) if abs(c) >= LEAST_SPREAD else 1.0
 
 
-@njit(error_model="numpy")
+@inlined(error_model="numpy")
 def _use(own, c, s):  # type: ignore[no-untyped-def]
     """Put a scale in use."""
     own.centre, own.spread, own.unit = c, s, _unit(c, s)

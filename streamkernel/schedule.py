@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from streamkernel.jit import inlined
 
 EVERY = 8192
 """Examples between two looks, in the long run."""
@@ -21,7 +21,7 @@ def is_due(n: int) -> bool:
     return n >= 2 and (n & (n - 1) == 0 or n % EVERY == 0)
 
 
-compiled_is_due: Any = njit(is_due)
+compiled_is_due: Any = inlined(is_due)
 """For compiled code."""
 
 

@@ -17,11 +17,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel import vectors
 from streamkernel.forms import ENTRIES, KERNEL, ROOM, Entries, features, power, prepare
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.rows import F32, F64, ROWS
 from streamkernel.state import NUMBERS_TYPE
 
@@ -53,7 +53,7 @@ WORK = types.NamedTuple(
 )
 
 
-@njit
+@inlined
 def entries_room(parts, longest):  # type: ignore[no-untyped-def]
     """Return room for what a number of parts read of a row."""
     return Entries(
@@ -64,7 +64,7 @@ def entries_room(parts, longest):  # type: ignore[no-untyped-def]
     )
 
 
-@njit
+@inlined
 def longest_row(rows):  # type: ignore[no-untyped-def]
     """Return the number of entries in the longest row."""
     longest = 0
@@ -73,13 +73,13 @@ def longest_row(rows):  # type: ignore[no-untyped-def]
     return longest
 
 
-@njit
+@inlined
 def part_room(parts, width):  # type: ignore[no-untyped-def]
     """Return room for the features of a number of parts."""
     return np.empty((ROOM + 2 * parts, width), np.float32)
 
 
-@njit
+@inlined
 def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return room to evaluate rows and to take steps on them."""
     numbers, parts = state.numbers[0], len(kernel.parts)

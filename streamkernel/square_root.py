@@ -11,10 +11,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel import vectors
-from streamkernel.jit import unit
+from streamkernel.jit import inlined, unit
 from streamkernel.rows import F32, F64
 from streamkernel.vectors import fma
 
@@ -44,7 +44,7 @@ _MATRIX = types.float32[:, ::1]
 ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float32[::1], types.float64[::1]], Room)
 
 
-@njit
+@inlined
 def room_for(rows):  # type: ignore[no-untyped-def]
     """Return room to rotate at most a given number of rows."""
     return Room(
@@ -114,7 +114,7 @@ def _apply(factor, rows, count, j, first, last, room):  # type: ignore[no-untype
         _add_eight(rows[i, first:last], w, 0, 0, n, scales)
 
 
-@njit
+@inlined
 def _add_eight(to, rows, row, first, last, scales):  # type: ignore[no-untyped-def]
     """Add eight rows from `row` on, scaled, to a ninth; with one row written, so that it vectorises."""
     a, b, c, d = rows[row, first:last], rows[row + 1, first:last], rows[row + 2, first:last], rows[row + 3, first:last]
@@ -175,7 +175,7 @@ def solve(factor, x):  # type: ignore[no-untyped-def]
         x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
 
 
-@njit
+@inlined
 def _take_eight(to, rows, row, first, scales):  # type: ignore[no-untyped-def]
     """Subtract eight rows from `row` on, scaled, from a ninth."""
     a, b, c, d = rows[row, first:], rows[row + 1, first:], rows[row + 2, first:], rows[row + 3, first:]
@@ -187,7 +187,7 @@ def _take_eight(to, rows, row, first, scales):  # type: ignore[no-untyped-def]
         to[at] -= near + ((n * e[at] + o * f[at]) + (p * g[at] + q * h[at]))
 
 
-@njit
+@inlined
 def rotate_small(factor, x):  # type: ignore[no-untyped-def]
     """Set R, in float64 and small, to that of RᵀR + xxᵀ by rotations, destroying x."""
     n = len(factor)
@@ -200,7 +200,7 @@ def rotate_small(factor, x):  # type: ignore[no-untyped-def]
                 factor[k, j], x[j] = c * a + s * b, c * b - s * a
 
 
-@njit
+@inlined
 def solve_small(factor, x):  # type: ignore[no-untyped-def]
     """Set x to (RᵀR)⁻¹x for a small R in float64."""
     n = len(factor)

@@ -9,11 +9,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from streamkernel import losses, rules, vectors
 from streamkernel.forms import KERNEL, features, power, prepare
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.preconditioning import precondition
 from streamkernel.rows import F64, ROWS
 from streamkernel.scoring import FIRST_ORDER, WORK, Work, score, workspace
@@ -42,7 +42,7 @@ class StepWork(NamedTuple):
 STEP_WORK = types.NamedTuple([WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1]], StepWork)
 
 
-@njit
+@inlined
 def clip(g, bound, most):  # type: ignore[no-untyped-def]
     """Scale `g` down to the bound M on its norm, and return the new M.
 
@@ -62,7 +62,7 @@ def clip(g, bound, most):  # type: ignore[no-untyped-def]
     return bound
 
 
-@njit
+@inlined
 def _fold(state):  # type: ignore[no-untyped-def]
     """Multiply the lazy scale into α and β, and make it 1."""
     numbers, coef, beta = state.numbers[0], state.coef, state.beta
@@ -91,7 +91,7 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
 
 
-@njit
+@inlined
 def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return room to take steps on rows."""
     numbers = state.numbers[0]

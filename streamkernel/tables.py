@@ -7,7 +7,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from river import utils
 
 from streamkernel import numeric_names
@@ -45,6 +44,8 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     if isinstance(X, np.ndarray):
         if X.ndim != 2 or X.dtype.kind not in "biuf":
             raise InputError(f"Expected a data frame or an array of numbers of two dimensions, got {_shape(X)}")
+        import pandas as pd  # takes a third of a second
+
         X = pd.DataFrame(X)
     frame = utils.dataframe.into_frame(X)
     names = frame.columns

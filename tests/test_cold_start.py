@@ -67,3 +67,9 @@ def test_models_find_all_that_they_need_after_a_warm_up(tmp_path: Path) -> None:
     assert stored
     assert process(MODELS, tmp_path).stderr == ""
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == stored
+
+
+def test_importing_loads_no_package_that_only_some_need() -> None:
+    heavy = ("pandas", "pyarrow", "matplotlib", "kafka", "ray", "sklearn", "starlette", "scipy.optimize")
+    code = f"import sys, streamkernel; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -2,6 +2,6 @@
 caller."""
 
 from streamkernel.jit.cache import compiled
-from streamkernel.jit.linking import Family, unit
+from streamkernel.jit.linking import Family, inlined, unit
 
-__all__ = ["Family", "compiled", "unit"]
+__all__ = ["Family", "compiled", "inlined", "unit"]

@@ -51,8 +51,7 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     """
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
-    if not allocates:
-        options["_nrt"] = False
+    options |= {"no_cfunc_wrapper": True} if allocates else {"no_cfunc_wrapper": True, "_nrt": False}
     dispatcher = numba.njit(function, **options)
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)

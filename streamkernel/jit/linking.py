@@ -16,9 +16,11 @@ from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
+import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.targetconfig import ConfigStack
 from numba.core.typing.templates import AbstractTemplate
 from numba.extending import lower_builtin
 
@@ -95,7 +97,7 @@ class Unit:
 
     def __init__(self, function: Callable[..., Any], signature: Any, **options: Any) -> None:
         self.py_func, self._options = function, options
-        self._linked = compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+        self._linked = compiled(function, no_cpython_wrapper=True, **options)
         self._called: Any = None  # what Python calls
         self._pointers = _Pointers(f"{function.__module__}.{function.__qualname__}", signature, 1)
         self._numba_type_ = _callable_type(self, signature, self.load)
@@ -169,6 +171,56 @@ class Family:
     def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number, *others = arguments
         return self._pointers.call(context, builder, number, others)
+
+
+class Inlined:
+    """A function that is compiled into each compiled function that calls it, and for Python only if that calls it too.
+
+    Parameters
+    ----------
+    function
+        The Python function.
+    allocates
+        Whether it counts references, as for :func:`streamkernel.jit.compiled`. If it returns arrays, its callers have
+        to do the same.
+    **options
+        As for :func:`numba.njit`.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
+        self.py_func, self.targetoptions, self._allocates = function, options | {"_nrt": allocates}, allocates
+        alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        self._dispatcher = numba.njit(function, **self.targetoptions | alone)
+        self._dispatcher.get_call_template = partial(self._checked, self._dispatcher.get_call_template)
+        self._numba_type_ = self._dispatcher._numba_type_
+        self._called: Any = None  # what Python calls
+
+    def _checked(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
+        """Return what numba compiles a call with, unless it would lose references to arrays, or count them twice."""
+        found = template_of(arguments, keywords)
+        counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
+        returned = [part for signature in signatures for part in _parts(signature.return_type)]
+        if counts != self._allocates and any(isinstance(part, types.Array) for part in returned):
+            raise TypeError(f"expected allocates={counts} as in what calls it - in {self.py_func.__qualname__}")
+        return found
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it from Python."""
+        if self._called is None:
+            options = {name: value for name, value in self.targetoptions.items() if name != "_nrt"}
+            self._called = compiled(self.py_func, **options)
+        return self._called(*arguments)
+
+
+def _parts(kind: Any) -> list[Any]:
+    """Return the types in a type: those of a tuple, or itself."""
+    members: Any = kind
+    return [part for one in members for part in _parts(one)] if isinstance(kind, types.BaseTuple) else [kind]
+
+
+def inlined(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a function :class:`Inlined`."""
+    return partial(Inlined, **options) if function is None else Inlined(function, **options)
 
 
 def unit(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Unit]:

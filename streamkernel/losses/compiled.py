@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit, types
+from numba import types
 
-from streamkernel.jit import Family
+from streamkernel.jit import Family, inlined
 
 LOGISTIC, SOFTMAX, HINGE, SQUARED_HINGE, SMOOTH_HINGE, SIGMOID = range(6)
 SQUARE, HUBER, EPSILON_INSENSITIVE, QUANTILE, CORRENTROPY = range(6, 11)
@@ -45,7 +45,7 @@ def require(loss: int) -> None:
             family.require(loss)
 
 
-@njit
+@inlined
 def _label(y, column, columns):  # type: ignore[no-untyped-def]
     """Return ±1 for a class, in its one column or against the rest."""
     positive = y > 0.0 if columns == 1 else column == int(y)
@@ -99,7 +99,7 @@ def _of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
                 out[c] = bend(f[c], y, parameter)
 
 
-@njit
+@inlined
 def _softmax_value(f, y):  # type: ignore[no-untyped-def]
     top, total = f.max(), 0.0
     for c in range(len(f)):
@@ -107,7 +107,7 @@ def _softmax_value(f, y):  # type: ignore[no-untyped-def]
     return top + math.log(total) - f[int(y)]
 
 
-@njit
+@inlined
 def _probabilities(f, out):  # type: ignore[no-untyped-def]
     """Set `out` to the softmax of the scores."""
     top, total = f.max(), 0.0
@@ -118,13 +118,13 @@ def _probabilities(f, out):  # type: ignore[no-untyped-def]
         out[c] /= total
 
 
-@njit
+@inlined
 def _softmax_derivative(f, y, out):  # type: ignore[no-untyped-def]
     _probabilities(f, out)
     out[int(y)] -= 1.0
 
 
-@njit
+@inlined
 def _softmax_curvature(f, y, out):  # type: ignore[no-untyped-def]
     _probabilities(f, out)
     for c in range(len(f)):
@@ -147,14 +147,14 @@ def softmax_curvature(parameter, f, y, out):  # type: ignore[no-untyped-def]
     _softmax_curvature(f, y, out)
 
 
-@njit
+@inlined
 def _miss(m):  # type: ignore[no-untyped-def]
     """Return the probability of the other class, 1 / (1 + exp(m))."""
     e = math.exp(-abs(m))
     return (e if m > 0.0 else 1.0) / (1.0 + e)
 
 
-@njit
+@inlined
 def _logistic_bend(m):  # type: ignore[no-untyped-def]
     off = _miss(m)
     return max(off * (1.0 - off), 0.25 * off * off)
@@ -162,41 +162,41 @@ def _logistic_bend(m):  # type: ignore[no-untyped-def]
 
 _of_margins(
     LOGISTIC,
-    njit(lambda m: math.log1p(math.exp(-abs(m))) + max(-m, 0.0)),
-    njit(lambda m: -_miss(m)),
+    inlined(lambda m: math.log1p(math.exp(-abs(m))) + max(-m, 0.0)),
+    inlined(lambda m: -_miss(m)),
     _logistic_bend,
 )
 _of_margins(
     HINGE,
-    njit(lambda m: max(0.0, 1.0 - m)),
-    njit(lambda m: -1.0 if m < 1.0 else 0.0),
+    inlined(lambda m: max(0.0, 1.0 - m)),
+    inlined(lambda m: -1.0 if m < 1.0 else 0.0),
 )  # fmt: skip
 _of_margins(
     SQUARED_HINGE,
-    njit(lambda m: max(0.0, 1.0 - m) ** 2),
-    njit(lambda m: -2.0 * max(0.0, 1.0 - m)),
-    njit(lambda m: 2.0 if m < 1.0 else 0.0),
+    inlined(lambda m: max(0.0, 1.0 - m) ** 2),
+    inlined(lambda m: -2.0 * max(0.0, 1.0 - m)),
+    inlined(lambda m: 2.0 if m < 1.0 else 0.0),
 )
 _of_margins(
     SMOOTH_HINGE,
-    njit(lambda m: 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2),
-    njit(lambda m: -min(max(0.0, 1.0 - m), 1.0)),
-    njit(lambda m: 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0),
+    inlined(lambda m: 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2),
+    inlined(lambda m: -min(max(0.0, 1.0 - m), 1.0)),
+    inlined(lambda m: 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0),
 )
 _of_margins(
     SIGMOID,
     _miss,
-    njit(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2),
+    inlined(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2),
 )
 _of_scores(
     SQUARE,
-    njit(lambda f, y, parameter: 0.5 * (f - y) ** 2),
-    njit(lambda f, y, parameter: f - y),
-    njit(lambda f, y, parameter: 1.0),
+    inlined(lambda f, y, parameter: 0.5 * (f - y) ** 2),
+    inlined(lambda f, y, parameter: f - y),
+    inlined(lambda f, y, parameter: 1.0),
 )
 
 
-@njit
+@inlined
 def _huber(f, y, delta):  # type: ignore[no-untyped-def]
     r = f - y
     return 0.5 * r * r if abs(r) <= delta else delta * (abs(r) - 0.5 * delta)
@@ -205,57 +205,57 @@ def _huber(f, y, delta):  # type: ignore[no-untyped-def]
 _of_scores(
     HUBER,
     _huber,
-    njit(lambda f, y, delta: min(max(f - y, -delta), delta)),
-    njit(lambda f, y, delta: delta / max(delta, abs(f - y))),
+    inlined(lambda f, y, delta: min(max(f - y, -delta), delta)),
+    inlined(lambda f, y, delta: delta / max(delta, abs(f - y))),
 )
 _of_scores(
     EPSILON_INSENSITIVE,
-    njit(lambda f, y, epsilon: max(0.0, abs(f - y) - epsilon)),
-    njit(lambda f, y, epsilon: math.copysign(1.0, f - y) if abs(f - y) > epsilon else 0.0),
+    inlined(lambda f, y, epsilon: max(0.0, abs(f - y) - epsilon)),
+    inlined(lambda f, y, epsilon: math.copysign(1.0, f - y) if abs(f - y) > epsilon else 0.0),
 )
 _of_scores(
     QUANTILE,
-    njit(lambda f, y, tau: max(-tau * (f - y), (1.0 - tau) * (f - y))),
-    njit(lambda f, y, tau: 1.0 - tau if f - y >= 0.0 else -tau),
+    inlined(lambda f, y, tau: max(-tau * (f - y), (1.0 - tau) * (f - y))),
+    inlined(lambda f, y, tau: 1.0 - tau if f - y >= 0.0 else -tau),
 )
 _of_scores(
     CORRENTROPY,
-    njit(lambda f, y, sigma: -0.5 * sigma**2 * math.expm1(-(((f - y) / sigma) ** 2))),
-    njit(lambda f, y, sigma: (f - y) * math.exp(-(((f - y) / sigma) ** 2))),
+    inlined(lambda f, y, sigma: -0.5 * sigma**2 * math.expm1(-(((f - y) / sigma) ** 2))),
+    inlined(lambda f, y, sigma: (f - y) * math.exp(-(((f - y) / sigma) ** 2))),
 )
 _of_scores(
     NOVELTY,
-    njit(lambda f, threshold, parameter: max(0.0, threshold - f)),
-    njit(lambda f, threshold, parameter: -1.0 if f < threshold else 0.0),
+    inlined(lambda f, threshold, parameter: max(0.0, threshold - f)),
+    inlined(lambda f, threshold, parameter: -1.0 if f < threshold else 0.0),
 )
 
 
-@njit
+@inlined
 def _exp(f):  # type: ignore[no-untyped-def]
     """Return exp(f), or its tangent where that is too large."""
     return math.exp(min(f, LARGEST_EXPONENT)) * (1.0 + max(f - LARGEST_EXPONENT, 0.0))
 
 
-@njit
+@inlined
 def _exp_slope(f):  # type: ignore[no-untyped-def]
     return math.exp(min(f, LARGEST_EXPONENT))
 
 
 _of_scores(
     RATIO,
-    njit(lambda f, w, rho: w * (-1.0 - rho - f) if w > 0.0 else -w * _exp(f)),
-    njit(lambda f, w, rho: -w if w > 0.0 else -w * _exp_slope(f)),
+    inlined(lambda f, w, rho: w * (-1.0 - rho - f) if w > 0.0 else -w * _exp(f)),
+    inlined(lambda f, w, rho: -w if w > 0.0 else -w * _exp_slope(f)),
 )
 
 
-@njit
+@inlined
 def _truncated_ratio(f, w, rho):  # type: ignore[no-untyped-def]
     if w <= 0.0:
         return -w * _exp(f)
     return w * (-math.exp(f + rho) if f <= -rho else -1.0 - rho - f)
 
 
-@njit
+@inlined
 def _truncated_ratio_slope(f, w, rho):  # type: ignore[no-untyped-def]
     if w <= 0.0:
         return -w * _exp_slope(f)

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from streamkernel import losses
-from streamkernel.jit import compiled
+from streamkernel.jit import compiled, inlined
 from streamkernel.losses.compiled import LOGISTIC, SQUARE, value
 
 LOSSES: dict[str, losses.Loss] = {
@@ -26,7 +24,7 @@ LOSSES: dict[str, losses.Loss] = {
 _STEPS = 120
 
 
-@njit(inline="always")
+@inlined(inline="always")
 def _entropy(a):  # type: ignore[no-untyped-def]
     """Return a log a, which is 0 at 0."""
     return a * math.log(a) if a > 0.0 else 0.0

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from streamkernel.jit import compiled
+from streamkernel.jit import compiled, inlined
 from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
 
 BATCH = 64
@@ -38,7 +37,7 @@ def second(code, parameter, f, y, slope):  # type: ignore[no-untyped-def]
     return (1.0 - 2.0 * q) * math.exp(-q)
 
 
-@njit(fastmath=_SUMS)
+@inlined(fastmath=_SUMS)
 def _dot(a, w):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(len(a)):
@@ -46,7 +45,7 @@ def _dot(a, w):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(fastmath=_SUMS)
+@inlined(fastmath=_SUMS)
 def _add(out, a, by):  # type: ignore[no-untyped-def]
     for j in range(len(a)):
         out[j] += by * a[j]
@@ -112,7 +111,7 @@ def largest(A, bounds):  # type: ignore[no-untyped-def]
     return np.full(len(bounds) - 1, found)
 
 
-@njit
+@inlined
 def _shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-def]
     """Set `move` to prox(w_g - step·v) - w_g, prox(u) = u·max(0, 1 - step·weight/‖u‖); return whether it moves."""
     norm = 0.0
@@ -158,7 +157,7 @@ def paper_steps(A, y, samples, groups, code, parameter, bounds, weights, steps, 
         _shrink(w, first, last, steps[g], weights[g], v, move)
 
 
-@njit(fastmath=_SUMS)
+@inlined(fastmath=_SUMS)
 def _dot32(a, b):  # type: ignore[no-untyped-def]
     total = np.float32(0.0)
     for i in range(BATCH):
@@ -166,13 +165,13 @@ def _dot32(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(fastmath=_SUMS)
+@inlined(fastmath=_SUMS)
 def _correct(r, bend, shift):  # type: ignore[no-untyped-def]
     for i in range(BATCH):
         r[i] += bend[i] * shift[i]
 
 
-@njit
+@inlined
 def _drive(Z, n, r, bend, full, begin, first, last, w, step, weight, is_softmax, v, move, shift):  # type: ignore[no-untyped-def]
     """Move one group by its mean gradient over the `n` rows of a batch, and correct their residuals `r` for that.
 
