@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest -n auto
 ESTIMATORS := $(patsubst %,tests/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
-.PHONY: demo demo-kafka test test-all lint lock clean
+.PHONY: demo demo-kafka test test-all coverage lint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -22,6 +22,9 @@ test: .venv/test-installed lint ## what needs nothing but Python: for every chan
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
 	$(PYTEST) --dist loadgroup
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
+
+coverage: .venv/test-installed ## the lines that the tests of `make test` run, file by file
+	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick --cov --cov-report=term:skip-covered
 
 lint: .venv/test-installed
 	$(BIN)/ruff check .

@@ -10,7 +10,6 @@ import os
 import statistics
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 from benchmarks.common import arguments, interleaved, ratio, show
@@ -81,6 +80,8 @@ class Worker:
 def main() -> None:
     """Print the medians."""
     options = arguments(__doc__, runs=30, events=2000, other="")
+    if not options.other:
+        raise SystemExit("expected the other checkout, got none; --other PATH names it")
     other = Path(options.other).resolve()
     rows = []
     for name, (inputs, model) in MEASURED.items():
@@ -88,7 +89,7 @@ def main() -> None:
             Worker(sys.executable, HERE, inputs, model, options.events),
             Worker(str(other / ".venv" / "bin" / "python"), other, inputs, model, options.events),
         ]
-        found = interleaved(options.runs, *(partial(worker.round) for worker in workers))
+        found = interleaved(options.runs, *(worker.round for worker in workers))
         for worker in workers:
             worker.close()
         ours, theirs = (list(zip(*rounds, strict=True)) for rounds in found)

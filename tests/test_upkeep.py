@@ -1,6 +1,7 @@
 """A model made smaller or polished while it learns: which features stay, what f is then, and that bits do not move."""
 
 import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, class
     stream = [*events(first + until, classes)]
     whole = learnt(kind(compaction=SOON, **options), stream)
     plain = kind(compaction=SOON, **options)
-    plain._state = plain._state._replace(upkeep=None)
+    plain._state = dataclasses.replace(plain._state, upkeep=None)
     learnt(plain, stream[: first + began])
     upkeep.apply(SOON, plain, stream[first + began - SOON.window : first + began])
     learnt(plain, stream[first + began :])
