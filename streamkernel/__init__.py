@@ -16,6 +16,9 @@ from streamkernel.random_features import RandomFeatures
 from streamkernel.regression import KernelRegressor
 from streamkernel.saved import load, save
 from streamkernel.threads import set_num_threads
+from streamkernel.versions import package_version
+
+__version__ = package_version("streamkernel")
 
 __all__ = [
     "GaussianProcessRegressor",
@@ -28,6 +31,7 @@ __all__ = [
     "MergeError",
     "ModelFileError",
     "RandomFeatures",
+    "__version__",
     "kernels",
     "load",
     "losses",

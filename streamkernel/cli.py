@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors import OutputClosedError
+from streamkernel import __version__
 
 if TYPE_CHECKING:
     from streamkernel.engine.config import Config
@@ -26,12 +27,21 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Kernel machines that learn from a stream, in bounded memory.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
 """Errors whose message is all a user needs; anything else is a bug, and shows where."""
+
+
+@app.callback()
+def common(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Print the version if it is asked for."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 @app.command()
@@ -113,12 +123,11 @@ def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found
 def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
     from streamkernel.engine import logs
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.metrics import package_version
     from streamkernel.engine.view import ProgressLog, compile_for, showing
 
     log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
     stop = StopSignal()
-    log.info("starting", version=package_version("streamkernel"), run=title, configuration=found.without_secrets())
+    log.info("starting", version=__version__, run=title, configuration=found.without_secrets())
     compile_for(found.build_model(), Console(stderr=True))
     try:
         engine = make() if make else engine_of(found)

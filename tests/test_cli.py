@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from streamkernel import (
     KernelClassifier,
     KernelNoveltyDetector,
     KernelRegressor,
+    __version__,
     cli,
     demo,
     kernels,
@@ -506,6 +508,11 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
     assert (error["level"], error["event"]) == (
         "error", 'log.level: expected "debug", "info", "warning" or "error", got "loud"'
     )  # fmt: skip
+
+
+def test_the_version_is_printed() -> None:
+    answer = call("--version")
+    assert (answer.exit_code, answer.output, answer.output.strip()) == (0, f"{__version__}\n", version("streamkernel"))
 
 
 def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,11 +6,9 @@ as for brokers that do not answer, is read as it is at the moment: whole numbers
 
 from __future__ import annotations
 
-import functools
 import math
 import platform
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
@@ -24,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
 from streamkernel.engine.numbers import MOST, ModelNumbers, Numbers, lag_of, place
+from streamkernel.versions import package_version
 
 if TYPE_CHECKING:
     from streamkernel.cluster.numbers import ClusterNumbers
@@ -67,15 +66,6 @@ def _build() -> Metric:
         "python": platform.python_version(),
     }
     return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
-
-
-@functools.cache
-def package_version(package: str) -> str:
-    """Return the version of an installed package."""
-    try:
-        return version(package)
-    except PackageNotFoundError:  # it runs from its folder and was never installed
-        return "unknown"
 
 
 def _model(model: ModelNumbers) -> Iterator[Metric]:

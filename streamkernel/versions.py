@@ -1,0 +1,21 @@
+"""The versions of installed packages, as they are shown."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import PackageNotFoundError, version
+
+
+@functools.cache
+def package_version(package: str) -> str:
+    """Return the version of an installed package, "unknown" if it runs from its folder and was never installed.
+
+    Examples
+    --------
+    >>> package_version("no-such-package")
+    'unknown'
+    """
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
