@@ -41,6 +41,7 @@ from streamkernel import (
     load,
     model_file,
     save,
+    steps,
 )
 from streamkernel.cli import app
 from streamkernel.engine import view
@@ -508,6 +509,12 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
     assert (error["level"], error["event"]) == (
         "error", 'log.level: expected "debug", "info", "warning" or "error", got "loud"'
     )  # fmt: skip
+
+
+def test_a_model_that_cannot_learn_made_up_examples_is_started_all_the_same() -> None:
+    steep = KernelRegressor(second_order=None, step=steps.Constant(1e200))
+    view.compile_for(steep, Console(quiet=True))
+    assert steep.n_steps == 0
 
 
 def test_the_version_is_printed() -> None:
