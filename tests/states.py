@@ -8,9 +8,10 @@ from streamkernel.engine.checkpoint import StateDirectory
 
 
 def named(path: Path, name: str = "member") -> Path:
-    """Return the path of a state directory that exists and has this name."""
+    """Return the path of a state directory that exists and has this name, unless it had one before."""
     path.mkdir(parents=True, exist_ok=True)
-    (path / "identity").write_text(name)
+    if not (path / "identity").exists():
+        (path / "identity").write_text(name)
     return path
 
 

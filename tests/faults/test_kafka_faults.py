@@ -170,7 +170,7 @@ def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, 
     """What the first one has learnt is committed before the other one gets its share."""
     brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
     run = Run(servers, tmp_path, topic, source="", delivery="at_least_once", client=client)
-    written = members.paced(kafka_runs.records(N), 15.0)  # the other one joins while they are written
+    written = members.paced(kafka_runs.records(N), 40.0)  # the other one joins while they are written
     writer = threading.Thread(target=brokers.produce, args=(servers, topic, written, 4))
     writer.start()
     both = [run.start()]
