@@ -103,7 +103,7 @@ def learned(model: Any, data: Iterator[Example]) -> int:
 
 
 def measured(name: str, kind: str, n: int) -> dict[str, float]:
-    """Return what one model does with one kind of events, in this process."""
+    """Run one model on one kind of events in this process, and return the figures of its row."""
     is_engine = name.startswith("engine")
     is_number = name == "regressor"
     memory: list[int] = []
@@ -137,7 +137,7 @@ def measured(name: str, kind: str, n: int) -> dict[str, float]:
 
 
 def watched(name: str, kind: str, n: int, progress: Progress) -> dict[str, Any]:
-    """Return what another process measures, and show how far it is."""
+    """Run one model on one kind of events in a process of its own, show progress, and return the figures."""
     task = progress.add_task(f"{name}, {kind}", total=n)
     words = [sys.executable, "-m", "benchmarks.bounded_memory", "--one", f"{name}:{kind}", "--events", str(n)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:

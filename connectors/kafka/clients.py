@@ -213,7 +213,7 @@ class Client(Protocol):
         """
 
     def create_topics(self, servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-        """Create topics with so many partitions, or as many as is the brokers' default; an `OSError` if they refuse.
+        """Create topics, each with a number of partitions or the brokers' default; an `OSError` if they refuse.
 
         A topic that exists is left as it is.
         """

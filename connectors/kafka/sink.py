@@ -100,7 +100,7 @@ class KafkaDeadLetters(_Topic):
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
-    """Return what is said of a dead letter, by the names of its headers."""
+    """Return the headers that a dead letter gets besides those of its record."""
     found = {
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()

@@ -227,7 +227,7 @@ def refusal_of(event: Event, error: Exception) -> Refusal:
 
 
 def line_of(event: Event, y: Any, answer: Answer, learned: int, key: str | None = None) -> dict[str, Any]:
-    """Return what is written of a prediction.
+    """Return a prediction as a record for a sink.
 
     Parameters
     ----------

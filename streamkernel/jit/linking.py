@@ -82,7 +82,29 @@ class _Pointers:
         return result
 
 
-class Unit:
+class _FromPython:
+    """A function whose form for compiled callers Python cannot call: it gets another one when Python first calls it.
+
+    Parameters
+    ----------
+    function
+        The Python function.
+    options
+        As for :func:`streamkernel.jit.compiled`.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.py_func, self._options = function, options
+        self._called: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it from Python."""
+        if self._called is None:
+            self._called = compiled(self.py_func, **self._options)
+        return self._called(*arguments)
+
+
+class Unit(_FromPython):
     """A compiled function that is called by name, from compiled code and from Python.
 
     Parameters
@@ -96,18 +118,11 @@ class Unit:
     """
 
     def __init__(self, function: Callable[..., Any], signature: Any, **options: Any) -> None:
-        self.py_func, self._options = function, options
+        super().__init__(function, options)
         self._linked = compiled(function, no_cpython_wrapper=True, **options)
-        self._called: Any = None  # what Python calls
         self._pointers = _Pointers(f"{function.__module__}.{function.__qualname__}", signature, 1)
         self._numba_type_ = _callable_type(self, signature, self.load)
         lower_builtin(self, types.VarArg(types.Any))(self._lower)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call it from Python."""
-        if self._called is None:
-            self._called = compiled(self.py_func, **self._options)
-        return self._called(*arguments)
 
     @property
     def fingerprint(self) -> str:
@@ -173,7 +188,7 @@ class Family:
         return self._pointers.call(context, builder, number, others)
 
 
-class Inlined:
+class Inlined(_FromPython):
     """A function that is compiled into each compiled function that calls it, and for Python only if that calls it too.
 
     Parameters
@@ -188,28 +203,20 @@ class Inlined:
     """
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
-        self.py_func, self.targetoptions, self._allocates = function, options | {"_nrt": allocates}, allocates
-        alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        self._dispatcher = numba.njit(function, **self.targetoptions | alone)
+        super().__init__(function, options | {"allocates": allocates})
+        alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates}
+        self._dispatcher, self._allocates = numba.njit(function, **options | alone), allocates
         self._dispatcher.get_call_template = partial(self._checked, self._dispatcher.get_call_template)
-        self._numba_type_ = self._dispatcher._numba_type_
-        self._called: Any = None  # what Python calls
+        self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
 
     def _checked(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        """Return what numba compiles a call with, unless it would lose references to arrays, or count them twice."""
+        """Let numba compile a call, unless references to arrays would be lost by it, or counted twice."""
         found = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures
         returned = [part for signature in signatures for part in _parts(signature.return_type)]
         if counts != self._allocates and any(isinstance(part, types.Array) for part in returned):
             raise TypeError(f"expected allocates={counts} as in what calls it - in {self.py_func.__qualname__}")
         return found
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call it from Python."""
-        if self._called is None:
-            options = {name: value for name, value in self.targetoptions.items() if name != "_nrt"}
-            self._called = compiled(self.py_func, **options)
-        return self._called(*arguments)
 
 
 def _parts(kind: Any) -> list[Any]:

@@ -17,7 +17,7 @@ EVENTS = ("partitions assigned", "partitions revoked", "reading partitions")
 
 @pytest.fixture
 def log(caplog):
-    """Return what was logged of partitions since the last call."""
+    """Return a function that returns the log lines about partitions since its last call."""
     caplog.set_level("INFO", "connectors.kafka.source")
 
     def new():

@@ -68,7 +68,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Secure
 
 @pytest.fixture(params=CLIENTS)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> Write:
-    """Return what writes a configuration, and returns the name of its topics and its path."""
+    """Return a function that writes a configuration and returns the name of its topics and its path."""
 
     def write(port: int, *, login: dict[str, str] | None = None, soon: bool = False, **parts: str) -> tuple[str, Path]:
         name, path = f"t{uuid.uuid4().hex[:12]}", tmp_path / "run.toml"
