@@ -191,11 +191,11 @@ def ray(monkeypatch):
     return found
 
 
-def done(workers: crew.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
+def done(team: crew.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
     tasks = [Task(Share({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
-    found = workers.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)
+    found = team.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)
     return [report.number for report in found]
 
 

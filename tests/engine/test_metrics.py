@@ -142,7 +142,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert first["streamkernel_cache_bytes"] > 0
     assert second["streamkernel_pending_labels"] == second["streamkernel_events_total/pending"] - 20 == 20
     assert second["streamkernel_groups"] == 4
-    shares = [second[f"streamkernel_function_weight/{steps}"] for steps in ("newton", "constant", "level")]
+    shares = [second[f"streamkernel_function_weight/{kind}"] for kind in ("newton", "constant", "level")]
     assert sum(shares) != 0.0
 
 
