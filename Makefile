@@ -4,7 +4,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 QUICK := not java and not ray and not prometheus and not browser and not slow
 PYTEST := $(BIN)/pytest -n auto
-ESTIMATORS := $(patsubst %,tests/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
+ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
 .PHONY: demo demo-kafka test test-all coverage lint lock clean

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.datasets import load_svmlight_file
 
 from benchmarks.common import arguments, ratio, seconds, show
-from streamkernel import KernelClassifier, kernels, losses, rules, steps
+from streamkernel import KernelClassifier, kernels, losses, rules, step_sizes
 
 D, ROWS, BATCH, CAP = 123, 32_560, 64, 4096
 L2 = 1.0 / (100 * ROWS)
@@ -28,9 +28,9 @@ def table(path: Path, order: np.ndarray | None = None) -> tuple[pd.DataFrame, pd
     return pd.DataFrame(dense, columns=[str(i) for i in range(D)]), pd.Series(y.astype(int))
 
 
-def step(gamma: float) -> steps.PowerDecay:
+def step(gamma: float) -> step_sizes.PowerDecay:
     """Return the steps that begin with `gamma`."""
-    return steps.PowerDecay(gamma, c=0.005, power=0.5)
+    return step_sizes.PowerDecay(gamma, c=0.005, power=0.5)
 
 
 def learner(rule: rules.Rule, cap: int | None, gamma: float, seed: int) -> KernelClassifier:

@@ -25,7 +25,7 @@ from river import metrics
 from benchmarks.common import InMemory, arguments, show
 from connectors import DeadLetters, Event, FileSink
 from streamkernel import InputError, KernelClassifier, KernelRegressor
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.runner import Engine
 
 MODELS: dict[str, Callable[[], Any]] = {

@@ -28,7 +28,7 @@ from benchmarks.common import arguments, show
 from benchmarks.hot_path import stream
 from streamkernel.cluster.assemble import cluster_engine_of
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.config import Config
+from streamkernel.engine.config.config import Config
 
 MODELS: dict[str, dict[str, Any]] = {
     "first order, 1,024 features": {"max_features": 1024, "second_order": False},

@@ -26,8 +26,8 @@ from benchmarks import adult, race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
 from streamkernel import InputError, kernels, losses, rules
-from streamkernel.expansion import Expansion
-from streamkernel.tables import table_rows
+from streamkernel.features.frames import table_rows
+from streamkernel.first_order.expansion import Expansion
 
 PART, TESTED, PER_BLOCK = 8 * adult.BATCH, 2000, 32
 GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5

@@ -18,8 +18,8 @@ from benchmarks import dspdc_race
 from benchmarks.common import arguments
 from benchmarks.dspdc_race import Sampling
 from streamkernel import losses
-from streamkernel.solvers.matrix_blocks import Problem
-from streamkernel.solvers.triplets import Triplets, large_margin, neighbours
+from streamkernel.solvers.matrix.matrix_blocks import Problem
+from streamkernel.solvers.metric.triplets import Triplets, large_margin, neighbours
 
 TASKS, PER_TASK, NEIGHBOURS = 20, 80, 3
 

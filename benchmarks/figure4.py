@@ -28,8 +28,8 @@ from benchmarks.rivals.norma import Norma
 from benchmarks.rivals.parts import F64, FixedFeatures
 from benchmarks.rivals.pegasos import Pegasos
 from benchmarks.rivals.sdca import FeatureSdca
-from streamkernel import kernels, losses, rules, steps
-from streamkernel.expansion import Expansion
+from streamkernel import kernels, losses, rules, step_sizes
+from streamkernel.first_order.expansion import Expansion
 
 L2, FIXED, LATER = 1e-6, 256, 30.0
 THETA = {"NORMA": 300.0, "r-Pegasos": 1000.0}
@@ -68,9 +68,9 @@ class Ours:
         return self._f.scores(self._f.directions.rows(self._names, X))[:, 0]
 
 
-def step(theta: float) -> steps.PowerDecay:
+def step(theta: float) -> step_sizes.PowerDecay:
     """Return the steps θ/(t + 30)."""
-    return steps.PowerDecay(theta / LATER, c=1.0 / LATER, power=1.0)
+    return step_sizes.PowerDecay(theta / LATER, c=1.0 / LATER, power=1.0)
 
 
 def target(X: F64) -> F64:

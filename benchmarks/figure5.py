@@ -19,10 +19,10 @@ from rich.progress import track
 from benchmarks.common import arguments, seconds, show
 from benchmarks.figure4 import target
 from benchmarks.race import save
-from streamkernel.bayesian_linear import BayesianLinear
-from streamkernel.feature_map import FeatureMap
-from streamkernel.gp_variance import OperatorVariance, RidgeFunctions
 from streamkernel.kernels import Gaussian
+from streamkernel.posterior.bayesian_linear import BayesianLinear
+from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
 
 N, M, NOISE, NAMES = 2048, 1024, 0.1, ["x1", "x2"]
 OPERATOR, POINTS, RECURSION, NORMA = "operator", "given points", "recursion", "NORMA"

@@ -28,8 +28,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.adult import ROWS, table
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
-from streamkernel import KernelClassifier, kernels, rules, set_num_threads, steps
-from streamkernel.generator import cos_sin_turns
+from streamkernel import KernelClassifier, kernels, rules, set_num_threads, step_sizes
+from streamkernel.features.counter_rng import cos_sin_turns
 
 SIZES = [(10, 512), (10, 1024), (10, 4096), (108, 512), (108, 1024)]
 EVENTS = 2000
@@ -87,7 +87,7 @@ def panels(directions, weights, x):  # type: ignore[no-untyped-def]
 
 def learner(features: int, kernel: kernels.Kernel = UNIT, **options: Any) -> KernelClassifier:
     """Return the model of all these measurements."""
-    given: dict[str, Any] = {"step": steps.Constant(1.0), "rule": rules.CDSG(longest=1.0)}
+    given: dict[str, Any] = {"step": step_sizes.Constant(1.0), "rule": rules.CDSG(longest=1.0)}
     return KernelClassifier(kernel, max_features=features, **given | options)
 
 
@@ -239,7 +239,7 @@ def batches(folder: Path, runs: int) -> None:
     for features, outputs in [(512, 1024), (1024, 1024), (1024, 2048)]:
         alpha = min((1e-3, 1e-4, 1e-5), key=lambda alpha, outputs=outputs: theirs(outputs, alpha)[2])
         jobs = {
-            f"ours, {features:,} features, steps of 16": partial(ours, features, step=steps.Constant(16.0)),
+            f"ours, {features:,} features, steps of 16": partial(ours, features, step=step_sizes.Constant(16.0)),
             f"ours, {features:,} features, preconditioned": partial(
                 ours, features, features_per_seed=64, preconditioning=0.01
             ),

@@ -39,7 +39,7 @@ from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.formats import JsonLines
 from connectors.kafka import Options
 from streamkernel import KernelClassifier
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.runner import Engine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -79,7 +79,7 @@ directory = "state"
 RESTART = """
 import os, sys, time
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 engine, enough = engine_of(load_config(sys.argv[1])), int(sys.argv[2])
 def learnt():
     return engine.outcomes["learned"] >= enough

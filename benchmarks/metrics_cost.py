@@ -25,8 +25,8 @@ from benchmarks.common import InMemory, arguments, interleaved, ratio, seconds, 
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
-from streamkernel.engine.metrics import EngineCollector
 from streamkernel.engine.runner import Engine
+from streamkernel.engine.telemetry.prometheus import EngineCollector
 
 INPUTS, SLICE, SCRAPES = 10, 512, 100
 FIRST = {"max_features": 1024, "second_order": None}

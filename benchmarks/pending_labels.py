@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamkernel.engine import river_state
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
 
 

@@ -21,8 +21,8 @@ from rich.progress import track
 from benchmarks import figure4, race
 from benchmarks.common import arguments, show
 from benchmarks.rivals.parts import F64
-from streamkernel import kernels, losses, rules, steps
-from streamkernel.expansion import Expansion
+from streamkernel import kernels, losses, rules, step_sizes
+from streamkernel.first_order.expansion import Expansion
 
 CAP, L2 = 4096, 1e-6
 PLAIN = [(4.0**power, 0.0) for power in range(-3, 5)]
@@ -62,7 +62,7 @@ class Learner:
             kernels.Gaussian(sigma),
             losses.Square(),
             rules.DSG(),
-            steps.PowerDecay(gamma, c=batch / 1280, power=0.5),
+            step_sizes.PowerDecay(gamma, c=batch / 1280, power=0.5),
             epsilon=epsilon,
             block_size=block,
             max_features=CAP,

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from benchmarks import race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
-from streamkernel import KernelClassifier, bandwidth, merging
+from streamkernel import KernelClassifier, merging
+from streamkernel.kernels import bandwidth
 
 ORDERS: dict[str, dict[str, Any]] = {"first": {"second_order": None}, "second": {}}
 COLORS = {1: "#009e73", 2: "#0072b2", 4: "#e69f00", 8: "#d55e00"}

@@ -26,11 +26,11 @@ from streamkernel.kernels import Gaussian
 from streamkernel.kernels.plan import Plan
 from streamkernel.losses import Logistic
 from streamkernel.solvers import AsyDSSKL
-from streamkernel.solvers.chosen_features import PER_BLOCK, ChosenFeatures
-from streamkernel.solvers.refit import refit
-from streamkernel.solvers.rounds import RIDGES
-from streamkernel.solvers.sparse import epoch_by_batches, largest_l1, minimise_sparse
-from streamkernel.solvers.sparse_problem import Problem, checked, pool_of
+from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
+from streamkernel.solvers.sparse.refit import refit
+from streamkernel.solvers.sparse.rounds import RIDGES
+from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
+from streamkernel.solvers.sparse.sparse_problem import Problem, checked, pool_of
 
 NEAR = 1e-5
 TOLS = 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4

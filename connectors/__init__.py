@@ -22,10 +22,10 @@ from connectors.base import (
 )
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
-from connectors.files import FileSource, field_names
+from connectors.files.shared import DividedFiles
+from connectors.files.sinks import FileSink, OutputClosedError
+from connectors.files.source import FileSource, field_names
 from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
-from connectors.shared_files import DividedFiles
-from connectors.sinks import FileSink, OutputClosedError
 
 __all__ = [
     "CommitRefused",

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import orjson
 
-from connectors.cells import checked_names, number
 from connectors.checks import unknown_name
-from connectors.cutters import LineCutter, QuotedCutter
+from connectors.csv_cells import checked_names, number
+from connectors.record_splitters import LineCutter, QuotedCutter
 
 Fields: TypeAlias = dict[str, Any]
 

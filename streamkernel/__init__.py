@@ -5,17 +5,17 @@ from streamkernel.interpreter import check_interpreter
 
 check_interpreter()
 
-from streamkernel import kernels, losses, rules, steps
-from streamkernel.classification import KernelClassifier
-from streamkernel.density_ratio import KernelDensityRatio
-from streamkernel.drift import KernelDriftDetector
+from streamkernel import kernels, losses, rules, step_sizes
 from streamkernel.errors import InputError, MergeError, ModelFileError
-from streamkernel.gaussian_process import GaussianProcessRegressor
-from streamkernel.novelty import KernelNoveltyDetector
-from streamkernel.random_features import RandomFeatures
-from streamkernel.regression import KernelRegressor
-from streamkernel.saved import load, save
-from streamkernel.threads import set_num_threads
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.density_ratio import KernelDensityRatio
+from streamkernel.estimators.drift import KernelDriftDetector
+from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+from streamkernel.estimators.novelty import KernelNoveltyDetector
+from streamkernel.estimators.persistence import load, save
+from streamkernel.estimators.random_features import RandomFeatures
+from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.learners.threads import set_num_threads
 from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
@@ -38,5 +38,5 @@ __all__ = [
     "rules",
     "save",
     "set_num_threads",
-    "steps",
+    "step_sizes",
 ]

@@ -21,7 +21,7 @@ from connectors import OutputClosedError
 from streamkernel import __version__
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config import Config
+    from streamkernel.engine.config.config import Config
     from streamkernel.engine.runner import Engine
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ def run(
     ] = None,
 ) -> None:
     """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
-    from streamkernel.engine import logs
+    from streamkernel.engine.telemetry import logs
 
     found = _loaded(config, is_run=not check)
     title, make = str(config), None
@@ -69,7 +69,7 @@ def run(
         except EXPECTED as error:
             _fail(error, as_json=not check and logs.is_json(found.log.format))
     if check:
-        from streamkernel.engine.start_checks import check_connections, check_state
+        from streamkernel.engine.config.start_checks import check_connections, check_state
 
         try:
             found.check_records()
@@ -95,7 +95,7 @@ def replay(
     until: Annotated[str | None, typer.Option(help="Where to end; by default where topics end now.")] = None,
 ) -> None:
     """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
-    from streamkernel.engine.replay import replayed
+    from streamkernel.engine.config.replay import replayed
 
     found = _loaded(config, lambda found: replayed(found, directory, start, until), is_run=True)
     directory.mkdir(parents=True, exist_ok=True)
@@ -105,8 +105,8 @@ def replay(
 
 def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found, *, is_run: bool) -> Config:
     """Return a configuration that can be run; `is_run` says whether that is next, so that errors go to its log."""
-    from streamkernel.engine import logs
-    from streamkernel.engine.config import load_config
+    from streamkernel.engine.config.config import load_config
+    from streamkernel.engine.telemetry import logs
 
     logs.configure()
     form = "auto"
@@ -121,9 +121,9 @@ def _loaded(path: Path, change: Callable[[Config], Config] = lambda found: found
 
 
 def _run(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
-    from streamkernel.engine import logs
     from streamkernel.engine.assemble import engine_of
-    from streamkernel.engine.view import ProgressLog, compile_for, showing
+    from streamkernel.engine.telemetry import logs
+    from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
 
     log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
     stop = StopSignal()
@@ -157,7 +157,7 @@ def topics(
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
 ) -> None:
     """List the topics that CONFIG needs, and how to create those that are missing; exit code 1 if some are."""
-    from streamkernel.engine.topics import report_topics
+    from streamkernel.engine.config.topics import report_topics
 
     found = _loaded(config, is_run=False)
     try:
@@ -174,7 +174,7 @@ def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
-    from streamkernel.engine.description import checkpoint_rows
+    from streamkernel.engine.telemetry.description import checkpoint_rows
 
     table = Table(show_header=False)
     for row in checkpoint_rows(_newest(state)):
@@ -188,7 +188,7 @@ def report(
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
     """Write a page with the plots of a run, one file that needs nothing else."""
-    from streamkernel.engine.report import report
+    from streamkernel.engine.telemetry.report import report
 
     text = report(_newest(state), state)
     try:
@@ -200,7 +200,7 @@ def report(
 
 def _newest(state: Path) -> dict[str, Any]:
     """Return the newest checkpoint in a directory."""
-    from streamkernel.engine.checkpoint import read_newest
+    from streamkernel.engine.checkpoint.state_directory import read_newest
 
     try:
         if not state.is_dir():
@@ -237,7 +237,7 @@ def compile_ahead(
     ] = None,
 ) -> None:
     """Compile what the default models need, or the model of CONFIG, and store it for later processes."""
-    from streamkernel.engine.config import load_config
+    from streamkernel.engine.config.config import load_config
     from streamkernel.jit.cache import folder
     from streamkernel.warm_up import default_models, warm_up
 
@@ -390,7 +390,7 @@ class Workers:
     def wanted(self) -> int | None:
         """Return the number, ``None`` for as many as there is room for."""
         if self._is_due:
-            from streamkernel.engine.config import load_config
+            from streamkernel.engine.config.config import load_config
 
             self._is_due = False
             try:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from river import linear_model, metrics, preprocessing
 
 from connectors import DatasetSource, FileSink
-from streamkernel.classification import KernelClassifier
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
-from streamkernel.engine.view import compile_for, showing
+from streamkernel.engine.telemetry.terminal import compile_for, showing
+from streamkernel.estimators.classifier import KernelClassifier
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

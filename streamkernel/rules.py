@@ -12,9 +12,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numba import types
 
-from streamkernel.generator import counter_bits
+from streamkernel.features.counter_rng import counter_bits
 from streamkernel.jit import inlined, unit
-from streamkernel.state import NUMBERS_TYPE
+from streamkernel.learners.state import NUMBERS_TYPE
 
 __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
 
@@ -83,7 +83,7 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     state
-        The record of :mod:`streamkernel.state`.
+        The record of :mod:`streamkernel.learners.state`.
     beta
         The β_k without their common scale, with or without room for more blocks.
     g

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streamkernel import growth
-from streamkernel.classification import KernelClassifier
-from streamkernel.regression import KernelRegressor
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.second_order import growth
 
 _ROWS = 8
 

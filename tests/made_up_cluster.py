@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamkernel.cluster.numbers import ClusterNumbers, RoundNumbers
-from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations, Histogram
+from streamkernel.engine.cluster_snapshot import ClusterNumbers, RoundNumbers
+from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations, Histogram
 
 
 def cluster_numbers(n: int, workers: int = 2, spread: float = 0.25) -> ClusterNumbers:

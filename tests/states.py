@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 
 
 def named(path: Path, name: str = "member") -> Path:

@@ -11,7 +11,8 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 
-from streamkernel import KernelClassifier, KernelRegressor, load, model_file, rules
+from streamkernel import KernelClassifier, KernelRegressor, load, rules
+from streamkernel.estimators import model_file
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
 SMALL = {"features_per_seed": 8, "max_features": 36}

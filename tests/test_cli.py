@@ -39,15 +39,15 @@ from streamkernel import (
     demo,
     kernels,
     load,
-    model_file,
     save,
-    steps,
+    step_sizes,
 )
 from streamkernel.cli import app
-from streamkernel.engine import view
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
-from streamkernel.engine.config import load_config
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.config.config import load_config
+from streamkernel.engine.telemetry import terminal
+from streamkernel.estimators import model_file
 from streamkernel.jit import cache
 
 CONFIG = """
@@ -512,8 +512,8 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
 
 
 def test_a_model_that_cannot_learn_made_up_examples_is_started_all_the_same() -> None:
-    steep = KernelRegressor(second_order=None, step=steps.Constant(1e200))
-    view.compile_for(steep, Console(quiet=True))
+    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
+    terminal.compile_for(steep, Console(quiet=True))
     assert steep.n_steps == 0
 
 
@@ -525,7 +525,7 @@ def test_the_version_is_printed() -> None:
 def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(KernelClassifier, "learn_one", lambda *example: cache._announce.__wrapped__())
     with caplog.at_level(logging.INFO, "streamkernel"):
-        view.compile_for(KernelClassifier(), Console(quiet=True))
+        terminal.compile_for(KernelClassifier(), Console(quiet=True))
     assert "compiling for this machine" in caplog.text
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streamkernel import kernels, losses
-from streamkernel.engine.build import build
-from streamkernel.engine.catalogues import objects_for
+from streamkernel.engine.config.build import build
+from streamkernel.engine.config.registry import objects_for
 
 PAGE = Path(__file__).parent.parent / "docs" / "kernels_and_losses.md"
 FORMS = re.findall(r"^\| `([^`]*)` \| `(\{[^`]*\})` \|$", PAGE.read_text(), re.MULTILINE)

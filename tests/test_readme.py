@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

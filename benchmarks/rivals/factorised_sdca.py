@@ -15,11 +15,11 @@ import time
 import numpy as np
 from numba import njit
 
-from streamkernel.generator import domain_key
-from streamkernel.solvers.conjugates import dual_step
-from streamkernel.solvers.descent import Measured
-from streamkernel.solvers.duality_gap import Problem
-from streamkernel.solvers.primal_dual_steps import compiled, dots, draw, move
+from streamkernel.features.counter_rng import domain_key
+from streamkernel.solvers.saddle_point.conjugates import dual_step
+from streamkernel.solvers.saddle_point.descent import Measured
+from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.primal_dual_steps import compiled, dots, draw, move
 
 
 @njit(cache=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from streamkernel.solvers import psd_blocks as psd
-from streamkernel.solvers.matrix_blocks import F64, Bounds, Ints, Problem
-from streamkernel.solvers.matrix_search import Search
-from streamkernel.solvers.step_sizes import StepSizes
+from streamkernel.solvers.matrix import psd_blocks as psd
+from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, Problem
+from streamkernel.solvers.matrix.matrix_search import Search
+from streamkernel.solvers.saddle_point.step_sizes import StepSizes
 
 
 class DualAscent:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.rivals.parts import F32, F64, KernelSum, batches, derivative
-from streamkernel.steps import Step
+from streamkernel.step_sizes import Step
 
 
 class Norma:

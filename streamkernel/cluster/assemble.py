@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from connectors import Divided, DividedFiles, DividedTopics
-from streamkernel.cluster import steps
-from streamkernel.cluster.crew import Crew, check_ray
+from streamkernel.cluster import step_merging
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, steps_of
 from streamkernel.cluster.source import PlannedSource
+from streamkernel.cluster.workers import Crew, check_ray
 from streamkernel.engine.assemble import engine_parts
-from streamkernel.engine.checkpoint import StateDirectory
-from streamkernel.engine.config import Config
-from streamkernel.engine.kafka import decoder_of, kafka_options
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.kafka import decoder_of, kafka_options
+from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.learning import last_step
-from streamkernel.engine.problems import ConfigError, of_error
-from streamkernel.engine.tables import STREAM
-from streamkernel.estimator import KernelModel
+from streamkernel.estimators.base import KernelModel
 
 
 def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> ClusterEngine:
@@ -126,7 +126,7 @@ def _problems(config: Config) -> Iterator[str]:
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
     for i, step in enumerate(steps_of(pipeline).values()):
-        problem = steps.problem(step)
+        problem = step_merging.problem(step)
         if problem:
             yield f"preprocessing[{i}]: {problem}"
     if config.source.dataset is not None:

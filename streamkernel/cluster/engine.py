@@ -14,17 +14,19 @@ from river import compose
 
 from connectors import CommitRefused, Divided, Share
 from connectors.json_text import to_json
-from streamkernel import bandwidth, merging, model_file
-from streamkernel.cluster import steps
-from streamkernel.cluster.crew import Crew
-from streamkernel.cluster.numbers import ClusterNumbers, RoundNumbers
+from streamkernel import merging
+from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
-from streamkernel.engine.checkpoint import PRIVATE, no_link
-from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
+from streamkernel.cluster.workers import Crew
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, no_link
+from streamkernel.engine.cluster_snapshot import ClusterNumbers, RoundNumbers
 from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, Engine
-from streamkernel.engine.status import point_of
+from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.telemetry.status import point_of
+from streamkernel.estimators import model_file
+from streamkernel.kernels import bandwidth
 
 log = structlog.get_logger("streamkernel")
 
@@ -206,7 +208,7 @@ class ClusterEngine(Engine):
             learnt = [part for part in parts if part.events > self._root.events]
             spread = merging.spread_of(learnt, self._root) if len(learnt) > 1 else 0.0
             merged = {
-                name: steps.merged(step, [report.model[name] for report in reports])
+                name: step_merging.merged(step, [report.model[name] for report in reports])
                 for name, step in steps_of(self.model).items()
             }
             merging.merged(kernel_of(self.model), parts, self._root)

@@ -11,9 +11,9 @@ from river import base, compose, metrics
 
 from connectors import Divided, Event, Refusal, Share
 from streamkernel import merging
-from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import Learner, last_step, line_of, refusal_of
-from streamkernel.estimator import KernelModel
+from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.estimators.base import KernelModel
 
 MOST_REFUSED = 1 << 26
 """Bytes of events that could not be used after which a worker ends its share, since they are kept for the driver."""

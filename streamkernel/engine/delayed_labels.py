@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.examples import shortened
 from streamkernel.engine.label_clock import LabelClock
-from streamkernel.engine.packing import pack, unpack
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000

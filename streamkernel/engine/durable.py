@@ -19,9 +19,8 @@ from connectors import (
     Source,
     Transactions,
 )
-from streamkernel.engine.checkpoint import StateDirectory, check_setup
-from streamkernel.engine.durations import CHECKPOINT_BOUNDS, Durations
-from streamkernel.engine.history import History
+from streamkernel.engine.checkpoint.commit_recovery import settled
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
 from streamkernel.engine.learning import Learner
 from streamkernel.engine.retrying import (
     LONGEST_PAUSE,
@@ -33,7 +32,8 @@ from streamkernel.engine.retrying import (
     pause,
     pause_after,
 )
-from streamkernel.engine.settling import settled
+from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.telemetry.history import History
 
 log = structlog.get_logger("streamkernel")
 

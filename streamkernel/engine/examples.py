@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Any
 
-from streamkernel.engine.input_ranges import LARGEST, WIDEST, InputRanges
+from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
 
 MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24

@@ -9,12 +9,12 @@ import structlog
 from river import base, compose, metrics
 
 from connectors import Event, Refusal
-from streamkernel.classification import KernelClassifier
 from streamkernel.engine.delayed_labels import NO_ANSWER, Answer, DelayedLabels
 from streamkernel.engine.examples import Examples, shortened
-from streamkernel.engine.quality import Quality
+from streamkernel.engine.telemetry.quality import Quality
 from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
-from streamkernel.estimator import KernelModel
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classifier import KernelClassifier
 
 log = structlog.get_logger("streamkernel")
 

@@ -14,9 +14,9 @@ from streamkernel import merging, upkeep
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.learning import last_step
 from streamkernel.errors import InputError
-from streamkernel.estimator import KernelModel
-from streamkernel.regression import KernelRegressor
-from streamkernel.saved import load, save
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.persistence import load, save
+from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.solvers.progress import progress
 from streamkernel.upkeep.tasks import Task
 

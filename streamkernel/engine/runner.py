@@ -11,18 +11,18 @@ import structlog
 from river import base, metrics
 
 from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
-from streamkernel.engine.durations import EVENT_BOUNDS, Durations
 from streamkernel.engine.learning import line_of, refusal_of
-from streamkernel.engine.numbers import Numbers, of_model
-from streamkernel.engine.published import Publisher
 from streamkernel.engine.retrying import REPORT_SECONDS, asked
-from streamkernel.engine.status import point_of
+from streamkernel.engine.serving_copy import Publisher
+from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.engine.telemetry.snapshot import Numbers, of_model
+from streamkernel.engine.telemetry.status import point_of
 
 if TYPE_CHECKING:
-    from streamkernel.cluster.numbers import ClusterNumbers
+    from streamkernel.engine.cluster_snapshot import ClusterNumbers
 
 log = structlog.get_logger("streamkernel")
 

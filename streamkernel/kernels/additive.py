@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamkernel import measures
-from streamkernel.forms import ADDITIVE, LINEAR, ROOT
+from streamkernel.features import distributions
+from streamkernel.features.evaluate import ADDITIVE, LINEAR, ROOT
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 
@@ -33,7 +33,7 @@ class Hellinger(SimpleKernel):
     @property
     def part(self) -> Part:
         """Projections of √x."""
-        return Part(LINEAR, measures.RADEMACHER, transform=ROOT, least=0.0)
+        return Part(LINEAR, distributions.RADEMACHER, transform=ROOT, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -67,7 +67,7 @@ class ChiSquared(_Homogeneous):
     1.5
     """
 
-    _measure: ClassVar[int] = measures.SECH
+    _measure: ClassVar[int] = distributions.SECH
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -88,7 +88,7 @@ class Intersection(_Homogeneous):
     1.0
     """
 
-    _measure: ClassVar[int] = measures.CAUCHY
+    _measure: ClassVar[int] = distributions.CAUCHY
     _spread: ClassVar[float] = 0.5
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
@@ -112,7 +112,7 @@ class JensenShannon(_Homogeneous):
     1.0
     """
 
-    _measure: ClassVar[int] = measures.JENSEN_SHANNON
+    _measure: ClassVar[int] = distributions.JENSEN_SHANNON
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

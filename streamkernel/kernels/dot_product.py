@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 
-from streamkernel import measures
-from streamkernel.forms import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
+from streamkernel.features import distributions
+from streamkernel.features.evaluate import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 
@@ -62,7 +62,7 @@ class DotProduct(SimpleKernel):
         weights = [math.sqrt(a / chance) if a else 0.0 for a, chance in zip(self.coefficients, chances, strict=True)]
         constant = self.coefficients[0] if not any(self.coefficients[1:]) else 0.0
         order = max(n for n, a in enumerate(self.coefficients) if a)
-        return Part(SIGN_PRODUCTS, measures.SIGNS, order=order, table=(*below, *weights), itself=constant)
+        return Part(SIGN_PRODUCTS, distributions.SIGNS, order=order, table=(*below, *weights), itself=constant)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -115,7 +115,7 @@ class Polynomial(SimpleKernel):
     @property
     def part(self) -> Part:
         """Count sketches, which need no drawn direction."""
-        return Part(SKETCH, measures.SIGNS, shape=math.sqrt(self.c), order=self.degree)
+        return Part(SKETCH, distributions.SIGNS, shape=math.sqrt(self.c), order=self.degree)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -159,7 +159,7 @@ class ArcCosine(SimpleKernel):
     @property
     def part(self) -> Part:
         """Rectified powers of projections."""
-        return Part(ARC_COSINE, measures.NORMAL, order=int(self.order))
+        return Part(ARC_COSINE, distributions.NORMAL, order=int(self.order))
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

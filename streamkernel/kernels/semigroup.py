@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from streamkernel import measures
-from streamkernel.forms import EXPONENTIAL
+from streamkernel.features import distributions
+from streamkernel.features.evaluate import EXPONENTIAL
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 
@@ -46,7 +46,7 @@ class ExponentialSemigroup(SimpleKernel):
     @property
     def part(self) -> Part:
         """Exponentials: β²/2z² with z of N(0, 1) has the density above."""
-        return Part(EXPONENTIAL, measures.LEVY, scale=float(self.beta) ** 2, least=0.0)
+        return Part(EXPONENTIAL, distributions.LEVY, scale=float(self.beta) ** 2, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -87,7 +87,7 @@ class ReciprocalSemigroup(SimpleKernel):
     @property
     def part(self) -> Part:
         """Exponentials."""
-        return Part(EXPONENTIAL, measures.EXPONENTIAL, scale=1.0 / self.rate, least=0.0)
+        return Part(EXPONENTIAL, distributions.EXPONENTIAL, scale=1.0 / self.rate, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from streamkernel import measures
-from streamkernel.forms import LOG, PHASE
+from streamkernel.features import distributions
+from streamkernel.features.evaluate import LOG, PHASE
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 
@@ -60,7 +60,7 @@ class SkewedChiSquared(_Skewed):
     0.8
     """
 
-    _measure: ClassVar[int] = measures.SECH
+    _measure: ClassVar[int] = distributions.SECH
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -91,7 +91,7 @@ class SkewedIntersection(_Skewed):
     0.5
     """
 
-    _measure: ClassVar[int] = measures.CAUCHY
+    _measure: ClassVar[int] = distributions.CAUCHY
     _spread: ClassVar[float] = 0.5
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:

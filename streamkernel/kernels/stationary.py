@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import ClassVar, Literal
 
-from streamkernel import measures
-from streamkernel.forms import PHASE
+from streamkernel.features import distributions
+from streamkernel.features.evaluate import PHASE
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 _SHORTEST = 1e-300
@@ -95,7 +95,7 @@ class Gaussian(_Sigma):
     0.6065
     """
 
-    _measure: ClassVar[int] = measures.NORMAL
+    _measure: ClassVar[int] = distributions.NORMAL
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -128,7 +128,7 @@ class Laplacian(_Sigma):
     0.3679
     """
 
-    _measure: ClassVar[int] = measures.CAUCHY
+    _measure: ClassVar[int] = distributions.CAUCHY
 
     @property
     def norm(self) -> int:
@@ -166,7 +166,7 @@ class Cauchy(_Sigma):
     0.25
     """
 
-    _measure: ClassVar[int] = measures.LAPLACE
+    _measure: ClassVar[int] = distributions.LAPLACE
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -220,7 +220,7 @@ class Matern(Stationary):
     def part(self) -> Part:
         """Phases with one χ² for each feature."""
         scale = 1.0 / (2.0 * math.pi * self.length)
-        return Part(PHASE, measures.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
+        return Part(PHASE, distributions.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

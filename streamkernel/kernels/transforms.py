@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streamkernel.errors import InputError
-from streamkernel.rows import numbers
+from streamkernel.features.rows import numbers
 
 __all__ = ["absolute", "log1p", "simplex", "unit"]
 

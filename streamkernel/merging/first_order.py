@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import state
 from streamkernel.errors import MergeError
-from streamkernel.expansion import Expansion
+from streamkernel.features.rows import F64, I64
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
-from streamkernel.rows import F64, I64
 
 
 def told(f: Expansion) -> dict[str, Any]:

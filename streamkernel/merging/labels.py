@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.rows import F64
+from streamkernel.features.rows import F64
 
 
 def union(lists: Sequence[Sequence[Any]]) -> list[Any]:

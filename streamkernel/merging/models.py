@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamkernel import bandwidth, losses, numeric_names, schedule
+from streamkernel import losses
 from streamkernel.errors import MergeError
+from streamkernel.features import numeric_names
+from streamkernel.features.rows import Rows
+from streamkernel.kernels import bandwidth
+from streamkernel.learners import schedule
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
-from streamkernel.mixture import Mixture
-from streamkernel.rows import Rows
+from streamkernel.second_order.mixture import Mixture
 
 if TYPE_CHECKING:
-    from streamkernel.estimator import KernelModel
+    from streamkernel.estimators.base import KernelModel
 
 _MAY_DIFFER = ("cache_bytes", "compaction", "polish")
 

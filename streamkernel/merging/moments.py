@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import schedule
 from streamkernel.errors import MergeError
+from streamkernel.features.rows import I64
+from streamkernel.features.scaling import HORIZON, MOST_NAMES
+from streamkernel.learners import schedule
 from streamkernel.merging.numbers import added
-from streamkernel.rows import I64
-from streamkernel.scaling import HORIZON, MOST_NAMES
 
 
 def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what :class:`~streamkernel.scaling.Scales` is restored from.
+    """Return what :class:`~streamkernel.features.scaling.Scales` is restored from.
 
     With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
     1983), s = k(m - c) and q = M + k(m - c)² of the parts add up; what they have of the base counts once.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.rows import F64
-from streamkernel.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
+from streamkernel.features.rows import F64
+from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 
 _MEANS = ("mean_square", "mean_fourth")
 """Means over all examples."""
@@ -25,7 +25,7 @@ def no_numbers() -> Any:
 
 
 def merge_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], weights: F64) -> Any:
-    """Return what is learned of the scalar state, in a record of :mod:`streamkernel.state`.
+    """Return what is learned of the scalar state, in a record of :mod:`streamkernel.learners.state`.
 
     Parameters
     ----------

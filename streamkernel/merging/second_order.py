@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import newton_steps, state
 from streamkernel.errors import MergeError
-from streamkernel.groups import Group, Groups
+from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
+from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
-from streamkernel.mixture import Mixture
-from streamkernel.rows import F64, I64
+from streamkernel.second_order import newton_step
+from streamkernel.second_order.groups import Group, Groups
+from streamkernel.second_order.mixture import Mixture
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
@@ -225,7 +226,7 @@ def _without(part: Mapping[str, Any], groups: I64) -> tuple[F64, F64]:
     if not len(groups) or not mixer.any():
         return mixer, v
     gone = np.concatenate([groups, groups + len(part["table"])])
-    factor, v = newton_steps.without(_factor(mixer), v, gone, mixer.diagonal().min())
+    factor, v = newton_step.without(_factor(mixer), v, gone, mixer.diagonal().min())
     return factor.T @ factor, v
 
 
@@ -286,9 +287,9 @@ def _left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
     left, waiting = 1.0, 0
     for seen in range(first + 1, last + 1):
         waiting += 1
-        if waiting >= newton_steps.compiled_due(seen, batch, kept) or seen == last:
-            turn = newton_steps.turn(n, waiting, kept)
-            if newton_steps.fades(seen, waiting, turn):
+        if waiting >= newton_step.compiled_due(seen, batch, kept) or seen == last:
+            turn = newton_step.turn(n, waiting, kept)
+            if newton_step.fades(seen, waiting, turn):
                 left *= kept**turn
             waiting = 0
     return left

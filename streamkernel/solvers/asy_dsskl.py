@@ -14,15 +14,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from streamkernel import bandwidth
-from streamkernel.features import Directions
-from streamkernel.kernels import Gaussian, Kernel
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.kernels.plan import Plan
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
-from streamkernel.rows import F64
-from streamkernel.solvers.chosen_features import ChosenFeatures
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.rounds import Options, Sparse, learn_in_rounds
+from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
+from streamkernel.solvers.sparse.rounds import Options, Sparse, learn_in_rounds
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -93,7 +92,7 @@ class AsyDSSKL(BaseEstimator):
     refit
         Whether those that stayed are fitted without the price, with the one of five ridges that is best for the tenth.
     form, threads
-        As for :func:`streamkernel.solvers.sparse.minimise_sparse`. One thread has the same bits at every run.
+        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`. One thread has the same bits at every run.
     max_epochs
         Passes over the rows in a round, at most.
     tol

@@ -19,10 +19,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamkernel.errors import InputError
-from streamkernel.solvers.conjugates import LOSSES
-from streamkernel.solvers.factors import F64
 from streamkernel.solvers.progress import progress
-from streamkernel.solvers.saddle_point import Factorised, Method, Solution, minimise
+from streamkernel.solvers.saddle_point.conjugates import LOSSES
+from streamkernel.solvers.saddle_point.factors import F64
+from streamkernel.solvers.saddle_point.saddle_point import Factorised, Method, Solution, minimise
 
 _NO_EPOCHS = 1e-12
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.expansion import Expansion
-from streamkernel.forms import PLACE, RUNG
-from streamkernel.groups import Group
-from streamkernel.mixture import Mixture
-from streamkernel.rows import F32, F64, I64, Rows
+from streamkernel.features.evaluate import PLACE, RUNG
+from streamkernel.features.rows import F32, F64, I64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.groups import Group
+from streamkernel.second_order.mixture import Mixture
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.distil import bends, distil
 from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.tasks import kept_blocks

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from streamkernel import losses, square_root, vectors
+from streamkernel import losses, vectors
 from streamkernel.jit import compiled
+from streamkernel.second_order import square_root
 
 ROWS = 64
 """Rows that are reflected at once."""

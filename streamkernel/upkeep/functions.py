@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamkernel.expansion import Expansion
-from streamkernel.mixture import Mixture
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.mixture import Mixture
 
 Function = Expansion | Mixture
 

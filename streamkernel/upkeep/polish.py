@@ -7,11 +7,11 @@ import logging
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.expansion import Expansion
-from streamkernel.rows import F64, Rows
-from streamkernel.solvers.conjugates import LOSSES
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import Expansion
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point import minimise
+from streamkernel.solvers.saddle_point.conjugates import LOSSES
+from streamkernel.solvers.saddle_point.saddle_point import minimise
 from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.tasks import Polish
 

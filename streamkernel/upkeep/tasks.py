@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamkernel.solvers.conjugates import LOSSES
+from streamkernel.solvers.saddle_point.conjugates import LOSSES
 
 if TYPE_CHECKING:
-    from streamkernel.estimator import KernelModel
+    from streamkernel.estimators.base import KernelModel
 
 
 def _at_least(least: int, name: str, value: Any) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from streamkernel.errors import InputError
-from streamkernel.estimator import KernelModel
-from streamkernel.expansion import Expansion
-from streamkernel.mixture import Mixture
-from streamkernel.rows import F64, Rows
+from streamkernel.estimators.base import KernelModel
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.mixture import Mixture
 from streamkernel.solvers.progress import Tell
 from streamkernel.upkeep.compaction import compacted
 from streamkernel.upkeep.functions import Build, Function

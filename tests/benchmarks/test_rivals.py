@@ -16,7 +16,7 @@ from benchmarks.rivals.norma import Norma
 from benchmarks.rivals.parts import FixedFeatures, KernelSum
 from benchmarks.rivals.pegasos import Pegasos
 from benchmarks.rivals.sdca import FeatureSdca, KernelSdca
-from streamkernel import steps
+from streamkernel import step_sizes
 
 N, SIGMA, L2 = 200, 1.5, 0.01
 ALL = slice(0, N)
@@ -73,7 +73,7 @@ def test_fixed_features_estimate_the_kernel_and_are_kept(X: np.ndarray) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "square"])
 def test_norma_takes_the_steps_of_its_formula(X: np.ndarray, y: np.ndarray, loss: str) -> None:
-    step, batch = steps.InverseTime(5.0), 30
+    step, batch = step_sizes.InverseTime(5.0), 30
     norma = Norma(X, y, sigma=SIGMA, loss=loss, step=step, l2=L2, batch=batch)
     norma.learn(ALL)
     K, alpha = gram(X, X), np.zeros(N)
@@ -88,7 +88,7 @@ def test_norma_takes_the_steps_of_its_formula(X: np.ndarray, y: np.ndarray, loss
 
 
 def test_norma_with_a_window_drops_the_oldest_terms(X: np.ndarray, y: np.ndarray) -> None:
-    norma = Norma(X, y, sigma=SIGMA, loss="square", step=steps.Constant(0.5), l2=L2, batch=1, most=5)
+    norma = Norma(X, y, sigma=SIGMA, loss="square", step=step_sizes.Constant(0.5), l2=L2, batch=1, most=5)
     norma.learn(slice(0, 40))
     K, alpha = gram(X, X), np.zeros(N)
     for i in range(40):
@@ -100,7 +100,7 @@ def test_norma_with_a_window_drops_the_oldest_terms(X: np.ndarray, y: np.ndarray
 
 
 def test_norma_converges_to_kernel_ridge(X: np.ndarray, y: np.ndarray) -> None:
-    norma = Norma(X, y, sigma=SIGMA, loss="square", step=steps.Constant(4.0), l2=L2, batch=N)
+    norma = Norma(X, y, sigma=SIGMA, loss="square", step=step_sizes.Constant(4.0), l2=L2, batch=N)
     for _ in range(250):
         norma.learn(ALL)
     exact = KernelRidge(alpha=L2 * N, kernel="precomputed").fit(gram(X, X), y)
@@ -110,7 +110,7 @@ def test_norma_converges_to_kernel_ridge(X: np.ndarray, y: np.ndarray) -> None:
 @pytest.mark.parametrize("loss", ["hinge", "square"])
 def test_pegasos_converges_to_the_linear_optimum(X: np.ndarray, y: np.ndarray, loss: str) -> None:
     """With its paper's steps 1/(λt), which the square loss takes after the first ones of more than 2."""
-    step = steps.InverseTime(1.0 / L2) if loss == "hinge" else steps.PowerDecay(1.0, c=L2, power=1.0)
+    step = step_sizes.InverseTime(1.0 / L2) if loss == "hinge" else step_sizes.PowerDecay(1.0, c=L2, power=1.0)
     features = FixedFeatures(X, SIGMA, 32, seed=4)
     pegasos = Pegasos(features, y, loss=loss, step=step, l2=L2, batch=N)
     for _ in range(3000):
@@ -122,7 +122,7 @@ def test_pegasos_converges_to_the_linear_optimum(X: np.ndarray, y: np.ndarray, l
 def test_pegasos_stays_in_the_ball(X: np.ndarray, y: np.ndarray) -> None:
     """The first step of 1/λ would leave it."""
     pegasos = Pegasos(
-        FixedFeatures(X, SIGMA, 32, 4), y, loss="hinge", step=steps.InverseTime(50.0 / L2), l2=L2, batch=N
+        FixedFeatures(X, SIGMA, 32, 4), y, loss="hinge", step=step_sizes.InverseTime(50.0 / L2), l2=L2, batch=N
     )
     pegasos.learn(ALL)
     assert np.linalg.norm(pegasos.w) == pytest.approx(L2**-0.5, rel=1e-5)

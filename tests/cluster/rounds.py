@@ -15,13 +15,14 @@ from states import state_in
 from streams import content
 
 from connectors import DeadLetters, DividedFiles, FileSink
-from connectors.globs import place_in
-from streamkernel import KernelClassifier, model_file
+from connectors.files.many_files import place_in
+from streamkernel import KernelClassifier
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, Report, Task
 from streamkernel.cluster.source import PlannedSource
-from streamkernel.engine import river_state
-from streamkernel.engine.checkpoint import read_newest
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.checkpoint.state_directory import read_newest
+from streamkernel.estimators import model_file
 
 BAD_EVERY = 97
 

@@ -20,7 +20,7 @@ from states import named
 from waiting import LIMIT, wait_for
 
 from streamkernel.cluster import assemble
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 
 CONFIG = """
 label = "y"

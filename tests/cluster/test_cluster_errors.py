@@ -19,9 +19,9 @@ from waiting import LIMIT
 
 from connectors import Share, Unavailable
 from streamkernel.cli import app
-from streamkernel.cluster import assemble, crew
+from streamkernel.cluster import assemble, workers
 from streamkernel.cluster.replica import Task
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 
 GOOD = runs.CONFIG.format(data=".", workers=2, round_events=10)
 TOPICS = '[kafka]\nservers = "127.0.0.1:1"\n[source]\ntopics = ["t"]'
@@ -135,7 +135,7 @@ def test_nothing_but_one_file_imports_ray():
 def test_where_there_is_no_cluster():
     addresses = ["ray://127.0.0.1:1", "127.0.0.1:1", "no.such.host:6379", "nonsense://x"]
     program = f"""
-from streamkernel.cluster.crew import connected
+from streamkernel.cluster.workers import connected
 
 for address in {addresses}:
     try:
@@ -187,11 +187,11 @@ class SlowRay:
 @pytest.fixture
 def ray(monkeypatch):
     found = SlowRay()
-    monkeypatch.setattr(crew, "connected", lambda address: found)
+    monkeypatch.setattr(workers, "connected", lambda address: found)
     return found
 
 
-def done(team: crew.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
+def done(team: workers.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
     tasks = [Task(Share({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
@@ -203,9 +203,9 @@ def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.001)
     silent = exceptions.RayTaskError("learn", "", Unavailable("no answer")).as_instanceof_cause()
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
-    monkeypatch.setattr(crew, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(workers, "AGAIN_SECONDS", 0.001)
     told: list[str] = []
-    assert done(crew.Crew("nowhere:1", lambda: None), 1, 1, told) == [0]
+    assert done(workers.Crew("nowhere:1", lambda: None), 1, 1, told) == [0]
     assert [incident for incident in told if incident] == ["worker_lost", "worker_lost", "unreachable"]
     assert ray.made == 3
 
@@ -215,13 +215,13 @@ def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     ray.errors = [exceptions.ActorDiedError(failed)]
     said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this"
     with pytest.raises(ConnectionError, match=re.escape(said)):
-        done(crew.Crew("nowhere:1", lambda: None), 1, 1)
+        done(workers.Crew("nowhere:1", lambda: None), 1, 1)
 
 
 def test_a_round_that_waits_for_long_is_told_as_stalled(ray, monkeypatch):
-    monkeypatch.setattr(crew, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     told: list[str] = []
-    done(crew.Crew("nowhere:1", lambda: None), 1, 1, told)
+    done(workers.Crew("nowhere:1", lambda: None), 1, 1, told)
     assert "stalled" in told
 
 
@@ -237,22 +237,22 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
 
 
 def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):
-    monkeypatch.setattr(crew, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs:
-        assert done(crew.Crew("nowhere:1", lambda: None), 2, 2) == [0, 1]
+        assert done(workers.Crew("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
         ("a round waits for workers", [0, 1], 1)
     ] * 3
 
 
 def test_a_worker_that_has_nothing_to_do_is_kept_unless_there_are_to_be_fewer(ray):
-    workers = crew.Crew("nowhere:1", lambda: None)
-    done(workers, 2, 2)
+    team = workers.Crew("nowhere:1", lambda: None)
+    done(team, 2, 2)
     first = list(ray.workers)
-    assert done(workers, 1, 2) == [0]
-    assert done(workers, 2, 2) == [0, 1]
+    assert done(team, 1, 2) == [0]
+    assert done(team, 2, 2) == [0, 1]
     assert ray.workers == first
-    done(workers, 1, 1)
+    done(team, 1, 1)
     assert ray.workers == first[:1]
-    done(workers, 2, 1)  # as was planned before
+    done(team, 2, 1)  # as was planned before
     assert len(ray.workers) == 2

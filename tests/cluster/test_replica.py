@@ -18,13 +18,14 @@ from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
 from connectors import DividedFiles, FileSource, Share
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, bandwidth, model_file, rules
-from streamkernel.cluster import replica, steps
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules
+from streamkernel.cluster import replica, step_merging
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory, checkpoints
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
-from streamkernel.kernels import Gaussian
+from streamkernel.estimators import model_file
+from streamkernel.kernels import Gaussian, bandwidth
 
 SIZES = 700, 500, 300
 MODELS = {
@@ -142,7 +143,7 @@ def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
         parts.append(pickle.loads(pickle.dumps(root)))
         for x in share:
             parts[-1].learn_one(x)
-    found = steps.merged(root, parts)
+    found = step_merging.merged(root, parts)
     if kind is preprocessing.StandardScaler:
         assert {name: n for name, n in found.counts.items() if n} == {
             name: n for name, n in together.counts.items() if n
@@ -175,7 +176,7 @@ def test_merged_categories_are_those_of_all(before, shares, drop_first):
     for part, share in zip(parts, shares, strict=True):
         for word in share:
             part.learn_one({"k": word})
-    found = steps.merged(root, parts)
+    found = step_merging.merged(root, parts)
     assert dict(found.values) == dict(together.values)
     assert dict(found.transform_one({"k": "a"})) == dict(together.transform_one({"k": "a"}))
 
@@ -186,7 +187,7 @@ def test_a_step_on_fields_is_merged_and_what_was_sent_is_left_alone():
     parts = [pickle.loads(pickle.dumps(root)) for _ in range(2)]
     parts[0].learn_one({"a": -1.0})
     parts[1].learn_one({"a": 3.0})
-    found = steps.merged(root, parts)
+    found = step_merging.merged(root, parts)
     assert found.transform_one({"a": 2.0, "b": "x"}) == {"a": 0.75, "b": "x"}
     assert root.transform_one({"a": 1.0}) == {"a": 0.0}
 

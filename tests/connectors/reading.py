@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from connectors import Event, FileSource, Source, bytestreams
+from connectors import Event, FileSource, Source
+from connectors.files import bytestreams
 
 
 def read_all(source: Source) -> list[Event]:

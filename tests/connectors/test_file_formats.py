@@ -10,7 +10,7 @@ import pytest
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
 from connectors import FileSource
-from connectors.cells import number
+from connectors.csv_cells import number
 
 CSV = b'id,name,price\n1,Ann,2.5\n2,"Smith, ""Bob""",\n3,"two\nlines",-1e3\n'
 CSV_RECORDS = [

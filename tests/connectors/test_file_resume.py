@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reading import check_every_resume, chunks_of, errors, read_file, records, write
 
 from connectors import FileSource
-from connectors.cells import number
+from connectors.csv_cells import number
 
 CHUNKS = st.sampled_from([1, 7, 1 << 18])
 NAMES = st.sampled_from(["csv", "csv.gz"])

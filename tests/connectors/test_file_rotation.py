@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
 from connectors import Event, FileSource
-from connectors.rotation import HEAD_BYTES, Mark, find, rotated
+from connectors.files.rotation import HEAD_BYTES, Mark, find, rotated
 
 LOST = "found neither it nor a copy: what came after that byte may be lost"
 

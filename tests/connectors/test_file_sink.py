@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reading import read_file, write
 
 from connectors import DeadLetters, Event, FileSink, Refusal
-from connectors.sinks import BUFFER_BYTES
+from connectors.files.sinks import BUFFER_BYTES
 
 BECAUSE = Refusal("because", "value", "streamkernel.errors.InputError")
 

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
-from connectors import DividedFiles, Event, FileSource, Share, shared_files
-from connectors.globs import place_in
+from connectors import DividedFiles, Event, FileSource, Share
+from connectors.files import shared
+from connectors.files.many_files import place_in
 
 
 class Workers:
@@ -228,8 +229,8 @@ def test_one_process_and_several_take_turns_and_read_each_event_once(
     A turn is of one process for so many events, or a round of workers with so many each.
     """
     with TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("connectors.text.BATCH_EVENTS", 1)
-        patch.setattr("connectors.parquet.BATCH_ROWS", 1)
+        patch.setattr("connectors.files.text.BATCH_EVENTS", 1)
+        patch.setattr("connectors.files.parquet.BATCH_ROWS", 1)
         folder, positions, events = Folder(Path(path)), dict[str, Any](), list[Event]()
         for file in files[: 1 if is_one else None]:
             folder.add(*file)
@@ -482,8 +483,8 @@ def test_a_file_that_appears_is_in_the_next_plan(tmp_path: Path) -> None:
 
 def test_a_file_that_is_read_in_many_rounds_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    open_file = shared_files.file_reader
-    monkeypatch.setattr(shared_files, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
+    open_file = shared.file_reader
+    monkeypatch.setattr(shared, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
     for name in "ab":
         write(tmp_path / f"{name}.csv.gz", b"n\n" + b"1\n" * 1000)
     run = Workers(tmp_path / "*.gz")

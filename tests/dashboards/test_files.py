@@ -15,7 +15,7 @@ from compose_spec import PyCompose
 
 from dashboards import generate
 from dashboards.panels import DASHBOARDS
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 
 FOLDER = Path(generate.__file__).parent
 RULES = FOLDER / "prometheus"

@@ -20,10 +20,10 @@ from streamkernel import (
     kernels,
     losses,
     rules,
-    steps,
+    step_sizes,
 )
-from streamkernel.engine import river_state
-from streamkernel.engine.build import (
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.config.build import (
     Catalogue,
     ConfigError,
     build,
@@ -164,7 +164,7 @@ def test_a_model_with_objects() -> None:
         kernels.Gaussian(2.0),
         losses.Huber(0.5),
         rules.DSG(),
-        steps.PowerDecay(1.0),
+        step_sizes.PowerDecay(1.0),
         3,
     )
 

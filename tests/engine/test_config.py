@@ -17,10 +17,10 @@ from river import base, compose, metrics
 
 from connectors import DatasetSource, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels
-from streamkernel.engine import build
-from streamkernel.engine import config as config_module
-from streamkernel.engine.config import Config, ConfigError, load_config
-from streamkernel.engine.kafka import kafka_options
+from streamkernel.engine.config import build
+from streamkernel.engine.config import config as config_module
+from streamkernel.engine.config.config import Config, ConfigError, load_config
+from streamkernel.engine.config.kafka import kafka_options
 
 WHOLE = """
 label  = "class"

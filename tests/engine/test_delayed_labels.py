@@ -22,17 +22,18 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, model_file
+from streamkernel import KernelClassifier, KernelRegressor
 from streamkernel.engine import Engine, delayed_labels, label_clock
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import StateDirectory, checkpoints, read_newest
-from streamkernel.engine.config import ConfigError, load_config
+from streamkernel.engine.checkpoint.packing import pack, unpack
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
+from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.description import checkpoint_rows
-from streamkernel.engine.metrics import EngineCollector
-from streamkernel.engine.packing import pack, unpack
-from streamkernel.engine.view import View
+from streamkernel.engine.telemetry.description import checkpoint_rows
+from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.terminal import View
 from streamkernel.errors import JoinError
+from streamkernel.estimators import model_file
 
 Record = dict[str, Any]
 

@@ -14,8 +14,8 @@ from river import linear_model, metrics
 from connectors import CommitRefused, Event, TopicMissing, Unavailable
 from streamkernel import ModelFileError
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
-from streamkernel.engine.settling import settled
+from streamkernel.engine.checkpoint.commit_recovery import settled
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
 
 N = 40
 EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} for i in range(N)]

@@ -12,13 +12,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import read_newest
-from streamkernel.engine.config import load_config
+from streamkernel.engine.checkpoint.state_directory import read_newest
+from streamkernel.engine.config.config import load_config
 from streamkernel.engine.http.answers import json_answer
-from streamkernel.engine.metrics import EngineCollector
-from streamkernel.engine.numbers import MOST
-from streamkernel.engine.report import report
-from streamkernel.engine.status import status_of
+from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.report import report
+from streamkernel.engine.telemetry.snapshot import MOST
+from streamkernel.engine.telemetry.status import status_of
 
 CONFIG = """
 label = "y"

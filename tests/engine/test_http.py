@@ -23,9 +23,9 @@ from waiting import LIMIT, wait_for
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
 from streamkernel.engine import Engine
-from streamkernel.engine.history import MOST
 from streamkernel.engine.http import serve
-from streamkernel.frozen import frozen
+from streamkernel.engine.telemetry.history import MOST
+from streamkernel.estimators.prediction_copy import frozen
 
 N = 3000
 

@@ -22,13 +22,13 @@ from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
 
 from connectors import Event, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, kernels, steps
+from streamkernel import KernelClassifier, KernelRegressor, kernels, step_sizes
 from streamkernel.engine import Engine, durable
-from streamkernel.engine.checkpoint import StateDirectory
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.durable import INCIDENTS
-from streamkernel.engine.metrics import EngineCollector
-from streamkernel.engine.numbers import MOST
+from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Polish
 
 FIRST: dict[str, Any] = {"second_order": None, "max_features": 64, "features_per_seed": 16}
@@ -233,7 +233,7 @@ def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_told(tmp_pa
     engine = Engine(KernelRegressor(), Records(twice), label="y", metric=metrics.MAE(), labels=DelayedLabels("id"))
     engine.run()
     assert engine.refused["join"] == 2
-    steep = KernelRegressor(second_order=None, step=steps.Constant(1e200))
+    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
     engine = Engine(steep, Records(records(9)), label="y", metric=metrics.MAE())
     engine.run()
     assert engine.refused["diverged"] > 0

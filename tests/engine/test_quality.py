@@ -16,10 +16,12 @@ from river import metrics, utils
 from sklearn.dummy import DummyClassifier
 
 from connectors import FileSource
-from streamkernel import KernelRegressor, model_file
-from streamkernel.engine import Engine, river_state
-from streamkernel.engine.checkpoint import StateDirectory, checkpoints
-from streamkernel.engine.quality import SAMPLED, WINDOW, Quality
+from streamkernel import KernelRegressor
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
+from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality
+from streamkernel.estimators import model_file
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]
 NUMBERS = [metrics.MAE, metrics.RMSE, metrics.R2]

@@ -28,8 +28,8 @@ from river import (
     utils,
 )
 
+from streamkernel.engine.checkpoint.river_state import decode, encode
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.river_state import decode, encode
 
 REFUSED = {"RandomTreesEmbedding"}
 """What cannot be stored: it knows the leaves of its trees by their place in memory."""
@@ -463,7 +463,7 @@ NAMES = [
     "river.metrics.confusion.defaultdict",
     "river._river_rust.stats.RsQuantile",
     "streamkernel.engine.fields.base",
-    "streamkernel.engine.river_state.decode",
+    "streamkernel.engine.checkpoint.river_state.decode",
     "numpy.load",
     "numpy.fromfile",
     "__main__.main",
@@ -614,7 +614,7 @@ def test_nothing_but_river_is_needed_to_read_a_checkpoint() -> None:
     stored = orjson.dumps(encode(preprocessing.StandardScaler() | linear_model.LogisticRegression()))
     script = (
         "import sys, orjson\n"
-        "from streamkernel.engine.river_state import decode\n"
+        "from streamkernel.engine.checkpoint.river_state import decode\n"
         "before = set(sys.modules)\n"
         "model = decode(orjson.loads(sys.stdin.buffer.read()))\n"
         "assert set(sys.modules) == before\n"

@@ -16,11 +16,18 @@ from states import state_in
 from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, model_file
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, check_setup, checkpoints, read_newest
-from streamkernel.engine.metrics import EngineCollector
+from streamkernel.engine.checkpoint.state_directory import (
+    StateDirectory,
+    StateDirectoryError,
+    check_setup,
+    checkpoints,
+    read_newest,
+)
+from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
+from streamkernel.estimators import model_file
 from streamkernel.upkeep import Compaction, Polish
 
 

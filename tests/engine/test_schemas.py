@@ -16,7 +16,7 @@ from connectors import DeadLetters, Event, FileSink
 from connectors.kafka.options import CLIENTS
 from connectors.kafka.sink import LONGEST
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.config import load_config
+from streamkernel.engine.config.config import load_config
 from streamkernel.engine.learning import REASONS, refusal_of
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

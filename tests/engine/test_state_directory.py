@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from streamkernel.engine.assemble import engine_of
-from streamkernel.engine.checkpoint import StateDirectory, StateDirectoryError, checkpoints, read_newest
-from streamkernel.engine.config import load_config
-from streamkernel.engine.report import report
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
+from streamkernel.engine.config.config import load_config
+from streamkernel.engine.telemetry.report import report
 
 CONFIG = """
 label = "y"
@@ -128,7 +128,10 @@ def test_a_directory_stays_locked_whatever_is_deleted_in_it(tmp_path: Path) -> N
         state.write({"n": 1})
         for path in tmp_path.iterdir():
             path.unlink()
-        code = "import pathlib, streamkernel.engine.checkpoint as found; found.StateDirectory(pathlib.Path.cwd())"
+        code = (
+            "import pathlib; from streamkernel.engine.checkpoint import state_directory as found;"
+            "found.StateDirectory(pathlib.Path.cwd())"
+        )
         words = [sys.executable, "-c", code]
         other = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert "locked by another process; stop it or choose another directory" in other.stderr

@@ -32,8 +32,8 @@ from waiting import LIMIT, T, wait_for
 
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
-from streamkernel import model_file
-from streamkernel.engine.checkpoint import read_newest
+from streamkernel.engine.checkpoint.state_directory import read_newest
+from streamkernel.estimators import model_file
 
 CONFIG = """
 label = "y"

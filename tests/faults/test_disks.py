@@ -12,7 +12,7 @@ import pytest
 from faults.kafka_runs import N, Run, assert_same, ids
 from waiting import LIMIT
 
-from streamkernel.engine.checkpoint import checkpoints
+from streamkernel.engine.checkpoint.state_directory import checkpoints
 
 pytestmark = pytest.mark.java
 

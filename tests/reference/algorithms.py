@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from streamkernel.generator import counter_bits, domain_key, hash64
-from streamkernel.measures import NORMAL, SECH, draw
+from streamkernel.features.counter_rng import counter_bits, domain_key, hash64
+from streamkernel.features.distributions import NORMAL, SECH, draw
 
 HORIZON = 1000
 

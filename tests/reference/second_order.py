@@ -1,7 +1,7 @@
-"""Second-order learning as `streamkernel.mixing` prints it, in plain NumPy and float64.
+"""Second-order learning as `streamkernel.second_order.learning` prints it, in plain NumPy and float64.
 
 Nothing is factored: every A is a matrix, and a step solves a system. The groups are a list, where those that have not
-begun are ``None``. It grows as `streamkernel.growth` prints it.
+begun are ``None``. It grows as `streamkernel.second_order.growth` prints it.
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamkernel import kernels, losses
-from streamkernel.feature_map import FeatureMap
 from streamkernel.kernels.plan import Plan
-from streamkernel.solvers import AsyDSSKL, rounds
-from streamkernel.solvers.chosen_features import PER_BLOCK, ChosenFeatures
+from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.solvers import AsyDSSKL
+from streamkernel.solvers.sparse import rounds
+from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 
 SMALL: dict[str, Any] = {"rounds": 2, "features_per_round": 32, "max_epochs": 60}
 

@@ -7,13 +7,13 @@ import pytest
 from reference import dspdc as plain
 from scipy import sparse
 
-from streamkernel.generator import domain_key
-from streamkernel.solvers.conjugates import dual_step
-from streamkernel.solvers.factors import Factors
-from streamkernel.solvers.plan import block_norm
-from streamkernel.solvers.primal_dual_steps import advance, bounds, compiled, draw
-from streamkernel.solvers.saddle_point import LOSSES
-from streamkernel.solvers.step_sizes import step_sizes
+from streamkernel.features.counter_rng import domain_key
+from streamkernel.solvers.saddle_point.conjugates import dual_step
+from streamkernel.solvers.saddle_point.factors import Factors
+from streamkernel.solvers.saddle_point.plan import block_norm
+from streamkernel.solvers.saddle_point.primal_dual_steps import advance, bounds, compiled, draw
+from streamkernel.solvers.saddle_point.saddle_point import LOSSES
+from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
 N, P, D, STEPS = 23, 11, 4, 60
 KEYS = np.array([domain_key(1, "rows"), domain_key(1, "columns")])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamkernel.rows import F64
-from streamkernel.solvers.elimination import eliminated
+from streamkernel.features.rows import F64
+from streamkernel.solvers.sparse.elimination import eliminated
 
 
 def problem(seed: int, groups: int, group: int, columns: int) -> tuple[F64, F64]:

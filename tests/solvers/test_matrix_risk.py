@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 
-from streamkernel.solvers import matrix_search
-from streamkernel.solvers.matrix_blocks import Iterate, Problem
-from streamkernel.solvers.matrix_risk import DenseBlocks, dual_loss, matrix_risk
-from streamkernel.solvers.step_sizes import step_sizes
+from streamkernel.solvers.matrix import matrix_search
+from streamkernel.solvers.matrix.matrix_blocks import Iterate, Problem
+from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, dual_loss, matrix_risk
+from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
 LOSSES = ["square", "logistic", "smooth_hinge"]
 

@@ -13,10 +13,10 @@ from reference import sparse as reference
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from streamkernel import losses
-from streamkernel.solvers import sparse_loops
-from streamkernel.solvers.refit import refit
-from streamkernel.solvers.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse_problem import Groups, Problem
+from streamkernel.solvers.sparse import sparse_loops
+from streamkernel.solvers.sparse.refit import refit
+from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse.sparse_problem import Groups, Problem
 
 TABLE_1 = {
     "logistic": losses.Logistic(),

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from connectors.kafka.clients import COMMIT_SECONDS
-from connectors.kafka.confluent.words import reach, settings, told
+from connectors.kafka.confluent.client_mapping import reach, settings, told
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:

@@ -14,9 +14,9 @@ except ImportError as error:
 from connectors.base import Unavailable
 from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.confluent import admin
+from connectors.kafka.confluent.client_mapping import told
 from connectors.kafka.confluent.consumer import ConfluentConsumer
 from connectors.kafka.confluent.producer import ConfluentProducer
-from connectors.kafka.confluent.words import told
 
 SEPARATOR = "."
 

@@ -10,7 +10,6 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartiti
 from confluent_kafka import Consumer as AnyConsumer
 
 from connectors.base import CommitRefused, Unavailable
-from connectors.kafka.answers import within
 from connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
@@ -21,7 +20,8 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.confluent.words import AGAIN, ours, reach, settings, theirs, told
+from connectors.kafka.confluent.client_mapping import AGAIN, ours, reach, settings, theirs, told
+from connectors.kafka.timeouts import within
 
 AT_ONCE = 500
 """Records that are taken at once, if they are there."""

@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
 from connectors.base import CommitRefused
-from connectors.kafka.answers import within
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
-from connectors.kafka.confluent.words import reach, settings, theirs, told
+from connectors.kafka.confluent.client_mapping import reach, settings, theirs, told
+from connectors.kafka.timeouts import within
 
 BATCHES = {"linger.ms": 50}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""

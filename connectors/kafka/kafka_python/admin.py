@@ -10,9 +10,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from connectors.kafka.answers import told
 from connectors.kafka.clients import COMMIT_SECONDS
 from connectors.kafka.kafka_python.connecting import connected
+from connectors.kafka.timeouts import told
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:

@@ -12,9 +12,9 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from connectors.kafka.answers import Failure, told, unavailable
 from connectors.kafka.clients import CONNECT_SECONDS
-from connectors.kafka.kafka_python.words import arguments
+from connectors.kafka.kafka_python.client_mapping import arguments
+from connectors.kafka.timeouts import Failure, told, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """Where kafka-python logs what happens to connections."""

@@ -12,7 +12,6 @@ from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from connectors.base import CommitRefused, Unavailable
-from connectors.kafka.answers import told
 from connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
@@ -22,8 +21,9 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
+from connectors.kafka.kafka_python.client_mapping import arguments, ours, theirs, with_note
 from connectors.kafka.kafka_python.connecting import connected
-from connectors.kafka.kafka_python.words import arguments, ours, theirs, with_note
+from connectors.kafka.timeouts import told
 
 
 class PythonConsumer(Consumer):

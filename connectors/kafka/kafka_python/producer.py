@@ -9,10 +9,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from connectors.base import CommitRefused, Unavailable
-from connectors.kafka.answers import told, within
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
+from connectors.kafka.kafka_python.client_mapping import with_note
 from connectors.kafka.kafka_python.connecting import connected
-from connectors.kafka.kafka_python.words import with_note
+from connectors.kafka.timeouts import told, within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from connectors.formats import JSON_NAMES, JsonLines
-from streamkernel.engine.published import Published
+from streamkernel.engine.serving_copy import Published
 from streamkernel.errors import InputError
 
 MOST_ROWS = 1000

@@ -19,15 +19,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamkernel.engine.description import model_rows
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.connections import HEAD_BYTES, IDLE_SECONDS, Connection
 from streamkernel.engine.http.guard import Guard
 from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, question_in
 from streamkernel.engine.http.worker import BusyError, Worker
-from streamkernel.engine.metrics import EngineCollector
-from streamkernel.engine.status import status_of
+from streamkernel.engine.telemetry.description import model_rows
+from streamkernel.engine.telemetry.prometheus import EngineCollector
+from streamkernel.engine.telemetry.status import status_of
 
 if TYPE_CHECKING:
     from streamkernel.engine.runner import Engine

@@ -1,0 +1,256 @@
+"""A text file that is followed through its rotations: renamed and made anew, or copied and cut."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from connectors.base import Event, Position
+from connectors.checks import is_broken, is_count
+from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
+from connectors.files.rotation import HEAD_BYTES, Mark, find, newer, rotated
+from connectors.files.text import HeaderError, TextReader
+from connectors.formats import TEXT_FORMATS, Format
+
+LOOK_SECONDS = 0.2
+"""How long to wait at the end of a file before looking for one that came after it."""
+
+
+class WatchedBytes(FileBytes):
+    """A plain file that knows how it began, and so whether it still is the one that was read.
+
+    Parameters
+    ----------
+    path, grows
+        As for :class:`~connectors.files.bytestreams.FileBytes`.
+    """
+
+    def __init__(self, path: Path, grows: Callable[[], bool]) -> None:
+        super().__init__(path, grows)
+        self.status = os.fstat(self._file.fileno())
+        self.cut = False
+        self._head = b""
+
+    def read(self, timeout: float) -> bytes | None:
+        """Return the next chunk, ``b""`` or ``None``; raise `CutError` if other bytes took the place of those read."""
+        if self.cut:
+            return None
+        chunk = super().read(timeout)
+        if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
+            raise CutError(f"Expected a file that begins as before, got another beginning - at {self._path}")
+        self._know()
+        return chunk
+
+    def seek(self, offset: int) -> None:
+        """Go to the byte at `offset`; a file that is shorter is a `CutError`."""
+        super().seek(offset)
+        self._know()
+
+    def mark(self, offset: int) -> Mark:
+        """Return what tells this file from others once `offset` bytes of it were read."""
+        return Mark.of(self.status.st_ino, self._head[:offset])
+
+    def _know(self) -> None:
+        known = min(HEAD_BYTES, self._file.tell())
+        if len(self._head) < known:
+            self._head = os.pread(self._file.fileno(), known, 0)
+
+
+class WatchedReader(TextReader):
+    """The events of a watched file; a position ends in the file's mark."""
+
+    def __init__(self, name: str, stream: WatchedBytes, form: Format, limit: int) -> None:
+        super().__init__(name, stream, form, limit)
+        self.stream = stream
+        self._mark = ""
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        events = super().poll(timeout)
+        for event in events or ():
+            event.resume.append(self.mark(event.resume[0]))
+        return events
+
+    def mark(self, offset: int) -> str:
+        """Return the mark for a position."""
+        if offset < HEAD_BYTES:
+            return str(self.stream.mark(offset))
+        if not self._mark:
+            self._mark = str(self.stream.mark(HEAD_BYTES))
+        return self._mark
+
+
+class FollowReader:
+    """The events of one file, of the one that took its name after it was rotated, and so on.
+
+    A position is ``[offset, line, mark]``: the mark says of which file, as `rotation.Mark` has it. Without a
+    mark it is the file that is there.
+
+    Parameters
+    ----------
+    path
+        The file; it may be missing if there is a rotated one.
+    format
+        How its records are read.
+    limit
+        Longest record, in bytes, that is read.
+    """
+
+    def __init__(self, path: Path, format: str, limit: int) -> None:
+        self._path = path
+        self._name = str(path)
+        self._form = TEXT_FORMATS[format]
+        self._limit = limit
+        self._reader: WatchedReader | None = None
+        self._rotated = False  # Whether a newer file has bytes: then the writer has left this one.
+        self._last: list[int] = [0, 0]
+        self._told: list[Event] = []
+        self._refused = ""
+        self._at_first = True
+        if path.exists() or not rotated(path):
+            self._use(WatchedBytes(path, self._grows))
+
+    def seek(self, position: Position) -> None:
+        """Go on after `position`, in the file that it is of; if that is gone, say so and begin with the new one."""
+        if not (isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+            raise ValueError(f"Expected a position [offset, line, mark], got {position!r} - at {self._name}")
+        self._at_first = False
+        self._last = list(position[:2])
+        if len(position) == 3 and not is_broken(position):
+            file = find(self._path, Mark.parse(position[2]), self._last[0])
+            if file is None or not self._begin(file):
+                self._lose()
+                return
+        self._go_on()
+
+    def poll(self, timeout: float) -> list[Event]:
+        """Return the next events, ``[]`` if none came within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not self._told:
+            left = max(0.0, deadline - time.monotonic())
+            events = self._events(min(left, LOOK_SECONDS))
+            if events:
+                self._last = events[-1].resume[:2]
+                return events
+            if self._turn() if events is None else self._look():
+                continue
+            if left == 0.0:
+                break
+            if events is None:
+                time.sleep(min(left, FOLLOW_SECONDS))
+        told, self._told = self._told, []
+        return told
+
+    def lag(self) -> int:
+        """Return the bytes behind the last event, those of newer files too."""
+        reader = self._reader
+        if reader is None:
+            return 0
+        return reader.lag() + sum(status.st_size for _, status in newer(self._path, reader.stream.status))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _grows(self) -> bool:
+        return not self._rotated
+
+    def _events(self, timeout: float) -> list[Event] | None:
+        """Return the events of the present file, ``None`` at its end or if there is none."""
+        if self._reader is None:
+            return None
+        try:
+            return self._reader.poll(timeout)
+        except HeaderError as error:
+            if self._at_first:
+                raise
+            self._reader.give_up_header(error)
+        except CutError:
+            # A half line may be gone, or be another one by now; it only counts where nothing else was read.
+            mark = self._reader.stream.mark(self._last[0] or HEAD_BYTES)
+            file = find(self._path, mark, self._last[0])
+            if file is None or not self._begin(file):
+                self._reader.stream.cut = True
+            else:
+                self._go_on()
+        return []
+
+    def _look(self) -> bool:
+        """Look for a newer file, if this one is not known to be rotated yet."""
+        if self._rotated or self._reader is None:
+            return False
+        self._rotated = any(newer(self._path, self._reader.stream.status))
+        return self._rotated
+
+    def _turn(self) -> bool:
+        """Go over from a file that has ended to the one that came after it, if there is one."""
+        if self._reader is None:
+            return self._begin(self._path)
+        self._at_first = False
+        if self._reader.stream.cut:
+            self._lose()
+            return True
+        for file, status in newer(self._path, self._reader.stream.status):
+            begun = self._begin(file, status)
+            self._last = [0, 0] if begun else self._last
+            return begun
+        return False
+
+    def _begin(self, file: Path, expected: os.stat_result | None = None) -> bool:
+        """Open a file; return ``False`` if it is not there, is not the expected one, or cannot be read."""
+        try:
+            stream = WatchedBytes(file, self._grows)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._refuse(f"Expected a file that can be read, got an error: {error.strerror} - at {file}")
+            return False
+        if expected is not None and not os.path.samestat(stream.status, expected):
+            stream.close()
+            return False
+        self._use(stream)
+        return True
+
+    def _use(self, stream: WatchedBytes) -> None:
+        self.close()
+        self._reader = WatchedReader(self._name, stream, self._form(), self._limit)
+        self._rotated = False
+
+    def _go_on(self) -> None:
+        """Send the present file to the last position."""
+        if self._last == [0, 0]:
+            return
+        if self._reader is None:
+            self._lose()
+            return
+        try:
+            try:
+                self._reader.seek(self._last)
+            except HeaderError as error:
+                self._reader.give_up_header(error)
+                self._reader.seek(self._last)
+        except CutError:
+            self._lose()
+
+    def _lose(self) -> None:
+        """Begin with the file that is there now, and say that the rest of the one before it may be lost."""
+        offset, self._last = self._last[0], [0, 0]
+        self.close()
+        self._reader = None
+        self._begin(self._path)
+        self._tell(
+            f"Expected the rest of a file that was read up to byte {offset}, found neither it nor a copy:"
+            f" what came after that byte may be lost - at {self._path}"
+        )
+
+    def _refuse(self, error: str) -> None:
+        if error != self._refused:
+            self._refused = error
+            self._tell(error)
+
+    def _tell(self, error: str) -> None:
+        mark = [] if self._reader is None else [self._reader.mark(self._last[0])]
+        self._told.append(Event(self._name, [*self._last, *mark], b"", error=error))

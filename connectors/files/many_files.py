@@ -1,0 +1,277 @@
+"""Many files as one source: all that match a pattern, one after the other in the order of their names."""
+
+from __future__ import annotations
+
+import glob
+import re
+import time
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Protocol
+
+from connectors.base import Event, Position
+from connectors.checks import BROKEN, is_broken, position_of
+from connectors.files.text import HeaderError, TextReader
+
+LATE = "late"
+DONE = "done"
+SIZE = "size"
+LOOK_SECONDS = 0.2
+"""How long to wait at the end of the last file before looking for new ones."""
+
+LOOK_PAUSE = 10
+"""Looking for new files between two of them is left out for so many times as long as it took."""
+
+_MAGIC = re.compile(r"[*?\[]")
+
+
+class Reader(Protocol):
+    """The events of one file."""
+
+    def seek(self, position: Position) -> None:
+        """Go on after `position`."""
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+
+    def lag(self) -> int:
+        """Return what is behind the last event."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+def is_pattern(path: Path) -> bool:
+    """Tell whether a path means all files that match it; one that is there means itself, whatever its name.
+
+    Examples
+    --------
+    >>> is_pattern(Path("logs/2026-*/*.csv")), is_pattern(Path("a.csv"))
+    (True, False)
+    """
+    return _MAGIC.search(str(path)) is not None and not path.exists()
+
+
+def matches(path: Path, pattern: Path) -> bool:
+    """Tell whether a file of this name would match a pattern.
+
+    Examples
+    --------
+    >>> matches(Path("logs/may/1.csv"), Path("logs/**/*.csv")), matches(Path("logs/may/1.csv"), Path("logs/*.csv"))
+    (True, False)
+    """
+    return _match(path.parts, pattern.parts)
+
+
+def _match(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_match(names[at:], patterns[1:]) for at in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], patterns[0]) and _match(names[1:], patterns[1:])
+
+
+def has(position: Position, note: str) -> bool:
+    """Tell whether a position says more than where in its file it is.
+
+    Examples
+    --------
+    >>> has({"late": [9, 1]}, LATE), has([9, 1], LATE)
+    (True, False)
+    """
+    return isinstance(position, dict) and note in position
+
+
+def place_in(position: Position) -> Position:
+    """Return where in its file a position is.
+
+    Examples
+    --------
+    >>> place_in({"late": [9, 1]}), place_in({"done": [9, 1], "size": 9}), place_in([9, 1])
+    ([9, 1], [9, 1], [9, 1])
+    """
+    return next((position[note] for note in (LATE, DONE) if has(position, note)), position)
+
+
+def files_of(pattern: Path) -> dict[str, int]:
+    """Return the files that match, in the order of their names, and their sizes in bytes."""
+    found = {}
+    for name in sorted(glob.glob(str(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
+        path = Path(name)
+        try:
+            if path.is_file():
+                found[str(path)] = path.stat().st_size
+        except OSError:  # It was deleted just now.
+            continue
+    return found
+
+
+class PatternReader:
+    """The events of all files that match a pattern.
+
+    A file that appears before one that was begun already is late: it is read after all that are there, or once
+    the last one is at its end. The position after its records is ``{"late": position}``, because from that of
+    a later file nobody can tell whether it was finished.
+
+    Parameters
+    ----------
+    pattern
+        The pattern.
+    open
+        Opens a file, and is given what the file's reader asks at its end: whether to wait for more.
+    follow
+        Whether to wait for more files, and at the end of the last one for more of it.
+    """
+
+    def __init__(self, pattern: Path, open: Callable[[Path, Callable[[], bool]], Reader], follow: bool) -> None:
+        self._pattern = pattern
+        self._open = open
+        self._follow = follow
+        self._reader: Reader | None = None
+        self._name = ""  # The file that is being read,
+        self._front = ""  # the last in order of those that were begun,
+        self._over: set[str] = set()  # those that need not be looked at again,
+        self._queue: dict[str, int] = {}  # and those to read, with their sizes.
+        self._aside = ""  # The last one in order, while late ones are read.
+        self._resumed: set[str] = set()  # Late ones that an earlier source had begun.
+        self._look_again = 0.0
+        self._positions: dict[str, Position] = {}
+        self._told: list[Event] = []
+
+    def seek(self, positions: Mapping[str, Position]) -> None:
+        """Go on where each file was: the last one in order, those that were late, and those without a position.
+
+        One with ``{"done": position}`` was at its end: if it is the last one, what was added since is read.
+        """
+        own = {name: position for name, position in positions.items() if matches(Path(name), self._pattern)}
+        if not own:
+            position_of(str(self._pattern), positions)
+        self._front = max(own, default="")
+        for name, position in own.items():
+            late = has(position, LATE)
+            self._positions[name] = place = place_in(position)
+            if is_broken(place) or not (late or name == self._front):
+                self._over.add(name)
+            elif late:
+                self._resumed.add(name)
+            if name not in self._over and not has(position, DONE) and not Path(name).exists():
+                what = "a file" if place is None else f"the rest of a file that was read up to {place}"
+                self._give_up(name, f"Expected {what}, found no file")
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end of all."""
+        deadline = time.monotonic() + timeout
+        while not self._told:
+            left = max(0.0, deadline - time.monotonic())
+            if self._reader is None:
+                if self._next():
+                    continue
+                if not self._follow:
+                    return None
+                time.sleep(min(left, LOOK_SECONDS))
+            else:
+                events = self._events(self._reader, min(left, LOOK_SECONDS))
+                if events:
+                    self._positions[self._name] = events[-1].resume
+                    return [self._placed(event) for event in events] if self._is_late() else events
+                if events is None:
+                    self._leave()
+                    continue
+                if self._may_grow():
+                    self._look()
+            if left == 0.0:
+                return []
+        told, self._told = self._told, []
+        return told
+
+    def lag(self) -> dict[tuple[str, str], int]:
+        """Return what is behind the last event of each file that is not finished; bytes if it was not begun."""
+        lags = {(name, "0"): size for name, size in dict(self._queue).items()}
+        reader = self._reader
+        return lags if reader is None else {(self._name, "0"): reader.lag(), **lags}
+
+    def close(self) -> None:
+        """Close the file that is being read."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _look(self) -> None:
+        """Put the files to be read in order: those after all that were begun, then late ones, then one set aside.
+
+        A late one that was begun by a source before this one is the first: all the others were at their ends then.
+        """
+        began = time.monotonic()
+        new = {name: size for name, size in files_of(self._pattern).items() if size and name not in self._over}
+        if self._reader is not None:
+            size = new.pop(self._name, 0)
+            if new and self._follow and max(new) < self._name:  # It may still grow, and is gone on with after them.
+                new[self._name] = size
+                self._aside = self._name
+                self._reader.close()
+                self._reader = None
+        aside = self._aside if new and max(new) <= self._front else ""
+        order = sorted(new, key=lambda name: (name == aside, name not in self._resumed, name < self._front, name))
+        self._queue = {name: new[name] for name in order}
+        self._look_again = time.monotonic() + LOOK_PAUSE * (time.monotonic() - began)
+
+    def _next(self) -> bool:
+        """Begin with the next file, if there is one."""
+        if not self._queue or time.monotonic() >= self._look_again:
+            self._look()
+        if not self._queue:
+            return False
+        self._name = next(iter(self._queue))
+        del self._queue[self._name]
+        self._front = max(self._front, self._name)
+        self._aside = "" if self._aside == self._name else self._aside
+        try:
+            self._reader = self._open(Path(self._name), self._may_grow)
+            self._go_on(self._reader)
+        except (OSError, ValueError) as error:
+            self._leave()
+            self._give_up(self._name, str(error))
+        return True
+
+    def _go_on(self, reader: Reader) -> None:
+        position = self._positions.get(self._name)
+        if position is None:
+            return
+        try:
+            reader.seek(position)
+        except HeaderError as error:
+            assert isinstance(reader, TextReader)
+            reader.give_up_header(error)
+            reader.seek(position)
+
+    def _events(self, reader: Reader, timeout: float) -> list[Event] | None:
+        try:
+            return reader.poll(timeout)
+        except HeaderError as error:
+            assert isinstance(reader, TextReader)
+            reader.give_up_header(error)
+        except (OSError, ValueError) as error:
+            self._give_up(self._name, str(error))
+            return None
+        return []
+
+    def _leave(self) -> None:
+        """Close the present file, which is not looked at again."""
+        self.close()
+        self._reader = None
+        self._over.add(self._name)
+
+    def _give_up(self, name: str, reason: str) -> None:
+        self._over.add(name)
+        error = reason if name in reason else f"{reason} - at {name}"
+        self._told.append(self._placed(Event(name, [0, 0, BROKEN], b"", error=error)))
+
+    def _placed(self, event: Event) -> Event:
+        return event._replace(resume={LATE: event.resume}) if event.stream < self._front else event
+
+    def _is_late(self) -> bool:
+        return self._name < self._front
+
+    def _may_grow(self) -> bool:
+        """Tell whether the present file is the last in order: once there is a later one, the writer has left it."""
+        return self._follow and not any(name > self._name for name in self._queue)

@@ -1,0 +1,142 @@
+"""Events from a Parquet file, a batch of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from connectors.base import Event, Position
+from connectors.checks import is_count
+from connectors.csv_cells import checked_names
+
+BATCH_ROWS = 512
+
+_ROW_JSON = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+
+def arrow() -> tuple[type[Exception], Any]:
+    """Return pyarrow's error and its class of files, or raise an `ImportError` that says what to install."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install 'streamkernel[parquet]'") from error
+    return ArrowException, ParquetFile
+
+
+class ParquetReader:
+    """The rows of one file; a position is the number of rows up to it.
+
+    Parameters
+    ----------
+    name
+        Name of the stream, for its events.
+    path
+        The file.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is not installed.
+    ValueError
+        If it is no Parquet file, or its columns have no names of their own.
+    """
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._arrow_error, open_file = arrow()
+        self._name = name
+        try:
+            self._file: Any = open_file(path)
+        except self._arrow_error as error:
+            raise ValueError(f"Expected a Parquet file, got an error: {error} - at {path}") from error
+        try:
+            checked_names(self._file.schema_arrow.names)
+        except ValueError as error:
+            self.close()
+            raise ValueError(f"{error} - at the schema of {path}") from None
+        self._rows: int = self._file.metadata.num_rows
+        self._row = 0
+        self._batches = self._batches_from(0)
+
+    def seek(self, position: Position) -> None:
+        """Go on after `position`."""
+        if not is_count(position):
+            raise ValueError(f"Expected a position that counts rows, got {position!r} - at {self._name}")
+        if self._rows < position:
+            raise ValueError(
+                f"Expected at least {position} rows, got {self._rows} - at {self._name}:"
+                " it is not the file that was read before"
+            )
+        self._row = position
+        self._batches = self._batches_from(position)
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the events of the next batch of rows, ``None`` at the end; never wait."""
+        batch = next(self._batches, None)
+        if batch is None:
+            return None
+        if isinstance(batch, _Damage):
+            rows = f"rows {self._row + 1} to {batch.end}"
+            self._row = batch.end
+            reason = f"Expected Parquet data, got an error: {batch.error} - at {rows}"
+            return [Event(self._name, self._row, b"", error=reason)]
+        return [self._event(row) for row in _rows(batch)]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return list(self._file.schema_arrow.names)
+
+    def lag(self) -> int:
+        """Return the rows behind the last event."""
+        return self._rows - self._row
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _batches_from(self, row: int) -> Iterator[Any]:
+        """Yield what is left from `row` on, by row groups: those before it are not read."""
+        end = 0
+        for group in range(self._file.metadata.num_row_groups):
+            at, end = end, end + self._file.metadata.row_group(group).num_rows
+            if end <= row:
+                continue
+            try:
+                for batch in self._file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group]):
+                    if row < at + batch.num_rows:
+                        yield batch.slice(max(0, row - at))
+                    at += batch.num_rows
+            except (self._arrow_error, OSError) as error:
+                yield _Damage(error, end)
+
+    def _event(self, row: dict[str, Any] | Exception) -> Event:
+        self._row += 1
+        if isinstance(row, Exception):
+            reason = f"Expected values that Python can hold, got an error: {row} - at row {self._row}"
+            return Event(self._name, self._row, b"", error=reason)
+        record = {name: value for name, value in row.items() if value is not None}
+        return Event(self._name, self._row, orjson.dumps(record, default=repr, option=_ROW_JSON), record)
+
+
+@dataclass(frozen=True)
+class _Damage:
+    """Why the rows up to `end` cannot be read."""
+
+    error: Exception
+    end: int
+
+
+def _rows(batch: Any) -> list[dict[str, Any] | Exception]:
+    """Return the rows of a batch, each by itself if one of them cannot be read."""
+    try:
+        rows: list[dict[str, Any] | Exception] = batch.to_pylist()
+    except (ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            return [error]
+        rows = [row for at in range(batch.num_rows) for row in _rows(batch.slice(at, 1))]
+    return rows

@@ -1,0 +1,173 @@
+"""Events from a text format: bytes are cut into records, and records are read or said to be unreadable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from connectors.base import Event, Position
+from connectors.checks import BROKEN, is_count
+from connectors.files.bytestreams import BrokenStreamError, ByteStream
+from connectors.formats import Csv, Format, Headless
+from connectors.record_splitters import Oversized, Raw
+
+BATCH_EVENTS = 512
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HEADER_SECONDS = 1.0
+
+
+class HeaderError(ValueError):
+    """A header that gives no names, without which there are no records."""
+
+
+class TextReader:
+    """The events of one stream of bytes.
+
+    A position is ``[offset, line]``: the bytes and the lines up to the end of a record. Where a stream turned
+    out to be damaged it is ``[offset, line, "broken"]``, so that the damage is not told again.
+
+    Parameters
+    ----------
+    name
+        Name of the stream, for its events.
+    stream
+        The bytes.
+    form
+        How a record is read.
+    limit
+        Longest record, in bytes, that is read.
+    """
+
+    def __init__(self, name: str, stream: ByteStream, form: Format, limit: int) -> None:
+        self._name = name
+        self._stream = stream
+        self._form = form
+        self._limit = limit
+        self._go_on(offset=0, line=0)
+
+    def seek(self, position: Position) -> None:
+        """Go on after `position`."""
+        if not (type(position) in (list, tuple) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
+            raise ValueError(f"Expected a position [offset, line], got {position!r} - at {self._name}")
+        offset, line = position[:2]
+        self._stream.seek(offset)
+        if not self._form.ready and self._stream.waiting() is not None:
+            self._stream.seek(0)
+            while not self._form.ready and self.poll(HEADER_SECONDS) is not None:
+                pass
+            self._stream.seek(offset)
+        self._go_on(offset, line)
+        self._told_at = offset if len(position) == 3 else -1
+
+    def give_up_header(self, error: HeaderError) -> None:
+        """Begin anew, and take no record for readable."""
+        self._form = Headless(str(error))
+        self._stream.seek(0)
+        self._go_on(offset=0, line=0)
+
+    def poll(self, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        deadline = time.monotonic() + timeout
+        events = self._events()
+        while not events and not self._ended:
+            events = self._more(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() >= deadline:
+                break
+        return events or (None if self._ended else [])
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the header, once it was read; none if there is no header."""
+        return self._form.names if isinstance(self._form, Csv) else ()
+
+    def lag(self) -> int:
+        """Return the bytes behind the last event, 0 if nobody can know."""
+        waiting = self._stream.waiting()
+        return 0 if waiting is None else waiting + self._read - self._offset
+
+    def close(self) -> None:
+        """Release the stream."""
+        self._stream.close()
+
+    def _go_on(self, offset: int, line: int) -> None:
+        self._read = offset  # Bytes that came from the stream,
+        self._offset = offset  # of which so many were returned in events,
+        self._line = line  # which were so many lines.
+        self._records: Iterator[Raw] = iter(())
+        self._cutter = self._form.cutter(self._limit)
+        self._at_start = offset == 0
+        self._start = b""
+        self._ended = False
+        self._told_at = -1
+
+    def _more(self, timeout: float) -> list[Event]:
+        """Read on, and return the first events of what came."""
+        try:
+            chunk = self._stream.read(timeout)
+        except BrokenStreamError as error:
+            self._ended = True
+            return [] if self._offset == self._told_at else [self._damage(error)]
+        if chunk is None:
+            self._ended = True
+            self._records = iter([*self._cutter.feed(self._start), *self._cutter.end()])
+        else:
+            self._read += len(chunk)
+            self._records = iter(self._cutter.feed(self._after_mark(chunk) if self._at_start else chunk))
+        return self._events()
+
+    def _after_mark(self, chunk: bytes) -> bytes:
+        """Return what has come after the byte order mark that a file may begin with."""
+        begin = self._start + chunk
+        if len(begin) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(begin):
+            self._start = begin  # It takes more bytes to tell.
+            return b""
+        self._start, self._at_start = b"", False
+        if begin.startswith(BYTE_ORDER_MARK):
+            self._offset += len(BYTE_ORDER_MARK)
+        return begin.removeprefix(BYTE_ORDER_MARK)
+
+    def _events(self) -> list[Event]:
+        """Return the next events of the records at hand."""
+        events: list[Event] = []
+        name, parse, offset, line = self._name, self._form.parse, self._offset, self._line
+        for raw in self._records:
+            number = line + 1
+            if isinstance(raw, Oversized):
+                line = number + raw.newlines
+                offset = min(offset + raw.size + 1, self._read)
+                events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
+            else:
+                line = number + raw.count(b"\n")
+                offset = min(offset + len(raw) + 1, self._read)  # The last line may have no newline to count.
+                if not raw or raw.isspace():
+                    continue
+                try:
+                    record = parse(raw)
+                except ValueError as error:
+                    events.append(self._unreadable(raw, _reason(error), number, [offset, line]))
+                else:
+                    if record is not None:
+                        events.append(Event(name, [offset, line], raw, record))
+            if len(events) >= BATCH_EVENTS:
+                break
+        self._offset, self._line = offset, line
+        return events
+
+    def _too_long(self, raw: Oversized) -> str:
+        return f"Expected at most {self._limit} bytes in a record, got {raw.size}"
+
+    def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:
+        if not self._form.ready:  # Without names there is no reading any row.
+            raise HeaderError(f"{reason} - at the header of {self._name}")
+        return Event(self._name, position, raw, error=f"{reason} - at line {line}")
+
+    def _damage(self, error: BrokenStreamError) -> Event:
+        where = [self._offset, self._line, BROKEN]
+        return Event(self._name, where, self._cutter.pending(), error=f"{error} - at line {self._line + 1}")
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        byte = error.object[error.start]
+        return f"Expected UTF-8, got byte 0x{byte:02x} as byte {error.start + 1} of the record"
+    return str(error)

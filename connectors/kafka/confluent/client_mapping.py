@@ -1,0 +1,103 @@
+"""What confluent-kafka's consumers and producers have in common: its words for ours, and librdkafka's log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from connectors.kafka import timeouts
+from connectors.kafka.clients import CONNECT_SECONDS, Partition
+from connectors.kafka.timeouts import Failure
+
+LOG = logging.getLogger("librdkafka")
+LOG.addFilter(lambda line: "will be ignored by this" not in line.getMessage())  # one table of options is for both kinds
+
+AGAIN = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._MAX_POLL_EXCEEDED,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
+"""Errors after which the same may be asked again."""
+
+VAGUE = {KafkaError._ALL_BROKERS_DOWN}
+"""Errors that follow from others."""
+
+
+def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """Return the configuration of a client; the names of our own options have underscores here."""
+    ours = {name.replace("_", "."): value for name, value in own.items()}
+    return {**options, "bootstrap.servers": servers, "logger": LOG, **ours}
+
+
+def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
+    """Wait until a broker answers.
+
+    Raises
+    ------
+    Unavailable
+        If none does; it says why, by the reasons that the client is given.
+    """
+    seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
+    try:
+        kafka.list_topics(timeout=seconds)
+    except KafkaException as error:
+        with _silent():
+            kafka.poll(0)  # which hands out the reasons, and the lines of the log
+        cause = max(reasons, key=lambda one: (_kind_of(one), one.code() not in VAGUE), default=error.args[0])
+        raise timeouts.unavailable(servers, _kind_of(cause), told(cause), "ssl.ca.location") from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    def nothing(line: logging.LogRecord) -> bool:
+        return False
+
+    LOG.addFilter(nothing)
+    try:
+        yield
+    finally:
+        LOG.removeFilter(nothing)
+
+
+def _kind_of(error: KafkaError) -> Failure:
+    kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
+    return kinds.get(error.code(), Failure.UNREACHABLE)
+
+
+def theirs(places: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
+    """Return offsets in partitions as confluent-kafka has them, with a note for people."""
+    return [TopicPartition(*partition, offset, note) for partition, offset in places.items()]
+
+
+def ours(partitions: Iterable[TopicPartition]) -> list[Partition]:
+    """Return partitions of confluent-kafka, in order, as we have them."""
+    return sorted(Partition(one.topic, one.partition) for one in partitions)
+
+
+def told(error: Any) -> str:
+    """Return what an error is and says.
+
+    Examples
+    --------
+    >>> told(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    '_TIMED_OUT: no answer'
+    """
+    one = error.args[0] if isinstance(error, KafkaException) else error
+    return f"{one.name()}: {one.str()}" if isinstance(one, KafkaError) else timeouts.told(error)

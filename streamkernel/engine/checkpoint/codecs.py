@@ -1,0 +1,192 @@
+"""What an object is made of: the parts it is put together from again, or its attributes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import operator
+import random
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from river import compose
+from river.utils import VectorDict
+
+from streamkernel.engine.checkpoint.allowlist import COMPILED, method, name_of
+
+_DTYPE_KINDS = "biufcmMUS"
+_BIT_GENERATORS = {
+    kind.__name__: kind
+    for kind in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
+}
+
+
+class Kind(NamedTuple):
+    """How objects of one type are stored."""
+
+    tag: str
+    take_apart: Callable[[Any], Sequence[Any]]
+    put_together: Callable[..., Any]
+
+
+def kind_of(obj: Any) -> Kind | None:
+    """Return how an object is stored, or ``None`` if it is not stored as parts.
+
+    Examples
+    --------
+    >>> kind = kind_of(np.arange(3.0))
+    >>> kind.tag, kind.put_together(*kind.take_apart(np.arange(3.0)))
+    ('array', array([0., 1., 2.]))
+    """
+    return _BY_TYPE.get(np.generic if isinstance(obj, np.generic) else type(obj))
+
+
+def kind_tagged(tag: str) -> Kind | None:
+    """Return how what is stored under a tag is put together."""
+    return _BY_TAG.get(tag)
+
+
+def attributes(obj: Any) -> dict[str, Any]:
+    """Return the attributes of an instance that are to be stored.
+
+    Examples
+    --------
+    >>> from river import preprocessing
+    >>> list(attributes(preprocessing.Normalizer(order=1)))
+    ['order']
+    """
+    slots = [name for kind in type(obj).__mro__ for name in vars(kind).get("__slots__", ())]
+    state = {name: getattr(obj, name) for name in slots if is_attribute(name) and hasattr(obj, name)}
+    state.update(getattr(obj, "__dict__", {}))
+    if type(obj) is compose.Pipeline:  # it keeps what it works out from its steps; that is worked out again
+        state = {"steps": obj.steps, **{k: v for k, v in vars(compose.Pipeline()).items() if k != "steps"}}
+    return state
+
+
+def is_attribute(name: str) -> bool:
+    """Return whether an attribute may have this name; Python's own, like ``__class__``, may not be set."""
+    return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
+
+
+def _array_parts(array: np.ndarray[Any, Any]) -> Sequence[Any]:
+    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    return _dtype(array.dtype.str).str, list(array.shape), order, array.tobytes(order)
+
+
+def _array(dtype: str, shape: Sequence[int], order: Any, data: bytes) -> np.ndarray[Any, Any]:
+    if min(shape, default=0) < 0:
+        raise ValueError(f"Expected the shape of an array, got {shape}")
+    flat = np.ndarray(shape, _dtype(dtype), bytearray(data), order=order)
+    if flat.nbytes != len(data):
+        raise ValueError(f"Expected {flat.nbytes} bytes of an array, got {len(data)}")
+    return flat.copy(order="K")
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    dtype = np.dtype(name)
+    if dtype.kind not in _DTYPE_KINDS:
+        raise TypeError(f"cannot store an array of dtype {name}")
+    return dtype
+
+
+def _scalar(dtype: str, data: bytes) -> Any:
+    return _array(dtype, (), "C", data)[()]
+
+
+def _random(state: tuple[Any, ...]) -> random.Random:
+    made = random.Random()
+    made.setstate(state)
+    return made
+
+
+def _random_state(state: dict[str, Any]) -> np.random.RandomState:
+    made = np.random.RandomState(_bit_generator(state))
+    made.set_state(state)
+    return made
+
+
+def _bit_generator(state: Any) -> np.random.BitGenerator:
+    kind = _BIT_GENERATORS.get(state["bit_generator"])
+    if kind is None:
+        raise ValueError(f"Expected a bit generator of NumPy, got {state['bit_generator']!r}")
+    made = kind()
+    made.state = state
+    return made
+
+
+def _partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> functools.partial[Any]:
+    if name_of(function) is None:
+        raise TypeError(f"Expected an allowed function in a partial, got {function!r}")
+    return functools.partial(function, *args, **keywords)
+
+
+def _method_parts(bound: types.MethodType) -> Sequence[Any]:
+    try:
+        known = method(bound.__self__, bound.__name__) == bound
+    except ValueError:
+        known = False
+    if not known:
+        raise TypeError(f"cannot store the method {bound.__qualname__}")
+    return bound.__self__, bound.__name__
+
+
+def _time_parts(moment: dt.datetime) -> Sequence[Any]:
+    text = moment.isoformat()
+    if moment.fold or type(moment.tzinfo) not in (type(None), dt.timezone):
+        raise TypeError(f"cannot store the time zone of {text}")
+    return (text,)
+
+
+def _compiled_parts(obj: Any) -> Sequence[Any]:
+    return f"{type(obj).__module__}.{type(obj).__qualname__}", _arguments(obj), obj.__getstate__()
+
+
+def _arguments(obj: Any) -> tuple[Any, ...]:
+    return tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
+
+
+def _compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
+    if name not in COMPILED:
+        raise ValueError(f'"{name}" is not a class allowed in a checkpoint')
+    try:
+        made = COMPILED[name](*arguments)
+        made.__setstate__(state)
+        whole = _compiled_parts(made) == (name, arguments, state)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        whole = False
+    if not whole:
+        raise ValueError(f"Expected the {len(state)} bytes that a {name} wrote, got others")
+    return made
+
+
+_KINDS: list[tuple[type, Kind]] = [
+    (tuple, Kind("tuple", list, lambda *items: items)),
+    (frozenset, Kind("frozenset", lambda members: sorted(members, key=repr), lambda *items: frozenset(items))),
+    (range, Kind("range", lambda r: (r.start, r.stop, r.step), range)),
+    (dt.datetime, Kind("datetime", _time_parts, dt.datetime.fromisoformat)),
+    (dt.date, Kind("date", lambda day: (day.isoformat(),), dt.date.fromisoformat)),
+    (dt.timedelta, Kind("timedelta", lambda d: (d.days, d.seconds, d.microseconds), dt.timedelta)),
+    (np.ndarray, Kind("array", _array_parts, _array)),
+    (np.generic, Kind("scalar", lambda x: (_dtype(x.dtype.str).str, x.tobytes()), _scalar)),
+    (random.Random, Kind("Random", lambda rng: (rng.getstate(),), _random)),
+    (np.random.RandomState, Kind("RandomState", lambda rng: (rng.get_state(legacy=False),), _random_state)),
+    (
+        np.random.Generator,
+        Kind(
+            "Generator",
+            lambda rng: (rng.bit_generator.state,),
+            lambda state: np.random.Generator(_bit_generator(state)),
+        ),
+    ),
+    (functools.partial, Kind("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
+    (operator.itemgetter, Kind("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
+    (types.MethodType, Kind("method", _method_parts, method)),
+    (VectorDict, Kind("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
+    *((kind, Kind("compiled", _compiled_parts, _compiled)) for kind in COMPILED.values()),
+]
+_BY_TYPE = dict(_KINDS)
+_BY_TAG = {kind.tag: kind for _, kind in _KINDS}

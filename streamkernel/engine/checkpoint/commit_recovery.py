@@ -1,0 +1,58 @@
+"""Which checkpoint counts, by what Kafka says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError
+
+log = structlog.get_logger("streamkernel")
+
+
+def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:
+    """Return the newest checkpoint that counts and is whole, ``None`` if there never was one.
+
+    Parameters
+    ----------
+    state
+        The directory. What was prepared there counts now, or is gone.
+    newest
+        The number that Kafka has, 0 for none.
+
+    Raises
+    ------
+    StateDirectoryError
+        If Kafka has a checkpoint that was never in this directory, or has forgotten whether a prepared one counts.
+    ModelFileError
+        If there are checkpoints and none is whole.
+    """
+    prepared, own = state.prepared(), state.newest()
+    if prepared is not None and not newest and own:
+        raise StateDirectoryError(
+            f"Expected Kafka to know whether checkpoint {prepared} counts, got nothing: it forgets after a time "
+            f"(offsets.retention.minutes) - at {state.path}; if what was written last can be read with read_committed, "
+            f"rename prepared-{prepared:012d}.safetensors to checkpoint-..., and if not, delete it"
+        )
+    if prepared is not None and prepared == newest:
+        state.promote(prepared)
+        log.info("a checkpoint that was prepared counts", number=prepared)
+    elif prepared is not None:
+        log.info("a checkpoint that was prepared does not count", number=prepared)
+    state.discard()
+    if newest > state.newest():
+        raise StateDirectoryError(
+            f"Expected checkpoint {newest}, which Kafka has as the last one, got {state.newest()} - at {state.path}; "
+            "it is a copy of a state directory that was used after"
+        )
+    if newest < state.newest():
+        log.warning("Kafka has no record of the newest checkpoint; resuming from it", has=newest, number=state.newest())
+    saved = state.read_newest()
+    if saved is not None and saved["checkpoint"] < newest:
+        log.error(
+            "events since an older checkpoint are learnt again, and what is written for them is written twice",
+            number=saved["checkpoint"],
+            newest=newest,
+        )
+    return saved

@@ -1,0 +1,280 @@
+"""River's objects as JSON values and back, exactly, without running anything that is stored.
+
+Plain values are stored as they are, anything else as a table with one tag: ``{"tuple": [1, 2]}``. An object is stored
+as the name of its class and its attributes, and only classes and functions from a fixed list can be named
+(`allowlist.py`). Every list, table and object gets the next number as it is met; when it is met again, ``{"ref":
+number}`` is stored, so what was shared is shared again.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import types
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streamkernel.engine.checkpoint.allowlist import class_named, is_plain, name_of, named
+from streamkernel.engine.checkpoint.codecs import attributes, is_attribute, kind_of, kind_tagged
+
+Json = Any
+Hook = Callable[[Any], Any]
+
+_MAPPINGS = {
+    "dict": dict,
+    "OrderedDict": collections.OrderedDict,
+    "Counter": collections.Counter,
+    "defaultdict": collections.defaultdict,
+}
+_TAG_OF_MAPPING = {kind: tag for tag, kind in _MAPPINGS.items()}
+_UNFINISHED = object()
+
+
+def encode(obj: Any, hook: Hook | None = None) -> Json:
+    """Return an object as a JSON value.
+
+    Parameters
+    ----------
+    obj
+        The object.
+    hook
+        Is asked about every object that is not plain; what it returns, unless that is ``None``, must be a
+        JSON value and is stored in place of the object.
+
+    Raises
+    ------
+    TypeError
+        If a part of the object cannot be stored; the message says which.
+
+    Examples
+    --------
+    >>> from river import stats
+    >>> encode(stats.Sum())
+    {'class': 'river.stats.summing.Sum', 'state': {'sum': 0.0}}
+    >>> encode({"f": print})
+    Traceback (most recent call last):
+    TypeError: at f: cannot store a builtin_function_or_method
+    """
+    encoder = _Encoder(hook)
+    try:
+        return encoder.value(obj)
+    except RecursionError:
+        raise TypeError(f"at {encoder.place()}: cannot store what is nested so deeply") from None
+
+
+def decode(value: Json, hook: Hook | None = None) -> Any:
+    """Return the object that a JSON value was made of.
+
+    Parameters
+    ----------
+    value
+        What `encode` returned.
+    hook
+        Is given what the hook of `encode` returned, and returns the object.
+
+    Raises
+    ------
+    ValueError
+        If the value was not made by `encode`, or names a class or function that is not allowed.
+
+    Examples
+    --------
+    >>> from river import stats
+    >>> mean = stats.Mean()
+    >>> mean.update(3.5)
+    >>> decode(encode(mean)).get()
+    3.5
+    >>> decode({"class": "subprocess.Popen", "state": {}})
+    Traceback (most recent call last):
+    ValueError: "subprocess.Popen" is not a class allowed in a checkpoint
+    """
+    try:
+        return _Decoder(hook).value(value)
+    except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"Expected a value that was written by encode: {error}") from error
+
+
+class _Encoder:
+    def __init__(self, hook: Hook | None) -> None:
+        self._hook = hook
+        self._path: list[str] = []
+        self._met: dict[int, tuple[int, Any]] = {}  # the object is held, so that its id is not used again
+        self._unfinished: set[int] = set()
+
+    def place(self) -> str:
+        return "".join(self._path).removeprefix(".") or "the top"
+
+    def value(self, obj: Any) -> Json:
+        kind = type(obj)
+        if obj is None or kind is bool:
+            return obj
+        if kind is int:
+            return obj if -(1 << 63) <= obj < 1 << 63 else {"int": hex(obj)}
+        if kind is float:
+            return obj if math.isfinite(obj) else {"float": repr(obj)}
+        if kind is str:
+            return obj if _is_unicode(obj) else {"str": _base64(obj.encode("utf-8", "surrogatepass"))}
+        if kind is bytes:
+            return {"bytes": _base64(obj)}
+        name = name_of(obj)
+        if name is not None:
+            return {"name": name}
+        if id(obj) in self._unfinished:
+            raise TypeError(f"at {self.place()}: cannot store a {kind.__name__} that contains itself")
+        if id(obj) in self._met:
+            return {"ref": self._met[id(obj)][0]}
+        self._met[id(obj)] = len(self._met), obj
+        stored = self._hook(obj) if self._hook is not None else None
+        return {"hook": stored} if stored is not None else self._container(obj, kind)
+
+    def _container(self, obj: Any, kind: type) -> Json:
+        if kind is list:
+            return self._items(obj)
+        if kind is set:
+            return {"set": self._items(sorted(obj, key=repr))}  # so that equal states are equal text
+        if kind is collections.deque:
+            return {"deque": [obj.maxlen, self._items(obj)]}
+        if kind is collections.defaultdict:
+            return {"defaultdict": [self._part(".default_factory", obj.default_factory), self._pairs(obj)]}
+        if kind in _TAG_OF_MAPPING:
+            return {_TAG_OF_MAPPING[kind]: self._pairs(obj)}
+        parts = kind_of(obj)
+        if parts is not None:
+            try:
+                taken = parts.take_apart(obj)
+            except TypeError as error:
+                raise TypeError(f"at {self.place()}: {error}") from None
+            self._unfinished.add(id(obj))
+            stored = {parts.tag: self._items(taken)}
+            self._unfinished.discard(id(obj))
+            return stored
+        name = name_of(kind)
+        if name is None or not is_plain(kind):
+            shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+            raise TypeError(f"at {self.place()}: cannot store a {shown}")
+        state = {}
+        for key, attribute in attributes(obj).items():
+            if not is_attribute(key):
+                raise TypeError(f"at {self.place()}: cannot store an attribute named {key!r}")
+            state[key] = self._part(f".{key}", attribute)
+        return {"class": name, "state": state}
+
+    def _items(self, items: Iterable[Any]) -> list[Json]:
+        return [self._part(f"[{i}]", item) for i, item in enumerate(items)]
+
+    def _pairs(self, mapping: dict[Any, Any]) -> list[Json]:
+        pairs = []
+        for key, value in mapping.items():
+            step = f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
+            pairs.append([self._part(step, key), self._part(step, value)])
+        return pairs
+
+    def _part(self, step: str, obj: Any) -> Json:
+        self._path.append(step)
+        stored = self.value(obj)
+        self._path.pop()
+        return stored
+
+
+class _Decoder:
+    def __init__(self, hook: Hook | None) -> None:
+        self._hook = hook
+        self._met: list[Any] = []
+
+    def value(self, value: Json) -> Any:
+        if isinstance(value, list):
+            made: list[Any] = []
+            self._met.append(made)
+            made.extend(map(self.value, value))
+            return made
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError(f"Expected a JSON value, got a {type(value).__name__}")
+        if value.keys() == {"class", "state"}:
+            return self._instance(value["class"], value["state"])
+        if len(value) != 1:
+            raise ValueError(f"Expected a table with one tag, got the keys {', '.join(map(repr, value)) or 'none'}")
+        (tag, content), *_ = value.items()
+        return self._tagged(tag, content)
+
+    def _tagged(self, tag: str, content: Json) -> Any:
+        if tag == "int":
+            return int(content, 16)
+        if tag == "float" and content in ("nan", "inf", "-inf"):
+            return float(content)
+        if tag == "str":
+            return b64decode(content, validate=True).decode("utf-8", "surrogatepass")
+        if tag == "bytes":
+            return b64decode(content, validate=True)
+        if tag == "name":
+            return named(content)
+        if tag == "ref":
+            return self._reference(content)
+        number = len(self._met)
+        self._met.append(_UNFINISHED)
+        if tag == "hook" and self._hook is not None:
+            made = self._met[number] = self._hook(content)
+            return made
+        if tag in ("set", "deque"):
+            return self._collection(number, content, is_deque=tag == "deque")
+        if tag in _MAPPINGS:
+            return self._mapping(number, tag, content)
+        parts = kind_tagged(tag)
+        if parts is None:
+            raise ValueError(f'Expected a known tag, got "{tag}"')
+        made = self._met[number] = parts.put_together(*map(self.value, content))
+        return made
+
+    def _reference(self, number: Json) -> Any:
+        if type(number) is not int or not 0 <= number < len(self._met) or self._met[number] is _UNFINISHED:
+            raise ValueError(f"Expected a reference to an earlier value, got {number!r}")
+        return self._met[number]
+
+    def _collection(self, number: int, content: Json, is_deque: bool) -> Any:
+        if is_deque:
+            length, content = content
+            queue: collections.deque[Any] = collections.deque(maxlen=length)
+            self._met[number] = queue
+            queue.extend(map(self.value, content))
+            return queue
+        members: set[Any] = set()
+        self._met[number] = members
+        members.update(map(self.value, content))
+        return members
+
+    def _mapping(self, number: int, tag: str, content: Json) -> Any:
+        made: Any = _MAPPINGS[tag]()
+        self._met[number] = made
+        if tag == "defaultdict":
+            factory, content = content
+            made.default_factory = self.value(factory)
+            if made.default_factory is not None and not callable(made.default_factory):
+                raise ValueError(f"Expected the factory of a defaultdict, got {made.default_factory!r}")
+        for key, value in content:
+            key = self.value(key)
+            made[key] = self.value(value)
+        return made
+
+    def _instance(self, name: Json, state: Json) -> Any:
+        kind = class_named(name)
+        made: Any = object.__new__(kind)
+        self._met.append(made)
+        for key, value in state.items():
+            if not is_attribute(key):
+                raise ValueError(f"Expected the name of an attribute, got {key!r}")
+            slot = getattr(kind, key, None)
+            if isinstance(slot, types.MemberDescriptorType):
+                slot.__set__(made, self.value(value))
+            else:
+                made.__dict__[key] = self.value(value)
+        return made
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")

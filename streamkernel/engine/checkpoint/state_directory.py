@@ -1,0 +1,227 @@
+"""The state directory: one file is the whole truth, written beside the one before it, and the last few are kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+
+from streamkernel.engine.checkpoint import state_file
+from streamkernel.errors import ModelFileError
+from streamkernel.estimators import model_file
+
+KEPT = 3
+"""Checkpoints that are kept; a torn one falls back to the one before."""
+
+PRIVATE = 0o600
+"""Permissions of the files: what was learned, and records that were refused, are for nobody else to read."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class StateDirectoryError(RuntimeError):
+    """A state directory that is in use, or holds another run."""
+
+
+class StateDirectory:
+    """A directory of checkpoints, used by one process at a time.
+
+    Only the user who runs the process can read the files in it. A symbolic link in it is not followed, so that who can
+    write there cannot make the process read or overwrite files elsewhere.
+
+    Parameters
+    ----------
+    path
+        The directory, or a symbolic link to it; if it is missing it is made, for its owner only.
+
+    Raises
+    ------
+    StateDirectoryError
+        If another process uses it, it cannot be written to, or one of its files is a symbolic link.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as path, StateDirectory(Path(path)) as state:
+    ...     state.write({"learned": 3})
+    ...     state.read_newest()
+    {'learned': 3, 'checkpoint': 1}
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):  # found now, not when the first checkpoint is due
+            raise StateDirectoryError(
+                f"the state directory cannot be written to; mount or choose another one - at {path}"
+            )
+        if path.stat().st_mode & 0o002:
+            log.warning("every user of this machine can write to the state directory; use chmod o-w", path=str(path))
+        self.path = path
+        self.size: int | None = None  # of the last checkpoint that was written here
+        self._unlock = weakref.finalize(self, os.close, _locked(path))
+
+    @property
+    def identity(self) -> str:
+        """A name of this directory that no other has, and that it keeps."""
+        path = no_link(self.path / "identity")
+        if not path.exists():
+            model_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
+        return path.read_text()
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint.
+
+        1. Encode the state; models and plain arrays become tensors.
+        2. Write a new file beside the others, flush it to disk, and rename it into its place.
+        3. Only then drop the oldest.
+        """
+        self.promote(self.prepare(state))
+
+    def prepare(self, state: Mapping[str, Any]) -> int:
+        """Write a checkpoint that does not count yet, and return its number."""
+        number = self.newest() + 1
+        state_file.write(self._prepared(number), "checkpoint", dict(state), PRIVATE)
+        return number
+
+    def promote(self, number: int) -> None:
+        """Let a prepared checkpoint count, and drop the oldest."""
+        path = self.path / f"checkpoint-{number:012d}.safetensors"
+        model_file.move(self._prepared(number), path)
+        self.size = path.stat().st_size
+        for old in checkpoints(self.path)[:-KEPT]:
+            old.unlink()
+
+    def prepared(self) -> int | None:
+        """Return the number of a checkpoint that was prepared and never counted."""
+        files = sorted(self.path.glob("prepared-*.safetensors"))
+        return _number(files[-1]) if files else None
+
+    def discard(self) -> None:
+        """Drop what was prepared and does not count."""
+        for path in self.path.glob("prepared-*.safetensors"):
+            path.unlink()
+
+    def newest(self) -> int:
+        """Return the number of the newest checkpoint that counts, 0 for none."""
+        files = checkpoints(self.path)
+        return _number(files[-1]) if files else 0
+
+    def _prepared(self, number: int) -> Path:
+        return self.path / f"prepared-{number:012d}.safetensors"
+
+    def read_newest(self) -> dict[str, Any] | None:
+        """Return the newest state that is whole, with its number as "checkpoint"; ``None`` if none was ever written.
+
+        Raises
+        ------
+        ModelFileError
+            If there are checkpoints, and none of them is whole.
+        """
+        return read_newest(self.path)
+
+    def close(self) -> None:
+        """Let other processes use the directory."""
+        self._unlock()
+
+    def __enter__(self) -> Self:
+        """Return the directory."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the directory."""
+        self.close()
+
+
+def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse a state that was made with another setup, naming the first difference.
+
+    Topics can be added behind the others: the number of the checkpoint that counts is committed for the first one.
+
+    Raises
+    ------
+    StateDirectoryError
+        If they differ.
+
+    Examples
+    --------
+    >>> check_setup({"label": "a"}, {"label": "b"})
+    Traceback (most recent call last):
+        ...
+    streamkernel.engine.checkpoint.state_directory.StateDirectoryError: Expected the setup the state directory was
+    made with, label = 'a', got 'b'; take another state.directory for another setup
+    """
+    for key in sorted(saved.keys() | now.keys()):
+        before, after = saved.get(key), now.get(key)
+        if key == "source.topics" and before and after:
+            if after[: len(before)] == before:
+                continue
+            hint = "add topics at the end, or take"
+        else:
+            hint = "take"
+        if after != before:
+            raise StateDirectoryError(
+                f"Expected the setup the state directory was made with, {key} = {before!r}, "
+                f"got {after!r}; {hint} another state.directory for another setup"
+            )
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.split("-")[1])
+
+
+def checkpoints(path: Path) -> list[Path]:
+    """Return the checkpoints in a directory, oldest first."""
+    return sorted(path.glob("checkpoint-*.safetensors"))
+
+
+def read_newest(path: Path) -> dict[str, Any] | None:
+    """Return the newest state in a directory that is whole; see :meth:`StateDirectory.read_newest`."""
+    files = checkpoints(path)
+    errors = []
+    for file in reversed(files):
+        try:
+            return _read(file) | {"checkpoint": _number(file)}
+        except ModelFileError as error:
+            errors.append(str(error))
+            log.error("a checkpoint is not whole, the one before it is tried", file=str(file), reason=str(error))
+    if files:
+        raise ModelFileError(f"Expected a whole checkpoint, got none in {path}: " + "; ".join(errors))
+    return None
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor that locks a directory as long as it is open; a file with the lock might be deleted."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(directory)
+        if isinstance(error, BlockingIOError):
+            problem = "is locked by another process; stop it or choose another directory"
+        else:
+            problem = f"cannot be locked ({error.strerror}); some network file systems cannot, so use a local disk"
+        raise StateDirectoryError(f"the state directory {problem} - at {path}") from None
+    return directory
+
+
+def no_link(path: Path) -> Path:
+    """Return the path of a file in a state directory, unless it is that of a symbolic link.
+
+    Raises
+    ------
+    StateDirectoryError
+        If it is.
+    """
+    if path.is_symlink():
+        raise StateDirectoryError(f"a symbolic link in a state directory is not followed; delete it - at {path}")
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(state_file.rebuild(*model_file.read(no_link(path), "checkpoint"), where=str(path)))

@@ -1,0 +1,1 @@
+"""The configuration file: its tables, what is built from them, and errors that name what was expected."""

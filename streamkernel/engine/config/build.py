@@ -1,0 +1,211 @@
+"""Objects from the tables of a configuration: ``{ type = "StandardScaler", with_std = false }``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from river import base, preprocessing
+
+from streamkernel.engine.config.coercion import expectation, fitted, takes_strings
+from streamkernel.engine.config.limits import problem_with
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, shown, unknown_key
+from streamkernel.engine.config.registry import (
+    OBJECTS,
+    Catalogue,
+    baselines,
+    datasets,
+    kind_named,
+    metrics,
+    models,
+    objects_for,
+    settable,
+    transformers,
+)
+from streamkernel.engine.fields import OnFields
+from streamkernel.engine.patterns import compiled, tokens
+
+__all__ = [
+    "Catalogue",
+    "ConfigError",
+    "Spec",
+    "baselines",
+    "build",
+    "build_step",
+    "datasets",
+    "kind_named",
+    "metrics",
+    "models",
+    "transformer_on",
+    "transformers",
+]
+
+Spec = str | dict[str, Any]
+"""The name of a class, or a table with its name as ``type`` and its parameters."""
+
+_ON_STRINGS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
+
+
+def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
+    """Return the object that a table describes.
+
+    Parameters
+    ----------
+    spec
+        The table, or only the name.
+    catalogue
+        What can be named.
+    where
+        The path of the table in the configuration.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such object; all problems of the table are in it.
+
+    Examples
+    --------
+    >>> build({"type": "StandardScaler", "with_std": False}, transformers(), "preprocessing[0]")
+    StandardScaler (
+      with_std=False
+      window_size=None
+    )
+    >>> build("StandardScalr", transformers(), "preprocessing[0].type")
+    Traceback (most recent call last):
+    streamkernel.engine.config.messages.ConfigError: preprocessing[0].type: expected a River transformer,
+    got "StandardScalr"; did you mean "StandardScaler"?
+    """
+    return _made(*_kind_and_parameters(spec, catalogue, where), where)
+
+
+def build_step(spec: Spec, where: str) -> base.Transformer:
+    """Return the transformer that a table describes, limited to the fields that its key ``on`` names.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such transformer; all problems of the table are in it.
+
+    Examples
+    --------
+    >>> step = build_step({"type": "TFIDF", "on": ["text"]}, "preprocessing[0]")
+    >>> step.learn_one({"text": "a river", "size": 3})
+    >>> step.transform_one({"text": "river", "size": 3})
+    {'size': 3, 'river': 1.0}
+    """
+    kind, given = _kind_and_parameters(spec, transformers(), where)
+    on = given.pop("on", None)
+    problems: list[str] = []
+    if "on" in settable(kind):  # it reads the text of one field, and takes the field's name itself
+        if isinstance(on, list) and len(on) == 1 and isinstance(on[0], str):
+            given["on"] = on[0]
+        else:
+            got = "nothing" if on is None else shown(on)
+            problems.append(
+                f"{where}.on: {kind.__name__} reads the text of one field; "
+                f'expected its name in a list, like ["text"], got {got}'
+            )
+    elif on is not None and not _is_choice_of_fields(on):
+        problems.append(
+            f'{where}.on: expected "numbers", "strings", "all" or a list of field names, got {shown(on)}'
+            + did_you_mean(on, ("numbers", "strings", "all"))
+        )
+    try:
+        transformer = _made(kind, given, where, other_keys=["on"])
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+    return transformer_on(transformer, on)
+
+
+def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:
+    """Return a transformer limited to some fields; the others pass by untouched.
+
+    Parameters
+    ----------
+    transformer
+        The transformer.
+    on
+        ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for
+        `OneHotEncoder` and `OrdinalEncoder`, and ``"numbers"`` for everything else.
+
+    Examples
+    --------
+    >>> encoder = transformer_on(preprocessing.OneHotEncoder())
+    >>> encoder.learn_one({"colour": "red", "size": 3})
+    >>> encoder.transform_one({"colour": "blue", "size": 3})
+    {'size': 3, 'colour_red': 0, 'colour_blue': 1}
+    """
+    if on is None:
+        on = "strings" if type(transformer) in _ON_STRINGS else "numbers"
+    return transformer if on == "all" else OnFields(transformer, on)
+
+
+def _kind_and_parameters(spec: Any, catalogue: Catalogue, where: str) -> tuple[type, dict[str, Any]]:
+    if not isinstance(spec, dict):
+        return kind_named(spec, catalogue, where), {}
+    if "type" not in spec:
+        raise ConfigError(f"{where}.type: expected the name of {catalogue.kind}, got nothing")
+    given = {key: value for key, value in spec.items() if key != "type"}
+    return kind_named(spec["type"], catalogue, f"{where}.type"), given
+
+
+def _made(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
+    parameters = settable(kind)
+    known = [*parameters, *other_keys]
+    problems = [unknown_key(where, key, known) for key in given if key not in parameters]
+    arguments = {}
+    for name, parameter in parameters.items():
+        try:
+            if name in given:
+                if too_large := problem_with(kind, name, given[name]):
+                    raise ConfigError(f"{where}.{name}: {too_large}")
+                arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
+                if name == "tokenizer_pattern" and given[name] != parameter.default:
+                    arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
+            elif parameter.default is parameter.empty:
+                wanted = OBJECTS[name][0] if name in OBJECTS else expectation(parameter.annotation)
+                problems.append(f"{where}.{name}: {kind.__name__} needs it; expected {wanted}, got nothing")
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*problems)
+    try:
+        return kind(**arguments)
+    except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
+        raise ConfigError(of_error(where, error)) from error
+
+
+def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:
+    """Return what a vectorizer finds words with, in linear time."""
+    try:
+        compiled(pattern)
+    except ImportError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected a pattern of RE2, got {shown(pattern)}: {error}") from None
+    return functools.partial(tokens, pattern=pattern)
+
+
+def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:
+    annotation = parameter.annotation
+    if parameter.name in OBJECTS:
+        catalogue = objects_for(parameter.name)
+        if not isinstance(value, str) or value in catalogue.classes or not takes_strings(annotation):
+            return build(value, catalogue, where)
+    wanted = expectation(annotation)
+    if not wanted:
+        raise ConfigError(f"{where}: cannot be set in a configuration file")
+    try:
+        return fitted(value, annotation)
+    except ValueError:
+        raise ConfigError(f"{where}: expected {wanted}, got {shown(value)}") from None
+
+
+def _is_choice_of_fields(on: Any) -> bool:
+    if isinstance(on, list):
+        return bool(on) and all(isinstance(field, str) for field in on)
+    return on in ("numbers", "strings", "all")

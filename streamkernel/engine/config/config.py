@@ -1,0 +1,331 @@
+"""The configuration file: what to read, what to learn, and where results go."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
+from river import base, compose, multiclass, preprocessing
+
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.config import build
+from streamkernel.engine.config.kafka import kafka_options, kafka_problems, kafka_source
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, shown
+from streamkernel.engine.config.schema import (
+    STREAM,
+    ClusterTable,
+    ConfigTable,
+    HttpTable,
+    KafkaTable,
+    LabelsTable,
+    LogTable,
+    Name,
+    SinkTable,
+    SourceTable,
+    StateTable,
+)
+from streamkernel.engine.config.validation_errors import problems_of, syntax_problem
+from streamkernel.engine.fields import OnFields
+
+if TYPE_CHECKING:
+    from river.metrics.base import Metric
+
+    from connectors import Source
+
+__all__ = ["Config", "ConfigError", "load_config"]
+
+_NAMES_SHOWN = 20
+
+
+class Config(ConfigTable):
+    """A whole configuration.
+
+    Examples
+    --------
+    >>> config = Config.model_validate({
+    ...     "label": "phishing",
+    ...     "source": {"dataset": "Phishing"},
+    ...     "preprocessing": [{"type": "StandardScaler"}],
+    ...     "model": {"type": "KernelClassifier", "kernel": {"type": "Gaussian", "sigma": 2.0}},
+    ... })
+    >>> config.check()
+    >>> list(config.build_pipeline().steps)
+    ['StandardScaler', 'KernelClassifier']
+    >>> config.build_metric()
+    Accuracy: 0.00%
+    """
+
+    label: Name = Field(description="the name of the field to predict")
+    ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
+    metric: build.Spec | None = Field(default=None, description="a River metric")
+    source: SourceTable = Field(description="a table with a path, a dataset or topics")
+    preprocessing: tuple[build.Spec, ...] = Field(
+        default=(), strict=False, description="one table [[preprocessing]] per step"
+    )
+    model: build.Spec = Field(description='a table with the "type" of the model')
+    baseline: build.Spec | None = Field(default=None, description="a linear model of River")
+    kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
+    labels: LabelsTable | None = None
+    sink: SinkTable = SinkTable()
+    state: StateTable = StateTable()
+    http: HttpTable = Field(default_factory=HttpTable)
+    cluster: ClusterTable = ClusterTable()
+    log: LogTable = LogTable()
+
+    _folder: Path = PrivateAttr(Path())
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the folder of the file."""
+        self._folder = (context or {}).get("folder", Path())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file, which paths are relative to."""
+        return self._folder
+
+    @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
+    @classmethod
+    def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "metric":
+            build.build(value, build.metrics(), "metric")
+        elif info.field_name == "model":
+            build.build(value, build.models(), "model")
+        elif info.field_name == "baseline":
+            build.build(value, build.baselines(), "baseline")
+        elif isinstance(value, (list, tuple)):
+            _together(*(lambda i=i, spec=spec: _step(spec, i) for i, spec in enumerate(value)))
+        return value
+
+    @model_validator(mode="after")
+    def _no_confusion(self) -> Config:
+        problems = []
+        if self.label in self.ignore:
+            problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
+        if self.labels is not None:
+            for field, name in (("key", self.labels.key), ("time", self.labels.time)):
+                if name == self.label:
+                    problems.append(f"labels.{field}: expected a field other than the label, got {shown(name)}")
+        used: dict[Path, str] = {}
+        if self.source.path is not None and self.source.path != Path(STREAM):
+            used[self.source.path] = "source.path"
+        for key, path in (("sink.predictions", self.sink.predictions), ("sink.dead_letters", self.dead_letters_path)):
+            if path is None:
+                continue
+            if path in used:
+                problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+            elif self.source.reads(path):
+                problems.append(f"{key}: expected a file that source.path does not match, got {path}")
+            used[path] = key
+        problems += kafka_problems(self)
+        if problems:
+            raise ConfigError(*problems)
+        return self
+
+    @property
+    def dead_letters_path(self) -> Path:
+        """Where records go that cannot be used: by default beside the state, or beside the configuration."""
+        return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
+
+    def setup(self) -> dict[str, Any]:
+        """Return what a state depends on, as plain values: a run with another setup cannot go on from it."""
+        return {
+            "label": self.label,
+            "ignore": sorted(self.ignore),
+            "metric": self._metric_spec(),
+            "preprocessing": list(self.preprocessing),
+            "model": self.model,
+            "baseline": self.baseline,
+            "labels.key": self.labels and self.labels.key,
+            "labels.time": self.labels and self.labels.time,
+            "source.dataset": self.source.dataset,
+            "source.params": self.source.params,
+            "source.topics": self.source.topics and list(self.source.topics),
+        }
+
+    def without_secrets(self) -> dict[str, Any]:
+        """Return what the file says as JSON values, with no secret in it."""
+        from connectors.kafka.options import is_secret
+
+        found = self.model_dump(mode="json", exclude_unset=True)
+        if self.kafka is not None and self.kafka.options:
+            options = self.kafka.options.items()
+            found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
+        return found
+
+    def build_pipeline(self) -> base.Estimator:
+        """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
+        steps = self._steps()
+        model = self.build_model()
+        return compose.Pipeline(*steps, (_type_of(self.model), model)) if steps else model
+
+    def build_model(self) -> base.Estimator:
+        """Return the model without the preprocessing steps."""
+        model: base.Estimator = build.build(self.model, build.models(), "model")
+        return model
+
+    def build_baseline(self) -> base.Estimator | None:
+        """Return the baseline behind the same steps, and others that make numbers of all fields, on one scale."""
+        if self.baseline is None:
+            return None
+        more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
+        steps = self._steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
+        model = build.build(self.baseline, build.baselines(), "baseline")
+        if isinstance(model, base.Classifier) and not model._multiclass:  # it knows true and false alone
+            model = multiclass.OneVsRestClassifier(model)
+        return compose.Pipeline(*steps, (_type_of(self.baseline), model))
+
+    def build_metric(self) -> Metric:
+        """Return the metric."""
+        metric: Metric = build.build(self._metric_spec(), build.metrics(), "metric")
+        return metric
+
+    def build_source(self, member: str | None = None) -> Source:
+        """Return the source of records; a consumer group knows it as `member`.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be opened, or there is no such data set.
+        """
+        from connectors import DatasetSource, FileSource
+
+        source = self.source
+        if source.topics is not None:
+            return kafka_source(self, member)
+        if source.path is None:
+            known = build.datasets()
+            build.kind_named(source.dataset, known, "source.dataset")
+            dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
+            return DatasetSource(dataset, label=self.label, limit=source.limit)
+        try:
+            return FileSource(source.path, format=source.format, follow=source.follow)
+        except (ImportError, OSError, ValueError) as error:
+            raise ConfigError(of_error("source.path", error)) from error
+
+    def check(self) -> None:
+        """Build everything once, as a run would.
+
+        Raises
+        ------
+        ConfigError
+            If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
+        """
+        _together(self._check_metric, self._check_state, self._check_kafka, lambda: self.build_source().close())
+
+    def check_records(self) -> None:
+        """Look whether the first records of files have the label.
+
+        Raises
+        ------
+        ConfigError
+            If they have other fields only. Where labels come in records of their own nobody can know.
+        """
+        from connectors import field_names
+
+        path = self.source.path
+        if path is None or path == Path(STREAM) or self.labels is not None:
+            return
+        try:
+            names = field_names(path, self.source.format)
+        except (OSError, ValueError) as error:
+            raise ConfigError(of_error("source.path", error)) from error
+        if names and self.label not in names:
+            more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+            raise ConfigError(
+                f"label: expected a field of the records, got {shown(self.label)}{did_you_mean(self.label, names)}; "
+                f"{path} has {', '.join(map(shown, names[:_NAMES_SHOWN]))}{more}"
+            )
+
+    def _steps(self) -> list[tuple[str, base.Transformer]]:
+        return [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+
+    def _metric_spec(self) -> build.Spec:
+        return self.metric or ("MAE" if issubclass(self._model_class(), base.Regressor) else "Accuracy")
+
+    def _model_class(self) -> type:
+        return build.models().classes[_type_of(self.model)]
+
+    def _check_metric(self) -> None:
+        metric = self.build_metric()
+        if not metric.works_with(self.build_model()):
+            kind = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
+            wanted = f"a metric for a {kind}, which {_type_of(self.model)} is"
+            raise ConfigError(f"metric: expected {wanted}, got {shown(_type_of(self.metric))}")
+        if self.baseline is not None:
+            name = _type_of(self.baseline)
+            wanted = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
+            of = base.Regressor if wanted == "regressor" else base.Classifier
+            if not issubclass(build.baselines().classes[name], of):
+                raise ConfigError(f"baseline: expected a {wanted} like the model, got {shown(name)}")
+
+    def _check_kafka(self) -> None:
+        if self.kafka is not None:
+            kafka_options(self)
+
+    def _check_state(self) -> None:
+        steps = [(f"preprocessing[{i}]", _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+        parts = [*steps, ("metric", self.build_metric()), ("baseline", self.build_baseline())]
+        _together(*(lambda part=part: _check_storable(*part) for part in parts))
+
+
+def load_config(path: str | Path) -> Config:
+    """Return the configuration in a TOML file; relative paths in it are relative to its folder.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read; all problems of its content are reported together.
+
+    Examples
+    --------
+    >>> load_config("missing.toml")
+    Traceback (most recent call last):
+    streamkernel.engine.config.messages.ConfigError: missing.toml: no such file or directory
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+        data = tomllib.loads(text)
+        return Config.model_validate(data, context={"folder": path.absolute().parent})
+    except OSError as error:
+        raise ConfigError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: expected UTF-8 text, got {content[error.start]:#04x}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(syntax_problem(path, text, str(error))) from error
+    except ValidationError as error:
+        raise ConfigError(*dict.fromkeys(problems_of(error, data, Config))) from error
+
+
+def _together(*calls: Callable[[], object]) -> None:
+    """Make all calls and raise the problems of all of them as one error."""
+    problems: list[str] = []
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+
+
+def _step(spec: build.Spec, i: int) -> base.Transformer:
+    return build.build_step(spec, f"preprocessing[{i}]")
+
+
+def _type_of(spec: Any) -> str:
+    return str(spec["type"] if isinstance(spec, dict) else spec)
+
+
+def _check_storable(where: str, part: Any) -> None:
+    ours = (*build.models().classes.values(), build.transformers().classes["RandomFeatures"])
+    try:
+        river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
+    except TypeError as error:
+        kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
+        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error

@@ -1,0 +1,149 @@
+"""What a configuration says of Kafka, and what is built from it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamkernel.engine.config.messages import ConfigError, of_error
+
+if TYPE_CHECKING:
+    from connectors import KafkaSource, Transactions
+    from connectors.kafka import Options, Writer
+    from streamkernel.engine.config.config import Config
+
+LONGEST_TRANSACTION = 900.0
+"""Seconds that brokers let a transaction be open, unless they are told otherwise."""
+
+
+class Outlet(NamedTuple):
+    """What writes to topics, and what decides which checkpoint counts if it is the same."""
+
+    writer: Writer
+    transactions: Transactions | None
+
+
+def kafka_problems(config: Config) -> Iterator[str]:
+    """Yield what does not go together."""
+    source, sink, kafka = config.source, config.sink, config.kafka
+    topics = source.topics is not None
+    writes = sink.predictions_topic or sink.dead_letters_topic
+    if kafka is None:
+        if topics or writes:
+            what = "source.topics" if topics else "topics in sink"
+            yield f"kafka: it is needed for {what}; expected a table, got nothing"
+        return
+    if not topics and not writes:
+        yield "kafka: expected topics in source or sink, got none"
+    if topics and config.labels is not None and kafka.group is not None and source.partitions is None:
+        yield (
+            f"kafka.group: expected none with [labels], so that one process reads all partitions, or source.partitions "
+            f'for each process, got "{kafka.group}"; features wait for their label in the memory of one process, and a '
+            "group moves partitions from one to another"
+        )
+    if kafka.delivery == "exactly_once":
+        if not topics:
+            yield 'kafka.delivery: expected "at_least_once", since what is read is no topic, got "exactly_once"'
+        elif config.state.directory is None:
+            yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
+        if 2.0 * config.state.checkpoint_seconds > LONGEST_TRANSACTION:
+            yield (
+                f"state.checkpoint_seconds: expected at most {LONGEST_TRANSACTION / 2.0:g}, since a transaction is "
+                f"open for so long, got {config.state.checkpoint_seconds:g}"
+            )
+
+
+def kafka_source(config: Config, member: str | None) -> KafkaSource:
+    """Return the source; it connects when it is asked for events.
+
+    Raises
+    ------
+    ConfigError
+        If an option is not one, or there is no such decoder.
+    """
+    from connectors import KafkaSource
+
+    source, options, decoder = config.source, kafka_options(config), decoder_of(config)
+    try:
+        return KafkaSource(
+            options,
+            source.topics or (),
+            group=config.kafka.group if config.kafka else None,
+            member=member,
+            partitions=source.partitions,
+            start=source.start,
+            until=source.until,
+            order=source.order,
+            decoder=decoder,
+            key=source.key_field,
+            copartitioned=config.labels is not None,
+        )
+    except ValueError as error:
+        raise ConfigError(of_error("source", error)) from error
+
+
+def decoder_of(config: Config) -> Any:
+    """Return the function from bytes to fields, ``None`` for JSON.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such function.
+    """
+    return None if config.source.decoder is None else _function(config.source.decoder, config.folder)
+
+
+def kafka_options(config: Config) -> Options:
+    """Return the options of the client.
+
+    Raises
+    ------
+    ConfigError
+        If one is none, or the client is not installed.
+    """
+    from connectors.kafka import Options
+
+    if config.kafka is None:
+        raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
+    try:
+        return Options(config.kafka.servers, config.kafka.options, config.kafka.client, config.folder)
+    except ImportError as error:
+        raise ConfigError(of_error("kafka.client", error)) from error
+    except ValueError as error:
+        raise ConfigError(of_error("kafka.options", error)) from error
+
+
+def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
+    """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
+    from connectors import KafkaTransactions
+    from connectors.kafka import Writer
+
+    if config.kafka is None:
+        return None
+    if config.kafka.delivery == "at_least_once":
+        writes = config.sink.predictions_topic or config.sink.dead_letters_topic
+        return Outlet(Writer(kafka_options(config)), None) if writes else None
+    name = f"{config.kafka.group or 'streamkernel'}-{identity}"
+    seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
+    transactions = KafkaTransactions(source, name, seconds)
+    return Outlet(transactions, transactions)
+
+
+def _function(name: str, folder: Path) -> Any:
+    """Return the function that a user named, of an installed module or of one beside the configuration file."""
+    module, _, attribute = name.partition(":")
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))  # at the end, so that no file beside a configuration hides a module
+        importlib.invalidate_caches()
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f'source.decoder: expected a function, "package.module:name", got "{name}": {error}'
+        ) from error
+    if not callable(found):
+        raise ConfigError(f'source.decoder: expected a function, got {type(found).__name__} at "{name}"')
+    return found

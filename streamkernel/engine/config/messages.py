@@ -1,0 +1,103 @@
+"""What is wrong with a configuration, in sentences for the person who wrote it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+_WIDEST = 60
+
+
+class ConfigError(ValueError):
+    """What is wrong with a configuration, one line for every problem.
+
+    Parameters
+    ----------
+    problems
+        The lines: the key's path, what was expected, what came.
+
+    Examples
+    --------
+    >>> raise ConfigError("label: expected the field to predict, got 3")
+    Traceback (most recent call last):
+    streamkernel.engine.config.messages.ConfigError: label: expected the field to predict, got 3
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+def shown(value: Any) -> str:
+    """Return a value as TOML writes it, shortened.
+
+    Examples
+    --------
+    >>> print(shown({"type": "Gaussian", "on": [True, 1.0]}))
+    {type = "Gaussian", on = [true, 1.0]}
+    """
+    text = _toml(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, (str, bool)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    return repr(value)
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """Return the end of a sentence that proposes the known name next to a wrong one, or nothing.
+
+    Examples
+    --------
+    >>> print("unknown key" + did_you_mean("folow", ["path", "follow"]))
+    unknown key; did you mean "follow"?
+    """
+    names = {key.lower(): key for key in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
+    return f'; did you mean "{names[near[0]]}"?' if near else ""
+
+
+def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
+    """Return the problem of a key that nobody knows.
+
+    Examples
+    --------
+    >>> unknown_key("source", "wait", ["path", "follow"])
+    'source.wait: unknown key; expected one of path, follow'
+    """
+    known = list(known)
+    place = f"{path}.{key}" if path else key
+    if not known:
+        return f"{place}: unknown key; none is expected here"
+    hint = did_you_mean(key, known) or f"; expected one of {', '.join(known)}"
+    return f"{place}: unknown key{hint}"
+
+
+def of_error(where: str, error: BaseException) -> str:
+    """Return the problem that a library's own error is, in the style of ours.
+
+    Examples
+    --------
+    >>> of_error("model", ValueError("Expected l2 >= 0, got -1"))
+    'model: expected l2 >= 0, got -1'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{where}: {error.strerror.lower()}: {error.filename}"
+    message = " ".join(str(error).split()) or type(error).__name__
+    if message.startswith("Expected"):
+        message = "e" + message.removeprefix("E")
+    return f"{where}: {message}"

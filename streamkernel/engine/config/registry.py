@@ -1,0 +1,191 @@
+"""The classes that the tables of a configuration can name, and what each can be given."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from river import base, feature_extraction, linear_model, preprocessing
+from river import datasets as river_datasets
+from river import metrics as river_metrics
+
+from streamkernel.engine.checkpoint import allowlist
+from streamkernel.engine.config.coercion import expectation, parameters_of
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, shown
+
+OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
+    **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
+    "loss": ("a loss", "losses"),
+    "rule": ("a coordinate rule", "rules"),
+    "step": ("a step size", "steps"),
+    "compaction": ("a compaction", "upkeep"),
+    "polish": ("a polish", "upkeep"),
+}
+_ONLY = {"compaction": "Compaction", "polish": "Polish"}
+_BASES = ("Kernel", "Loss", "Rule", "Step")
+_NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
+_NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
+_FEW, _SOME = 8, 24
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The classes that one kind of table can name.
+
+    Parameters
+    ----------
+    kind
+        What they are, with an article.
+    classes
+        The classes by name.
+    """
+
+    kind: str
+    classes: Mapping[str, type]
+
+
+@functools.cache
+def models() -> Catalogue:
+    """Return the models that can be run."""
+    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
+
+    known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
+    return Catalogue("a model", {model.__name__: model for model in known})
+
+
+@functools.cache
+def baselines() -> Catalogue:
+    """Return River's linear models that learn one event after the other.
+
+    Examples
+    --------
+    >>> "LogisticRegression" in baselines().classes, "base" in baselines().classes
+    (True, False)
+    """
+    named = {name: getattr(linear_model, name) for name in linear_model.__all__}
+    kinds = base.Classifier, base.Regressor
+    return Catalogue(
+        "a linear model of River",
+        {name: kind for name, kind in named.items() if isinstance(kind, type) and issubclass(kind, kinds)},
+    )
+
+
+@functools.cache
+def transformers() -> Catalogue:
+    """Return River's transformers that a table can describe and a checkpoint can hold, and our own.
+
+    Examples
+    --------
+    >>> list(transformers().classes)[:3]
+    ['AdaptiveStandardScaler', 'Binarizer', 'FeatureHasher']
+    """
+    from streamkernel import RandomFeatures
+
+    classes = {
+        name: kind
+        for module in (preprocessing, feature_extraction)
+        for name in module.__all__
+        if issubclass(kind := getattr(module, name), base.Transformer)
+        and allowlist.name_of(kind) is not None
+        and _is_describable(kind)
+    }
+    return Catalogue("a River transformer", {**classes, "RandomFeatures": RandomFeatures})
+
+
+@functools.cache
+def metrics() -> Catalogue:
+    """Return River's metrics that are one number.
+
+    Examples
+    --------
+    >>> "ROCAUC" in metrics().classes, "ConfusionMatrix" in metrics().classes
+    (True, False)
+    """
+    named = {name: getattr(river_metrics, name, None) for name in river_metrics.__all__}
+    return Catalogue(
+        "a River metric",
+        {
+            name: kind
+            for name, kind in named.items()
+            if isinstance(kind, type) and issubclass(kind, river_metrics.base.Metric) and kind not in _NOT_A_NUMBER
+        },
+    )
+
+
+@functools.cache
+def datasets() -> Catalogue:
+    """Return River's data sets.
+
+    Examples
+    --------
+    >>> datasets().classes["synth.Friedman"]
+    <class 'river.datasets.synth.friedman.Friedman'>
+    """
+    classes = {
+        prefix + name: kind
+        for prefix, module in (("", river_datasets), ("synth.", river_datasets.synth))
+        for name, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, river_datasets.base.Dataset) and not inspect.isabstract(kind)
+    }
+    return Catalogue("one of River's data sets", classes)
+
+
+def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
+    """Return the class of a name.
+
+    Raises
+    ------
+    ConfigError
+        If there is none; the message proposes the nearest name.
+    """
+    names = catalogue.classes
+    if isinstance(name, str) and name in names:
+        return names[name]
+    nearest = did_you_mean(name, names)
+    few = f" ({', '.join(names)})" if len(names) <= (_FEW if nearest else _SOME) else ""
+    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {shown(name)}{nearest}")
+
+
+def objects_for(name: str) -> Catalogue:
+    """Return what a parameter of one of the names of `OBJECTS` can be.
+
+    Examples
+    --------
+    >>> list(objects_for("step").classes)
+    ['Constant', 'InverseTime', 'PowerDecay']
+    """
+    import streamkernel
+
+    kind, module_name = OBJECTS[name]
+    module = getattr(streamkernel, module_name)
+    names = [_ONLY[name]] if name in _ONLY else [item for item in module.__all__ if item not in _BASES]
+    public = {item: getattr(module, item) for item in names}
+    return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})
+
+
+def settable(kind: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters that a table can give; a class, like Binarizer's dtype, it cannot.
+
+    Examples
+    --------
+    >>> list(settable(preprocessing.Binarizer))
+    ['threshold']
+    """
+    return {
+        name: parameter
+        for name, parameter in parameters_of(kind).items()
+        if name not in _NOT_IN_TABLES
+        and (parameter.default is parameter.empty or not isinstance(parameter.default, type))
+    }
+
+
+def _is_describable(kind: type) -> bool:
+    """Return whether a table can give all that a class needs; it cannot give ``*args``."""
+    parameters = parameters_of(kind)
+    needed = [p for p in parameters.values() if p.default is p.empty]
+    return len(parameters) == len(inspect.signature(kind).parameters) and all(
+        expectation(parameter.annotation) for parameter in needed
+    )

@@ -1,0 +1,99 @@
+"""What would refuse a run at its start, found out without one: the state directory, brokers and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from connectors import KafkaSource
+from connectors.kafka import Writer
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
+from streamkernel.engine.config.config import Config
+from streamkernel.engine.config.kafka import kafka_options
+from streamkernel.engine.config.messages import ConfigError, of_error
+
+
+def check_state(config: Config) -> str:
+    """Compare the newest checkpoint with the configuration, and change nothing.
+
+    Returns
+    -------
+    str
+        Why a run that starts now would be refused though the configuration is valid, or nothing.
+
+    Raises
+    ------
+    ConfigError
+        If the source cannot be read from the position of the checkpoint, or a file of results has become shorter.
+    StateDirectoryError
+        If the state directory belongs to a run with another setup.
+    ModelFileError
+        If there are checkpoints and none is whole.
+    """
+    path = config.state.directory
+    if path is None or not path.exists():
+        return ""
+    if not path.is_dir():
+        raise ConfigError(f"state.directory: expected a directory, got a file: {path}")
+    saved = read_newest(path)
+    if saved is not None:
+        check_setup(saved["setup"], config.setup())
+        source = config.build_source()
+        try:
+            source.seek(saved["positions"])
+        except (OSError, ValueError) as error:
+            raise ConfigError(of_error("source", error)) from error
+        finally:
+            source.close()
+        for key, file in (("predictions", config.sink.predictions), ("dead_letters", config.dead_letters_path)):
+            if file is not None:
+                _check_length(f"sink.{key}", file, saved["sink" if key == "predictions" else key])
+    try:
+        StateDirectory(path).close()
+    except StateDirectoryError as error:
+        return str(error)
+    return ""
+
+
+def check_connections(config: Config) -> None:
+    """Connect to the brokers as a run would, with its credentials, and look for its topics; nothing is read or written.
+
+    Raises
+    ------
+    ConfigError
+        If brokers are unavailable, or a topic or a partition does not exist.
+    """
+    calls: list[Callable[[], None]] = []
+    if config.source.topics is not None:
+        calls.append(lambda: _check_source(config))
+    for topic in (config.sink.predictions_topic, config.sink.dead_letters_topic):
+        if topic is not None:
+            calls.append(lambda topic=topic: Writer(kafka_options(config)).open(topic))  # type: ignore[misc]
+    problems = []
+    for call in calls:
+        try:
+            call()
+        except (OSError, ValueError) as error:
+            problems.append(of_error("kafka", error))
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+
+
+def _check_source(config: Config) -> None:
+    source = config.build_source()
+    assert isinstance(source, KafkaSource)
+    try:
+        source.open()
+        if source.group is not None:  # which the credentials may not be for
+            source.client.committed(source.client.partitions_of(source.topics[0])[0])
+    finally:
+        source.close()
+
+
+def _check_length(key: str, path: Path, position: object) -> None:
+    """Raise a ConfigError if a file has lost what was durable at the checkpoint."""
+    length = path.stat().st_size if path.is_file() else 0
+    if isinstance(position, int) and path.name != "-" and not path.is_char_device() and length < position:
+        raise ConfigError(
+            f"{key}: expected at least the {position:,} bytes that the checkpoint has, got {length:,}: {path}"
+        )

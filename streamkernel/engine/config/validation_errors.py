@@ -1,0 +1,60 @@
+"""What is wrong with a configuration file, in lines that say where, what was expected and what came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from streamkernel.engine.config.messages import ConfigError, shown, unknown_key
+
+_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+
+
+def syntax_problem(path: Path, text: str, message: str) -> str:
+    """Return where a file is no TOML, and why."""
+    found = _PLACE.fullmatch(message)
+    if found is None:
+        return f"{path}: {message}"
+    what, line, column = found.groups()
+    if line is None:
+        lines = text.split("\n")
+        line, column = len(lines), len(lines[-1]) + 1
+    return f"{path}, line {line}, column {column}: {what[0].lower()}{what[1:]}"
+
+
+def problems_of(error: ValidationError, data: dict[str, Any], config: type[BaseModel]) -> Iterator[str]:
+    """Yield the lines that say what is wrong."""
+    for detail in error.errors():
+        own = detail.get("ctx", {}).get("error")
+        if isinstance(own, ConfigError):
+            yield from own.problems
+        else:
+            yield _problem(detail["loc"], data, config)
+
+
+def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -> str:
+    table: Any = config
+    path = ""
+    for key in keys:
+        field = table.model_fields.get(key)
+        if field is None:
+            top = f'; "{key}" belongs above the first [table]' if path and key in config.model_fields else ""
+            return f"{path}.{key}: unknown key{top}" if top else unknown_key(path, str(key), table.model_fields)
+        path = f"{path}.{key}" if path else str(key)
+        wanted = field.description or "a table"
+        if key not in value:
+            return f"{path}: it is needed; expected {wanted}, got nothing"
+        table = next(filter(_is_table, (field.annotation, *get_args(field.annotation))), None)
+        value = value[key]
+        if table is None or not isinstance(value, dict):
+            break
+    got = "another" if field and SecretStr in get_args(field.annotation) else shown(value)
+    return f"{path}: expected {wanted}, got {got}"
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,0 +1,106 @@
+"""A model that answers while another thread goes on learning: a copy, taken now and then, that nobody changes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from river import base
+
+from streamkernel.engine.examples import Examples
+from streamkernel.engine.learning import most_likely
+from streamkernel.estimators.prediction_copy import frozen
+
+SECONDS = 1.0
+"""How old a copy becomes at least, before there is another one."""
+
+SHARE = 0.01
+"""How much of the time goes into copies at most."""
+
+
+class Published(NamedTuple):
+    """A model as it was after so many events.
+
+    Parameters
+    ----------
+    version
+        How many copies this process had made with it.
+    events
+        Events learnt by then.
+    model
+        The pipeline.
+    examples
+        What makes features from a record, and refuses what no model should see.
+    checkpoint
+        The number of the checkpoint that it is from, if the run has not resumed yet.
+    """
+
+    version: int
+    events: int
+    model: Any
+    examples: Examples
+    checkpoint: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where the model is from, for people."""
+        if self.checkpoint is None:
+            return "this run"
+        return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
+
+    def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the prediction for one record, and the probabilities of a classifier.
+
+        Raises
+        ------
+        InputError
+            If the record cannot be used, and whatever a step of the pipeline raises.
+        """
+        x, _ = self.examples.read(record)
+        if not isinstance(self.model, base.Classifier):
+            return {"prediction": self.model.predict_one(x)}
+        prediction, probabilities = most_likely(self.model, x)
+        return {"prediction": prediction, "probabilities": probabilities}
+
+
+class Publisher:
+    """Copies a model for others to ask, at most so often that it costs a hundredth of the time.
+
+    Attributes
+    ----------
+    wanted : bool
+        Whether somebody asks.
+    newest : Published or None
+        The last copy.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> publisher = Publisher()
+    >>> model, examples = linear_model.LinearRegression(), Examples("y", numeric_label=True)
+    >>> publisher.publish(model, examples, 0)
+    >>> model.learn_one({"a": 1.0}, 5.0)
+    >>> publisher.newest.answer({"a": 1.0})
+    {'prediction': 0.0}
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.newest: Published | None = None
+        self._next = 0.0
+
+    def is_due(self, events: int) -> bool:
+        """Return whether another copy is to be made, of a model that has learnt so many events."""
+        newest = self.newest
+        is_new = newest is None or events != newest.events or newest.checkpoint is not None
+        return self.wanted and is_new and time.monotonic() >= self._next
+
+    def publish(self, model: Any, examples: Examples, events: int, checkpoint: int | None = None) -> None:
+        """Make a copy; `checkpoint` is as for `Published`."""
+        began = time.monotonic()
+        version = 1 if self.newest is None else self.newest.version + 1
+        self.newest = Published(version, events, frozen(model), copy.deepcopy(examples), checkpoint)
+        now = time.monotonic()
+        self._next = now + max(SECONDS, (now - began) / SHARE)

@@ -1,0 +1,38 @@
+"""What a model is and what a checkpoint holds, as names and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from river import compose
+
+from streamkernel.estimators.base import KernelModel
+
+
+def model_rows(model: Any) -> list[tuple[str, str]]:
+    """Return what a pipeline is."""
+    steps = list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
+    rows = [("pipeline", " | ".join(str(step) for step in steps))]
+    last = steps[-1]
+    if isinstance(last, KernelModel):
+        rows += [("parameters", "\n".join(f"{name} = {value!r}" for name, value in last._get_params().items()))]
+        rows += [
+            ("kernel", repr(last.kernel_)),
+            ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
+            ("features", f"{last.n_features:,} in {last.n_seeds:,} seeds"),
+            ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a seed"),
+            ("objective", f"{last.objective:.6g}"),
+        ]
+    return rows
+
+
+def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a checkpoint holds."""
+    rows = model_rows(state["model"])
+    rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
+    rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]
+    if state.get("labels") is not None:
+        rows += [(f"labels {outcome}", f"{count:,}") for outcome, count in state["labels"]["counts"].items()]
+    rows += [(f"position in {stream}", str(position)) for stream, position in state["positions"].items()]
+    return rows

@@ -1,0 +1,57 @@
+"""Logs of the process on standard error: readable lines on a terminal, elsewhere one JSON object a line."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from streamkernel.engine.telemetry.folding import Folding
+
+OURS = ("streamkernel", "connectors")
+"""Loggers of which more than warnings is written."""
+
+
+def is_json(form: str = "auto") -> bool:
+    """Return whether lines are JSON in a format: ``"auto"``, ``"console"`` or ``"json"``."""
+    return form == "json" or (form == "auto" and not sys.stderr.isatty())
+
+
+def configure(level: str = "info", form: str = "auto") -> None:
+    """Send all logs and warnings of the process through one formatter.
+
+    Parameters
+    ----------
+    level
+        The least level of our own lines: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``. Libraries write
+        warnings and errors.
+    form
+        ``"json"``, ``"console"``, or ``"auto"``: JSON unless standard error is a terminal.
+    """
+    steps: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*steps, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    render: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    if not is_json(form):
+        render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    handler = logging.StreamHandler()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=steps, processor=render))
+    handler.addFilter(Folding())
+    logging.captureWarnings(True)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(logging.WARNING, _number(level)))
+    for name in OURS:
+        logging.getLogger(name).setLevel(_number(level))
+
+
+def _number(level: str) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]

@@ -1,0 +1,196 @@
+"""The engine's numbers for Prometheus, by the names of `docs/monitoring.md`.
+
+They are made when they are scraped, from the numbers that the engine publishes; what may go on while the learner waits,
+as for brokers that do not answer, is read as it is at the moment: whole numbers under fixed names.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from connectors.json_text import printable
+from streamkernel.engine.telemetry.snapshot import MOST, ModelNumbers, Numbers, lag_of, place
+from streamkernel.versions import package_version
+
+if TYPE_CHECKING:
+    from streamkernel.engine.cluster_snapshot import ClusterNumbers
+    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.telemetry.histogram import Histogram
+    from streamkernel.engine.telemetry.quality import Scores
+
+
+class EngineCollector(Collector):
+    """Gives Prometheus the present numbers of an engine.
+
+    Parameters
+    ----------
+    engine
+        The engine; any thread may ask.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        engine, numbers = self._engine, self._engine.numbers
+        yield _build()
+        if numbers.model is not None:
+            yield from _model(numbers.model)
+        yield from _quality(numbers.scores)
+        yield from _events(numbers)
+        yield from _source(numbers, lag_of(engine.source))
+        incidents = dict(engine.incidents)
+        yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
+        yield from _checkpoints(engine, numbers.checkpoints)
+        if engine.cluster is not None:
+            yield from _cluster(engine.cluster)
+
+
+def _build() -> Metric:
+    told = {
+        "version": package_version("streamkernel"),
+        "river": package_version("river"),
+        "python": platform.python_version(),
+    }
+    return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
+
+
+def _model(model: ModelNumbers) -> Iterator[Metric]:
+    yield _gauge("objective", "Running regularised loss, each example before it is learnt.", model.objective)
+    yield _gauge("features", "Random features in the model.", model.n_features)
+    yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
+    yield _counter("steps", "Steps taken.", model.n_steps)
+    yield _counter("grown", "Steps that added a block.", model.n_steps - model.n_reused)
+    yield _counter("reused", "Steps that moved an old block.", model.n_reused)
+    yield _gauge("step_size", "Size of the next step, in the units of the model's step.", model.next_step)
+    if model.last_step is not None:
+        text = "Size of the last step as the rule's check chose it, in units of the function."
+        yield _gauge("checked_step_size", text, model.last_step)
+    yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
+    yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
+    yield _counter("compactions", "Times that the model has been made smaller.", model.n_compactions)
+    if not math.isnan(model.gap):
+        text = "Certified primal-dual gap of the coefficients when they were polished last."
+        yield _gauge("polish_gap", text, model.gap)
+    if model.shares:
+        text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
+        weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])
+        for name, weight in model.shares.items():
+            weights.add_metric([name], weight)
+        yield weights
+        yield _gauge("groups", "Groups of features.", model.groups)
+        yield _gauge("youngest_group_examples", "Examples before the youngest group of features began.", model.youngest)
+
+
+def _quality(scores: Scores) -> Iterator[Metric]:
+    recent, baseline_recent = scores.recent()
+    yield _scores("metric", "Prequential quality since the start, by metric.", scores, scores.ours)
+    yield _scores("metric_recent", "Prequential quality over the last 1,000 events.", scores, recent)
+    if scores.baseline:
+        yield _scores("baseline_metric", "Quality of the baseline since the start.", scores, scores.theirs, "baseline")
+        text = "Quality of the baseline over the last 1,000 events."
+        yield _scores("baseline_metric_recent", text, scores, baseline_recent, "baseline")
+    text = "Whether more of the metric is better, 1, or less, 0."
+    yield _scores("metric_bigger_is_better", text, scores, float(scores.bigger_is_better))
+
+
+def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> Metric:
+    family = GaugeMetricFamily(f"streamkernel_{name}", text, labels=["name", *more])
+    if not math.isnan(value):
+        family.add_metric([scores.name, *(scores.baseline or "" for _ in more)], value)
+    return family
+
+
+def _events(numbers: Numbers) -> Iterator[Metric]:
+    yield _counters("events", "Events by what became of them.", "outcome", numbers.outcomes)
+    yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
+    text = "Values of inputs far outside the usual range of their field."
+    yield _counter("outlying_inputs", text, numbers.outlying_inputs)
+    names = GaugeMetricFamily("streamkernel_names", "Names of inputs that are remembered, by what.", labels=["table"])
+    for table, count in numbers.names.items():
+        names.add_metric([table], count)
+    yield names
+    text = "Values whose name could not be remembered, because there were too many or it was too long."
+    yield _counters("names_refused", text, "table", numbers.names_refused)
+    yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
+    yield _gauge("last_event_timestamp_seconds", "When the last event was done, since 1970.", numbers.last_event)
+    if numbers.labels:
+        text = "Labels in records of their own, by what became of them."
+        yield _counters("labels", text, "outcome", numbers.labels)
+        yield _gauge("pending_labels", "Features that wait for their label.", numbers.pending_labels)
+
+
+def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    text = "What waits behind the last event: records of a topic, bytes of a file."
+    lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
+    told = list(lags.items())
+    for (topic, partition), waiting in told[:MOST]:
+        lag.add_metric([printable(topic), partition], waiting)
+    if told[MOST:]:
+        lag.add_metric(["(others)", ""], sum(waiting for _, waiting in told[MOST:]))
+    yield lag
+    text = "Where a stream stands: offset of a topic, bytes of a file, records of a data set."
+    positions = GaugeMetricFamily("streamkernel_source_position", text, labels=["stream"])
+    for stream, position in list(numbers.positions.items())[-MOST:]:
+        found = place(position)
+        if found is not None:
+            positions.add_metric([printable(stream)], found)
+    yield positions
+
+
+def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
+    every, age, size = engine.checkpoint_every, engine.checkpoint_age, engine.checkpoint_bytes
+    if every is None:
+        return
+    yield _gauge("checkpoint_interval_seconds", "Time between two checkpoints, as configured.", every)
+    yield _histogram("checkpoint_seconds", "Time to make all durable, which learning waits for.", seconds)
+    if age is not None:
+        yield _gauge("checkpoint_age_seconds", "Time since all was durable.", age)
+    if size is not None:
+        yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
+
+
+def _cluster(cluster: ClusterNumbers) -> Iterator[Metric]:
+    yield _gauge("workers", "Workers of the last round.", len(cluster.last.events))
+    events = {str(worker): events for worker, (events, _) in cluster.by_worker.items()}
+    yield _counters("worker_events", "Events that each worker read.", "worker", events)
+    seconds = {str(worker): seconds for worker, (_, seconds) in cluster.by_worker.items()}
+    yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
+    yield _histogram("round_seconds", "Time of a round, from its plan until it is merged and judged.", cluster.rounds)
+    yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
+    text = "How far replicas were from their mean when they were merged last, in units of its size."
+    yield _gauge("replica_spread", text, cluster.last.spread)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"streamkernel_{name}", text, value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"streamkernel_{name}", text, value)
+
+
+def _counters(name: str, text: str, label: str, counts: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(f"streamkernel_{name}", text, labels=[label])
+    for key, count in counts.items():
+        family.add_metric([key], count)
+    return family
+
+
+def _histogram(name: str, text: str, found: Histogram) -> Metric:
+    family = HistogramMetricFamily(f"streamkernel_{name}", text)
+    family.add_metric([], list(found.buckets), found.total)
+    return family

@@ -1,0 +1,135 @@
+"""What an engine is doing, at one moment, for any thread to read: the learner makes it anew about twice a second.
+
+So whoever reads needs no lock and sees nothing half changed, and an event pays nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamkernel.engine.telemetry.histogram import Histogram
+from streamkernel.engine.telemetry.quality import Scores
+from streamkernel.second_order.mixture import Mixture
+
+if TYPE_CHECKING:
+    from connectors import Source
+    from streamkernel.estimators.base import KernelModel
+
+MOST = 100
+"""Streams whose position and lag are told one by one."""
+
+
+class ModelNumbers(NamedTuple):
+    """Of a kernel model: what its attributes of these names say, and more.
+
+    `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
+    the weights of functions by how they learn, `groups` how many groups of features there are, and `youngest` is how
+    many examples came before the youngest of them. `gap` is NaN where nothing was polished.
+    """
+
+    objective: float
+    n_features: int
+    n_seeds: int
+    n_steps: int
+    n_reused: int
+    next_step: float
+    last_step: float | None
+    bytes: int
+    cached_bytes: int
+    shares: Mapping[str, float]
+    groups: int
+    youngest: int
+    n_compactions: int
+    gap: float
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of an engine; counters go on after a restart, `events` and `checkpoints` do not.
+
+    Parameters
+    ----------
+    outcomes, refused, labels
+        Events, dead letters and labels by what became of them, or why.
+    pending_labels
+        Features that wait for their label.
+    outlying_inputs
+        Values of inputs far outside their usual range, in this process.
+    names, names_refused
+        Names in each table of names, and values in this process whose name had no room there.
+    positions
+        Where each stream stands.
+    scores
+        How good predictions are.
+    model
+        Of the kernel model, if it is one.
+    events, checkpoints
+        How long they took.
+    last_event
+        When the last event was done, in seconds since 1970; 0 before the first of this process.
+    time
+        When all this was so.
+    """
+
+    outcomes: Mapping[str, int]
+    refused: Mapping[str, int]
+    labels: Mapping[str, int]
+    pending_labels: int
+    outlying_inputs: int
+    names: Mapping[str, int]
+    names_refused: Mapping[str, int]
+    positions: Mapping[str, Any]
+    scores: Scores
+    model: ModelNumbers | None
+    events: Histogram
+    checkpoints: Histogram
+    last_event: float
+    time: float = field(default_factory=time.time)
+
+
+def of_model(model: KernelModel) -> ModelNumbers:
+    """Return the numbers of a model."""
+    learner = model._learner
+    table = learner.table if isinstance(learner, Mixture) else None
+    return ModelNumbers(
+        objective=model.objective,
+        n_features=model.n_features,
+        n_seeds=model.n_seeds,
+        n_steps=model.n_steps,
+        n_reused=model.n_reused,
+        next_step=float(learner.step(model.n_steps + 1)),
+        last_step=learner.last_step,
+        bytes=learner.nbytes,
+        cached_bytes=learner.directions.cached_bytes,
+        shares=learner.shares,
+        groups=0 if table is None else int((table[:, 0] > 0).sum()),
+        youngest=0 if table is None else int(table[:, 2].max()),
+        n_compactions=model.n_compactions,
+        gap=model.gap,
+    )
+
+
+def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
+    """Return what waits behind the last event of a source; nothing where that changes at this moment."""
+    try:
+        return source.lag()
+    except (OSError, RuntimeError):
+        return {}
+
+
+def place(position: Any) -> float | None:
+    """Return how far a position is, as a number: bytes, rows, records or an offset.
+
+    Examples
+    --------
+    >>> place(7), place([1024, 12, "mark"]), place({"late": [9, 1]}), place("?")
+    (7.0, 1024.0, 9.0, None)
+    """
+    if isinstance(position, Mapping):
+        position = next(iter(position.values()), None)
+    if isinstance(position, (list, tuple)) and position:
+        position = position[0]
+    return float(position) if isinstance(position, (int, float)) else None

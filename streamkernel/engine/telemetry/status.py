@@ -1,0 +1,104 @@
+"""What the live page shows of a run: its numbers now, how they went, and what was refused last."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from river.metrics import Accuracy
+from river.metrics.base import MeanMetric
+
+from streamkernel.engine.telemetry.description import model_rows
+from streamkernel.engine.telemetry.snapshot import lag_of, of_model
+
+if TYPE_CHECKING:
+    from streamkernel.engine.cluster_snapshot import ClusterNumbers
+    from streamkernel.engine.runner import Engine
+
+LINES = 6
+"""Workers that a chart shows one by one; of more it shows the fastest, the slowest, and the one between."""
+
+KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
+
+
+def point_of(engine: Engine) -> dict[str, float]:
+    """Return the numbers of a run that its history keeps; only the thread that learns may ask."""
+    model, outcomes = engine.kernel_model, engine.outcomes
+    point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
+    point |= {f"quality: {name}": value for name, value in engine.quality().items() if math.isfinite(value)}
+    if model is not None:
+        told = of_model(model)
+        point |= {"objective": told.objective, "features": float(told.n_features), "seeds": float(told.n_seeds)}
+        point |= {"step size": told.next_step}
+        point |= {f"weight: {name}": weight for name, weight in told.shares.items()}
+    return point
+
+
+def status_of(engine: Engine) -> dict[str, Any]:
+    """Return all that the live page shows, as JSON values; any thread may ask."""
+    newest, numbers = engine.publisher.newest, engine.numbers
+    scores, model = numbers.scores, numbers.model
+    recent, baseline = scores.recent()
+    now = {scores.name: scores.ours, "of the last 1,000": recent}
+    if scores.baseline:
+        now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+    now |= {"learnt": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
+    if numbers.labels:
+        now |= {"waiting for labels": numbers.pending_labels}
+    now |= {"lag": sum(lag_of(engine.source).values())}
+    if model is not None:
+        now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
+    if engine.checkpoint_age is not None:
+        now |= {"checkpoint, s ago": round(engine.checkpoint_age)}
+    cluster = engine.cluster
+    if cluster is not None:
+        last = cluster.last
+        now |= {"workers": len(last.events), "round, s": last.round_seconds, "merging, s": last.merge_seconds}
+        now |= {"spread of replicas": last.spread}
+    now |= {kind.replace("_", " "): count for kind, count in dict(engine.incidents).items() if count}
+    return {
+        "clock": time.time(),
+        "ill": engine.ill(),
+        "events": engine.history.events,
+        "now": {name: value if math.isfinite(value) else None for name, value in now.items()},
+        "history": engine.history.columns(),
+        "cluster": None if cluster is None else rounds_of(cluster),
+        "is_mean": is_mean(scores.metric),
+        "dead_letters": list(engine.last_dead_letters),
+        "about": {} if newest is None else dict(model_rows(newest.model)),
+        "version": 0 if newest is None else newest.version,
+    }
+
+
+def rounds_of(cluster: ClusterNumbers) -> dict[str, Any]:
+    """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
+    recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
+    rates = [
+        {f"worker {i}": n / s for i, (n, s) in enumerate(zip(one.events, one.seconds, strict=True)) if n}
+        for one in recent
+    ]
+    if max(map(len, rates)) > LINES:
+        rates = [{name: kind(of.values()) for name, kind in KINDS.items() if of} for of in rates]
+    names = sorted({name for of in rates for name in of})
+    return {
+        "round": list(range(last - len(recent) + 1, last + 1)),
+        "rates": {name: [of.get(name) for of in rates] for name in names},
+        "seconds": [one.round_seconds for one in recent],
+        "merging": [one.merge_seconds for one in recent],
+        "spread": [one.spread for one in recent],
+    }
+
+
+def is_mean(metric: Any) -> bool:
+    """Return whether a metric is a mean over events, so that it can be told of some of them from that of all.
+
+    Examples
+    --------
+    >>> from river import metrics
+    >>> [is_mean(metric) for metric in (metrics.Accuracy(), metrics.MAE(), metrics.RMSE(), metrics.F1())]
+    [True, True, False, False]
+    """
+    return isinstance(metric, Accuracy) or (isinstance(metric, MeanMetric) and type(metric).get is MeanMetric.get)

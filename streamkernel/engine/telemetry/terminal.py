@@ -1,0 +1,130 @@
+"""What a terminal shows of a running engine, and what is left on it at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from streamkernel.engine.telemetry.quality import WINDOW
+from streamkernel.warm_up import warm_up
+
+if TYPE_CHECKING:
+    from streamkernel.engine.runner import Engine
+
+LOG_SECONDS = 10.0
+"""Time between two lines of progress where there is no terminal."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class View:
+    """The numbers of one engine, drawn when they are asked for.
+
+    Parameters
+    ----------
+    engine
+        The engine.
+    title
+        What is above the numbers.
+    """
+
+    def __init__(self, engine: Engine, title: str) -> None:
+        self._engine = engine
+        self._title = title
+        self._since = time.monotonic()
+
+    @property
+    def events_per_second(self) -> float | None:
+        """Events learned per second since the view was made, by this process; ``None`` if it learned none."""
+        learned = self._engine.outcomes["learned"] - self._engine.learned_before
+        return learned / max(time.monotonic() - self._since, 1e-9) if learned else None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what is shown: names and numbers as text."""
+        engine, numbers = self._engine, self._engine.numbers
+        model, scores, rate = numbers.model, numbers.scores, self.events_per_second
+        rows = [
+            ("events learnt", f"{numbers.outcomes['learned']:,}"),
+            ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
+            ("events/s", "–" if rate is None else f"{rate:,.0f}"),
+        ]
+        if numbers.labels:
+            rows.append(("waiting for labels", f"{numbers.pending_labels:,}"))
+        rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
+        if scores.baseline:
+            rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
+        if model is not None:
+            rows += [
+                ("objective", f"{model.objective:.4f}"),
+                ("features", f"{model.n_features:,}"),
+                ("seeds", f"{model.n_seeds:,}"),
+                ("reused steps", f"{model.n_reused:,}"),
+            ]
+        if engine.cluster is not None:
+            last = engine.cluster.last
+            rows += [
+                ("workers", f"{len(last.events):,}"),
+                ("round, s", f"{last.round_seconds:.2f}"),
+                ("merging, s", f"{last.merge_seconds:.2f}"),
+                ("spread of replicas", f"{last.spread:.4f}"),
+            ]
+        if engine.last_dead_letters:
+            rows.append(("last dead letter", engine.last_dead_letters[-1]["reason"]))
+        return rows
+
+    def __rich__(self) -> Group:
+        """Return what a terminal shows: the title, and the table below it."""
+        table = Table(show_header=False)
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in self.rows():
+            table.add_row(name, escape(value))
+        return Group(self._title, table)
+
+
+@contextmanager
+def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[View]:
+    """Show the engine's numbers while it runs: live on a terminal, and once at the end everywhere.
+
+    With `as_json` they are one line of the log at the end, and nothing else is written.
+    """
+    console = Console(stderr=True)
+    view = View(engine, title)
+    if as_json:
+        yield view
+        log.info("the run has ended", **dict(view.rows()))
+    elif sys.stderr.isatty():
+        with Live(get_renderable=view.__rich__, console=console, refresh_per_second=8):
+            yield view
+    else:
+        yield view
+        console.print(view)
+
+
+def compile_for(model: Any, console: Console) -> None:
+    """Compile what a model needs, which takes some seconds once on a machine, and hardly any time afterwards."""
+    with console.status("compiling the numerical code, once on this machine"):
+        warm_up(model)
+
+
+class ProgressLog:
+    """Writes a line of progress to the log now and then; a watcher for :meth:`Engine.run`."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._next = time.monotonic() + LOG_SECONDS
+
+    def __call__(self, engine: Engine) -> None:
+        """Write a line if it is time."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOG_SECONDS
+            log.info("progress", **dict(self._view.rows()))

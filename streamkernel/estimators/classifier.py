@@ -1,0 +1,359 @@
+"""The kernel classifier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base
+
+from streamkernel import losses, rules, step_sizes
+from streamkernel.errors import InputError, LabelError, TooManyClassesError
+from streamkernel.estimators.base import KernelModel, State, _at_least
+from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Kernel
+from streamkernel.upkeep import Compaction, Polish
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+Label = bool | str | int
+"""What River takes for a label; a float is a label too."""
+
+
+class KernelClassifier(KernelModel, base.MiniBatchClassifier):
+    """A kernel machine for two or more classes that learns from a stream, in bounded memory.
+
+    It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
+    grows by blocks of random features, to `max_features` at most; memory and time an event are bounded by that.
+
+    With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
+    bandwidths, each block of features is learnt by second-order steps and by constant ones, and a mixture weighs them
+    all by how they predict. Larger groups of blocks, learnt together, begin where more features are worth it; what is
+    fast at first may so become several times slower. ``max_features=1024`` has none of them.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; it reads inputs as they are. By default inputs are scaled by their running mean and deviation, and
+        the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance between the first
+        256 examples; with first-order learning, a Gaussian of 0.4 times that distance on inputs as they are. Until
+        then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
+    loss
+        ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
+        ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
+        :mod:`streamkernel.losses`.
+    rule
+        Which block a first-order step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which
+        adds a block only where no old one is worth as much.
+    features_per_seed
+        Random features in one block; by default a quarter of `max_features`, with second-order steps 256 at most.
+    batch_size
+        Examples in one step. They are gathered over calls, so how events are grouped never changes the model. With 1,
+        second-order steps gather more as there are more, from 8 to 64.
+    max_features
+        Cap on the number of random features, ``None`` for none; by default 4,096, with first-order steps 1,024. Memory
+        and time of second-order steps grow with the square of the largest group, at most half of the features.
+    l2
+        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    step
+        Size of first-order steps, one of :mod:`streamkernel.step_sizes`; by default a constant that suits the loss and
+        k(x, x).
+    preconditioning
+        ε > 0 of the preconditioner (1/B) Σ φφᵀ + εI, the covariance over the batch of the block that a step moves,
+        against which its gradient is solved (Dai et al. 2014, section 4); ``None`` for none. It wants large batches.
+    average
+        Predict with the average of all iterates instead of the last.
+    cache_bytes
+        Memory for random directions; what does not fit is regenerated at every use, with the same result.
+    seed
+        Seed of the random features. Models with one seed have the same features.
+    second_order
+        ``"block"``: blocks of features and larger groups of them are each learnt by Newton steps of their own and by
+        constant steps, and a mixture weighs them. ``"full"``: one Newton step over all blocks from the beginning.
+        ``None``: first-order steps alone, the doubly stochastic gradients of the papers. By default
+        ``"block"``, or ``None`` where a rule, a step, `l2`, `average` or `preconditioning` is given, the loss has no
+        second derivative, or there is no cap on the features or so many that the factors would take more than 2 GB.
+    forgetting
+        What second-order steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand.
+    compaction
+        Prune the model to the features that matter from time to time, in another thread: a
+        :class:`~streamkernel.upkeep.Compaction`.
+    polish
+        Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
+        :class:`~streamkernel.upkeep.Polish`. It asks for first-order learning.
+    max_classes
+        How many labels may be learned; an example with one more is refused. Time and memory grow with each label.
+
+    Attributes
+    ----------
+    n_features, n_seeds, n_steps, n_reused : int
+        Random features, blocks, steps taken, and steps that moved an old block.
+    n_compactions : int
+        Times that the model has been made smaller.
+    gap : float
+        The certified primal-dual gap of the coefficients when they were polished last.
+    objective : float
+        The running regularised loss.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or second-order steps are asked for together with what they do not have.
+
+    References
+    ----------
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
+    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+    Hazan, Agarwal and Kale, "Logarithmic Regret Algorithms for Online Convex Optimization", Machine Learning 2007.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from streamkernel import KernelClassifier
+
+    >>> model = KernelClassifier()
+    >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
+    Accuracy: 89.8...%
+    >>> model.n_features, model.n_reused
+    (1536, 5296)
+    """
+
+    _for_classes = True
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        loss: str | losses.Loss = "logistic",
+        rule: rules.Rule | None = None,
+        features_per_seed: int | None = None,
+        batch_size: int = 1,
+        max_features: int | str | None = "auto",
+        l2: float = 0.0,
+        step: step_sizes.Step | None = None,
+        preconditioning: float | None = None,
+        average: bool = False,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+        second_order: str | None = "auto",
+        forgetting: float = 1.0,
+        compaction: Compaction | None = None,
+        polish: Polish | None = None,
+        max_classes: int = 100,
+    ) -> None:
+        _at_least(2, max_classes=max_classes)
+        self.max_classes = max_classes
+        super().__init__(
+            kernel,
+            loss,
+            rule,
+            features_per_seed,
+            batch_size,
+            max_features,
+            l2,
+            step,
+            preconditioning,
+            average,
+            cache_bytes,
+            seed,
+            second_order,
+            forgetting,
+            compaction,
+            polish,
+        )
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: Label) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
+            or NaN, counts as 0. A string where a number was learned is refused.
+        y
+            The label: a string, a number or a Boolean.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string, `y` is no label, or it is one more label
+            than `max_classes`; names the field. The model is as it was before.
+        """
+        found = self._state
+        try:
+            number = found.labels.get(y)
+            if number is not None and found.is_direct and found.learner.learn_event(x, number, found.numeric):
+                return
+            label, directions = _checked(y), found.learner.directions
+            row = directions.row(x, found.numeric)
+            self._learn(row, np.empty(1), directions, directions.with_numeric(x, found.numeric), [label])
+        except (InputError, TypeError, AttributeError):
+            _checked(y)
+            self._check(x)
+            raise
+
+    @property
+    def labels(self) -> Mapping[Label, int]:
+        """The labels seen so far, with their numbers, in the order in which they came."""
+        return self._state.labels
+
+    def _target(self, y: Any) -> float:
+        number = self.labels.get(_checked(y))
+        if number is None:
+            raise LabelError(f"Expected a label that the model has learned, {[*self.labels]}, got {y!r} - at y")
+        return number
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
+        """Return the probability of each label learned so far.
+
+        It is empty before the first label, and has one label with probability 1 before the second: a sampler that asks
+        for labels where the model is uncertain needs some labelled examples first.
+
+        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a
+        sigmoid: they rank as the scores do, and are not calibrated.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string.
+        """
+        score, labels = self._score(x), self._state.labels
+        if type(score) is float and len(labels) == 2:  # what most events are
+            up = _sigmoid(score)
+            return dict(zip(labels, (1.0 - up, up), strict=True))
+        probabilities = self._probabilities(np.array(score).reshape(1, -1), len(labels))[0]
+        return dict(zip(labels, probabilities.tolist(), strict=True))
+
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
+        """Return the label of the highest score, ``None`` before the first label is learnt.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string.
+        """
+        score, labels = self._score(x), self._state.labels
+        best = score > 0.0 and len(labels) == 2 if type(score) is float else score.argmax()
+        found: Label | None = [*labels, None][best]
+        return found
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features).
+        y
+            The labels, shape (examples,).
+
+        Raises
+        ------
+        InputError
+            If a value is unusable, or a label is none; names the column and the row. Or if there are more labels than
+            `max_classes`. Nothing is learned.
+        """
+        directions = self._learner.directions
+        rows, numeric = table_rows(directions, X, self._state.numeric)
+        labels = [_checked(label) for label in targets_of(y, rows)]
+        self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
+
+    def predict_proba_many(self, X: IntoDataFrame) -> Any:
+        """Return the probabilities of the labels for each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; names the column and the row.
+        """
+        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        probabilities = self._probabilities(scores, len(labels))
+        return native_frame({label: probabilities[:, i] for label, i in labels.items()}, X)
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return the label of each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; names the column and the row.
+        """
+        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        if not labels:
+            return native_series(np.full(len(scores), None, object), X)
+        best = self._probabilities(scores, len(labels)).argmax(axis=1)
+        return native_series((np.array(list(labels)) if _one_type(labels) else _objects(labels))[best], X)
+
+    def _probabilities(self, scores: F64, labels: int) -> F64:
+        """Return probabilities, shape (examples, labels), for scores, shape (examples, columns)."""
+        if labels < 2:
+            return np.ones((len(scores), labels))
+        if isinstance(self._loss, (losses.Logistic, losses.Softmax)) and scores.shape[1] > 1:
+            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+            return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        if scores.shape[1] == 1:
+            up = np.array([_sigmoid(score) for score in scores[:, 0].tolist()]).reshape(-1, 1)
+            return np.concatenate([1.0 - up, up], axis=1)
+        sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
+        return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
+
+    def _check_labels(self, labels: Sequence[Label]) -> None:
+        known = self._state.labels
+        new = dict.fromkeys(label for label in labels if label not in known)
+        if new and len(known) + len(new) > self.max_classes:
+            label, most = list(new)[max(0, self.max_classes - len(known))], self.max_classes
+            raise TooManyClassesError(f"Expected at most {most} labels (max_classes), got one more, {label!r} - at y")
+
+    def _with_label(self, found: State, label: Label) -> State:
+        softmax = isinstance(self._loss, losses.Softmax)
+        if len(found.labels) >= (1 if softmax else 2):
+            upkeep = None if found.upkeep is None else found.upkeep.with_column()
+            found = replace(found, learner=found.learner.with_column(), upkeep=upkeep)
+        return replace(found, labels={**found.labels, label: len(found.labels)})
+
+    def _description(self) -> dict[str, Any]:
+        return super()._description() | {"labels": list(self.labels)}
+
+    def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
+        labels = {_checked(label): i for i, label in enumerate(description["labels"])}
+        if len(labels) != len(description["labels"]):
+            raise ValueError(f"expected labels that differ, got {description['labels']!r}")
+        return labels
+
+    def _columns(self, labels: int) -> int:
+        if isinstance(self._loss, losses.Softmax):
+            return max(1, labels)
+        return 1 if labels <= 2 else labels
+
+
+def _sigmoid(score: float) -> float:
+    return 0.5 * (1.0 + math.tanh(0.5 * score))
+
+
+def _checked(y: Any) -> Any:
+    label = y.item() if isinstance(y, np.generic) else y
+    if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
+        raise LabelError(
+            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
+        )
+    return label
+
+
+def _one_type(labels: Mapping[Label, int]) -> bool:
+    return len({type(label) for label in labels}) == 1
+
+
+def _objects(labels: Mapping[Label, int]) -> Any:
+    array = np.empty(len(labels), object)
+    array[:] = list(labels)
+    return array

@@ -1,0 +1,375 @@
+"""The Gaussian process regressor."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from river import base
+
+from streamkernel import step_sizes
+from streamkernel.errors import InputError
+from streamkernel.estimators import model_file
+from streamkernel.estimators.base import _at_least
+from streamkernel.estimators.regressor import _checked
+from streamkernel.features.counter_rng import domain_key
+from streamkernel.features.frames import native_series, targets_of
+from streamkernel.features.rows import F64, Rows
+from streamkernel.kernels import Gaussian, Kernel, bandwidth
+from streamkernel.locking import locked
+from streamkernel.posterior import marginal_likelihood
+from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.posteriors import Posterior, Recursive, Stochastic, point_rows
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+log = logging.getLogger(__name__)
+
+Form = Literal["recursive", "operator", "points"]
+
+
+class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
+    """Gaussian process regression on a stream: each prediction comes with its uncertainty, in bounded memory.
+
+    By default it is Bayesian linear regression on seeded random features, updated by recursion: the posterior of the
+    process whose kernel the features make, exact after every example, in O(D²) memory and time for D = 2 `n_features`
+    outputs. Away from the data its variance goes back to k(x, x), but where many more examples than features have
+    been seen it is too small: D weights are known then, while the process of the kernel itself has more to learn.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; by default a Gaussian of the median distance between the first 256 examples, or of half or twice
+        that where `noise` is not given and these examples are more likely so.
+    noise
+        Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k (equation (9) of the paper). By
+        default the scale is the stream's own: f has covariance s²·k around an unknown constant, the first 256 examples
+        decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one for all examples seen.
+    n_features
+        Random features; each gives a cosine and a sine. The stochastic forms start with none and grow up to them.
+    variance
+        ``"recursive"``, or one of the paper's two forms by doubly stochastic gradients, which need `noise`:
+        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at given `points`, in
+        O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
+    points
+        The points of ``"points"``, a list of examples whose names are strings.
+    features_per_seed, batch_size, step
+        Of the stochastic forms: features a block (a quarter of `n_features` by default), examples a step, γ_t (1).
+    cache_bytes, seed
+        Memory for cached directions, which changes no prediction; and the seed of the features.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
+    noise_variance : float
+        The variance of the noise in use, in units of the target squared.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or does not go with another.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters 2 and 5.
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4 and appendix D.
+
+    Examples
+    --------
+    >>> from river import evaluate, metrics
+    >>> from river.datasets import synth
+    >>> from streamkernel import GaussianProcessRegressor
+
+    >>> model = GaussianProcessRegressor()
+    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(2000), model, metrics.R2())
+    R2: 0.88...
+    >>> x, y = next(iter(synth.Friedman(seed=2).take(1)))
+    >>> model.predict_one(x, with_dist=True)
+    𝒩(μ=13.2..., σ=1.4...)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        noise: float | None = None,
+        n_features: int = 256,
+        variance: Form = "recursive",
+        points: Sequence[Mapping[str, float]] | None = None,
+        features_per_seed: int | None = None,
+        batch_size: int = 64,
+        step: step_sizes.Step | None = None,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        _at_least(1, n_features=n_features, batch_size=batch_size)
+        _at_least(0, cache_bytes=cache_bytes)
+        per_block = max(1, n_features // 4) if features_per_seed is None else features_per_seed
+        _at_least(1, features_per_seed=per_block)
+        if not isinstance(seed, (int, np.integer)):
+            raise ValueError(f"Expected seed to be an integer, got {seed!r}")
+        if noise is not None and (isinstance(noise, (str, bool)) or not 0.0 < noise < math.inf):
+            raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
+        if variance not in ("recursive", "operator", "points"):
+            raise ValueError(f'Expected variance to be "recursive", "operator" or "points", got {variance!r}')
+        if variance != "recursive" and noise is None:
+            raise ValueError(f"Expected noise > 0 with variance={variance!r}, got None")
+        if (points is not None) != (variance == "points"):
+            raise ValueError(f'Expected points with variance="points" alone, got {variance!r} and points={points!r}')
+        if n_features < per_block:
+            raise ValueError(f"Expected n_features to hold one block of {per_block} features, got {n_features}")
+        self.kernel = kernel
+        self.noise = noise
+        self.n_features = n_features
+        self.variance = variance
+        self.points = points
+        self.features_per_seed = features_per_seed
+        self.batch_size = batch_size
+        self.step = step
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self._blocks = 1 if variance == "recursive" else n_features // per_block
+        features = n_features if variance == "recursive" else self._blocks * per_block
+        self._given = kernel or Gaussian("median")
+        seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
+        phis = tuple(FeatureMap(self._given, features, key, cache_bytes) for key in seeds)
+        self._points: Rows | None = None if points is None else point_rows(phis[0], points)
+        ratio = marginal_likelihood.USUAL if noise is None else float(noise)
+        first = () if noise is None or self._given.is_pending else None
+        self._lock = Lock()
+        self._seen = _Seen(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
+        return self._seen.phis[0].kernel
+
+    @property
+    def noise_variance(self) -> float:
+        """The variance σ² of the noise in use."""
+        return self._seen.posterior.noise
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x
+            The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
+        y
+            The target.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
+        """
+        self._learn(self._row(x), np.array([_checked(y)], np.float64))
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features).
+        y
+            The targets, shape (examples,).
+
+        Raises
+        ------
+        InputError
+            If a value or a target is unusable; names the column and the row. Nothing is learnt.
+        """
+        rows = self._seen.phis[0].table(X)
+        targets = [_checked(target) for target in targets_of(y, rows)]
+        self._learn(rows, np.array(targets, np.float64))
+
+    def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
+        """Return the prediction for one example.
+
+        Parameters
+        ----------
+        x
+            The features.
+        with_dist
+            Whether to return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that
+            of f(x) plus that of the noise, instead of its mean.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string, or if the variance is asked for at
+            another point than those given beforehand.
+        """
+        row = self._row(x)
+        if not with_dist:
+            seen = self._complete()
+            return seen.offset + float(seen.posterior.mean(row)[0])
+        from river import proba  # here, because it takes as long to import as all the rest
+
+        mean, variance = self._mean_and_variance(row)
+        return proba.Gaussian._from_state(n=1, m=mean, var=variance, ddof=0)
+
+    @locked
+    def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
+        """Return the mean and the variance of one moment."""
+        self._recover()
+        seen = self._seen
+        mean = seen.offset + float(seen.posterior.mean(row)[0])
+        return mean, float(seen.posterior.variance(row)[0]) + seen.posterior.noise
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return the prediction for each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; names the column and the row.
+        """
+        seen = self._complete()
+        return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
+
+    def _row(self, x: Any) -> Rows:
+        """Return one example."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        return self._seen.phis[0].row(x)
+
+    @locked
+    def _learn(self, rows: Rows, y: F64) -> None:
+        """Learn `rows` in order."""
+        self._recover()
+        done = 0
+        while self._seen.first is not None and done < len(y):
+            self._learn_first(rows.part(done, done + 1), float(y[done]))
+            done += 1
+        self._seen.posterior.learn(rows.part(done, len(y)), y[done:] - self._seen.offset)
+
+    def _learn_first(self, row: Rows, y: float) -> None:
+        """Learn one of the first examples, which are learned again each time they decide; with the lock."""
+        seen = self._seen
+        self._seen = seen._replace(journal=(row, y, seen.posterior.examples))
+        try:  # before it counts: one that is refused decides nothing
+            seen.posterior.learn(row, np.array([y - seen.offset]))
+        finally:
+            self._recover()
+
+    def _complete(self) -> _Seen:
+        """Return what is known, with what an interruption has left to be done; another thread that learns does it
+        itself."""
+        if self._seen.journal is not None and not self._lock.locked():
+            self._recovered()
+        return self._seen
+
+    @locked
+    def _recovered(self) -> None:
+        self._recover()
+
+    def _recover(self) -> None:
+        """Make the changes that follow from what the posterior has learned; with the lock."""
+        seen = self._seen
+        if seen.journal is None:
+            return
+        row, y, examples = seen.journal
+        after = seen._replace(journal=None)
+        if seen.posterior.examples > examples:
+            first = (*(seen.first or ()), (row, y))
+            after = after._replace(first=first)
+            if len(first) == 1 or bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first]):
+                after = self._decided(after, first)
+        self._seen = after
+
+    def _decided(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
+        """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
+        again."""
+        rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
+        phis, offset, ratio, kernels = seen.phis, seen.offset, seen.ratio, [seen.phis[0].kernel]
+        if self._given.is_pending:
+            plan = phis[0].directions.plan
+            choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
+            kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
+        if self.noise is None:
+            offset = float(y.mean())
+            found = [(*_likelihood(phis[0].with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
+            _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
+        phis = tuple(phi.with_kernel(kernels[0]) for phi in phis)
+        posterior = self._new_posterior(phis, ratio)
+        for known, target in first:
+            try:
+                posterior.learn(known, np.array([target - offset]))
+            except InputError as error:
+                log.warning("cannot learn an example again: %s", error)
+        is_last = bandwidth.is_enough([row for row, _ in first])
+        if is_last:
+            log.info("%r and noise ratio %.3g, from the first examples", kernels[0], ratio)
+        return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
+
+    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
+        if self.variance == "recursive" or self.noise is None:
+            return Recursive(phis[0], self.noise, ratio)
+        step = self.step or step_sizes.Constant(1.0)
+        return Stochastic(phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
+
+    @locked
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        self._recover()
+        seen = self._seen
+        tensors = seen.posterior.tensors()
+        first = {} if seen.first is None else model_file.pack_examples("first", seen.first)
+        return {"kernel": self.kernel_, "offset": seen.offset, "ratio": seen.ratio}, tensors | first
+
+    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+        kernel = model_file.kernel_in(description, self._given)
+        phis = tuple(phi.with_kernel(kernel) for phi in self._seen.phis)
+        offset, ratio = float(description["offset"]), float(description["ratio"])
+        if not (math.isfinite(offset) and 0.0 < ratio < math.inf):
+            raise ValueError(f"expected a finite offset and a ratio > 0, got {offset!r} and {ratio!r}")
+        posterior = self._new_posterior(phis, ratio)
+        posterior.restore(tensors)
+        first = model_file.unpack_examples("first", tensors, phis[0].directions)
+        if len(first or []) >= bandwidth.FIRST:
+            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+        self._seen = _Seen(phis, posterior, offset, ratio, None if first is None else tuple(first))
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"n_features": 32}
+
+
+class _Seen(NamedTuple):
+    """All that a process has learned; what is not changed in place by compiled code is replaced in one assignment.
+
+    Attributes
+    ----------
+    phis
+        The features; for the operator a second set, ω', as well.
+    posterior
+        What is known of f.
+    offset
+        The origin of the targets.
+    ratio
+        The noise in units of the prior variance of f.
+    first
+        Examples that still decide the bandwidth and the noise, with their targets; ``None`` once both are known.
+    journal
+        An example that is being learned, its target, and how many examples the posterior had before.
+    """
+
+    phis: tuple[FeatureMap, ...]
+    posterior: Posterior
+    offset: float
+    ratio: float
+    first: tuple[tuple[Rows, float], ...] | None
+    journal: tuple[Rows, float, int] | None = None
+
+
+def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with."""
+    features = phi(rows)
+    return marginal_likelihood.most_likely(features @ features.T + 1.0, y)

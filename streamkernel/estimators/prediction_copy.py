@@ -1,0 +1,40 @@
+"""A copy of a model that only predicts, made in a millisecond or a few, however much the model keeps to learn with."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from river import compose
+
+from streamkernel.estimators.base import KernelModel
+
+
+def frozen(model: Any) -> Any:
+    """Return a copy of a model, or of a pipeline that ends in one, that predicts with the same bits.
+
+    The factors of second-order steps, which are nearly all of a large model, are left out: the copy cannot learn. It
+    shares nothing with the model that learning changes, and any number of threads may use it.
+
+    Parameters
+    ----------
+    model
+        A River estimator.
+
+    Examples
+    --------
+    >>> from streamkernel import KernelRegressor
+    >>> model = KernelRegressor()
+    >>> for i in range(500):
+    ...     model.learn_one({"x": i % 10}, float(i % 10))
+    >>> twin = frozen(model)
+    >>> before = twin.predict_one({"x": 3})
+    >>> model.learn_one({"x": 3}, 30.0)
+    >>> before == twin.predict_one({"x": 3}) != model.predict_one({"x": 3})
+    True
+    """
+    if isinstance(model, compose.Pipeline):
+        return compose.Pipeline(*((name, frozen(step)) for name, step in model.steps.items()))
+    if not isinstance(model, KernelModel):
+        return copy.deepcopy(model)
+    return model._to_predict()

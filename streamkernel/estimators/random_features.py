@@ -1,0 +1,153 @@
+"""The joint random feature map of a kernel, as a River transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base
+
+from streamkernel.estimators import model_file
+from streamkernel.features.frames import native_frame
+from streamkernel.features.rows import Rows
+from streamkernel.kernels import Gaussian, Kernel, bandwidth
+from streamkernel.locking import locked
+from streamkernel.posterior.feature_matrix import FeatureMap
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame
+
+
+class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
+    """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
+
+    The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
+    (River's ``RBFSampler`` maps each input by itself, and its sums cannot).
+
+    Parameters
+    ----------
+    kernel
+        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learnt,
+        and changes until then.
+    n_features
+        Random features; each gives one output or more: a cosine and a sine for the kernels of a difference.
+    seed
+        Seed of the features.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel in use.
+
+    Raises
+    ------
+    ValueError
+        If `n_features` is smaller than 1.
+
+    References
+    ----------
+    Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
+
+    Examples
+    --------
+    >>> from streamkernel import RandomFeatures, kernels
+    >>> k = kernels.Gaussian(sigma=1.0)
+    >>> features = RandomFeatures(k, n_features=10_000)
+    >>> x, x2 = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.0}
+    >>> z, z2 = features.transform_one(x), features.transform_one(x2)
+    >>> round(sum(z[name] * z2[name] for name in z), 2), round(k(x, x2), 2)
+    (0.54, 0.54)
+    """
+
+    def __init__(self, kernel: Kernel, n_features: int = 512, seed: int = 0) -> None:
+        if not isinstance(n_features, (int, np.integer)) or n_features < 1:
+            raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
+        self.kernel = kernel
+        self.n_features = n_features
+        self.seed = seed
+        features = FeatureMap(kernel, n_features, seed, 1 << 26)
+        # The features, and the examples that still decide the bandwidth, None once it is known: replaced together.
+        self._seen: tuple[FeatureMap, tuple[Rows, ...] | None] = (features, () if kernel.is_pending else None)
+        self._lock = Lock()
+        outputs = features.directions.plan.outputs
+        parts = ["cos", "sin"] if outputs == 2 else [f"z{i}_" for i in range(outputs)]
+        self._names = [f"{part}{i}" for i in range(n_features) for part in parts]
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel in use."""
+        return self._map.kernel
+
+    def learn_one(self, x: Mapping[Hashable, Any]) -> None:
+        """Take the bandwidth from the first examples; later ones change nothing.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string.
+        """
+        self._see(self._row(x))
+
+    def learn_many(self, X: IntoDataFrame) -> None:
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
+        rows = self._map.table(X)
+        for i in range(len(rows.start) - 1):
+            self._see(rows.part(i, i + 1))
+
+    def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+        """Return the features of `x`, scaled by n_features^-½.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string.
+        """
+        return dict(zip(self._names, self._map(self._row(x))[0].tolist(), strict=True))
+
+    def transform_many(self, X: IntoDataFrame) -> Any:
+        """Return the features of each row of a data frame."""
+        features = self._map
+        outputs = features(features.table(X))
+        columns: dict[Hashable, Any] = {name: outputs[:, i] for i, name in enumerate(self._names)}
+        return native_frame(columns, X)
+
+    @property
+    def _map(self) -> FeatureMap:
+        return self._seen[0]
+
+    def _row(self, x: Any) -> Rows:
+        """Return one example."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        return self._map.row(x)
+
+    @locked
+    def _see(self, row: Rows) -> None:
+        features, first = self._seen
+        if first is None:
+            return
+        first = (*first, row)
+        is_enough = bandwidth.is_enough(first)
+        if is_enough or bandwidth.is_due(len(first)):
+            kernel = bandwidth.with_medians(self.kernel, features.directions.plan, Rows.stack(first))
+            features = features.with_kernel(kernel)
+        self._seen = features, None if is_enough else first
+
+    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+        features, first = self._seen
+        rows = {} if first is None else model_file.pack_examples("first", [(row, 0.0) for row in first])
+        return {"kernel": features.kernel}, rows
+
+    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+        features = self._map.with_kernel(model_file.kernel_in(description, self.kernel))
+        first = model_file.unpack_examples("first", tensors, features.directions)
+        if len(first or []) >= bandwidth.FIRST:
+            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
+        self._seen = features, None if first is None else tuple(row for row, _ in first)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"kernel": Gaussian(1.0), "n_features": 32}
+        yield {"kernel": Gaussian("median"), "n_features": 32}

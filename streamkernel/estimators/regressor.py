@@ -1,0 +1,217 @@
+"""The kernel regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from river import base
+
+from streamkernel import losses, rules, step_sizes
+from streamkernel.errors import LabelError
+from streamkernel.estimators.base import KernelModel
+from streamkernel.features.frames import native_series, table_rows, targets_of
+from streamkernel.features.rows import number
+from streamkernel.kernels import Kernel
+from streamkernel.learners import state
+from streamkernel.upkeep import Compaction, Polish
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
+
+LARGEST_TARGET = 1e90
+
+
+class KernelRegressor(KernelModel, base.MiniBatchRegressor):
+    """A kernel machine for numbers that learns from a stream, in bounded memory.
+
+    The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
+    `max_features` is reached. The intercept is the running mean of the targets; for the absolute, ε-insensitive and
+    quantile losses it is learnt along with f, so that far from all examples, where f says nothing, a quantile is not
+    taken for the mean: it is between the mean and that quantile of all targets.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, by default as for :class:`~streamkernel.KernelClassifier`: four bandwidths on scaled inputs.
+    loss
+        ``"square"``, ``"huber"``, ``"absolute"``, ``"quantile"``, ``"epsilon_insensitive"``, ``"correntropy"``, or one
+        of :mod:`streamkernel.losses`. A loss without a bound on its derivative is clipped at the largest one seen,
+        which at most doubles a step: one outlier does not ruin the model.
+    tau
+        The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
+    step
+        As for :class:`~streamkernel.KernelClassifier`. The default steps of the absolute, ε-insensitive and quantile
+        losses are in units of the running mean error, so that the units of the targets do not matter.
+    rule, features_per_seed, batch_size, max_features, l2, average, cache_bytes, seed, second_order, forgetting
+        As for :class:`~streamkernel.KernelClassifier`.
+
+    Attributes
+    ----------
+    n_features, n_seeds, n_steps, n_reused : int
+        Random features, blocks, steps taken, and steps that moved an old block.
+    n_compactions : int
+        Times that the model has been made smaller.
+    gap : float
+        The certified primal-dual gap of the coefficients when they were polished last.
+    objective : float
+        The running regularised loss.
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, `tau` is given with another loss, or second-order steps are asked for
+        together with what they do not have.
+
+    References
+    ----------
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
+    Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+    Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", Machine Learning 2007.
+
+    Examples
+    --------
+    >>> from river import evaluate, metrics, preprocessing
+    >>> from river.datasets import synth
+    >>> from streamkernel import KernelRegressor
+
+    >>> model = KernelRegressor()
+    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
+    R2: 0.90...
+
+    What nine of ten targets are below:
+
+    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9)
+    >>> below = 0
+    >>> for x, y in synth.Friedman(seed=1).take(2000):
+    ...     below += y <= model.predict_one(x)
+    ...     model.learn_one(x, y)
+    >>> below / 2000
+    0.894
+    """
+
+    _for_classes = False
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        loss: str | losses.Loss = "square",
+        tau: float | None = None,
+        rule: rules.Rule | None = None,
+        features_per_seed: int | None = None,
+        batch_size: int = 1,
+        max_features: int | str | None = "auto",
+        l2: float = 0.0,
+        step: step_sizes.Step | None = None,
+        preconditioning: float | None = None,
+        average: bool = False,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+        second_order: str | None = "auto",
+        forgetting: float = 1.0,
+        compaction: Compaction | None = None,
+        polish: Polish | None = None,
+    ) -> None:
+        super().__init__(
+            kernel,
+            _loss(loss, tau),
+            rule,
+            features_per_seed,
+            batch_size,
+            max_features,
+            l2,
+            step,
+            preconditioning,
+            average,
+            cache_bytes,
+            seed,
+            second_order,
+            forgetting,
+            compaction,
+            polish,
+        )
+        self.loss, self.tau = loss, tau
+
+    @property
+    def _intercept(self) -> int:
+        return state.LEARNED if self._loss.directional else state.MEAN
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example.
+
+        Parameters
+        ----------
+        x
+            The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
+            or NaN, counts as 0. A string where a number was learned is refused.
+        y
+            The target.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
+        """
+        self._learn_event(x, _checked(y))
+
+    def _target(self, y: Any) -> float:
+        return _checked(y)
+
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
+        """Return the prediction for one example.
+
+        Raises
+        ------
+        InputError
+            If `x` is empty or a value is neither a finite number nor a string.
+        """
+        return float(self._score(x))
+
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features).
+        y
+            The targets, shape (examples,).
+
+        Raises
+        ------
+        InputError
+            If a value or a target is unusable; names the column and the row. Nothing is learnt.
+        """
+        directions = self._learner.directions
+        rows, numeric = table_rows(directions, X, self._state.numeric)
+        targets = [_checked(target) for target in targets_of(y, rows)]
+        self._learn(rows, np.array(targets, np.float64), directions, numeric)
+
+    def predict_many(self, X: IntoDataFrame) -> Any:
+        """Return the prediction for each row of a data frame.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; names the column and the row.
+        """
+        return native_series(self._scores_of(self._table(X))[:, 0], X)
+
+
+def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
+    """Return the loss that `loss` and `tau` name together."""
+    if tau is None:
+        return loss
+    if loss != "quantile":
+        raise ValueError(f'Expected tau with loss="quantile" only, got tau={tau!r} with loss={loss!r}')
+    return losses.Quantile(tau)
+
+
+def _checked(y: Any) -> float:
+    target = number(y, "y")
+    if not abs(target) <= LARGEST_TARGET:
+        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at y")
+    return target

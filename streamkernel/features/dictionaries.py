@@ -1,0 +1,240 @@
+"""The values of a dictionary read by compiled code, and what is known of its names.
+
+Most events have the names of the event before, as the same objects in the same order. Then their values can be read
+through CPython's own functions, which is much faster than to look names up and to pack values from Python. The
+address of the dictionary is an argument of the call that reads it, so the dictionary lives as long as the call; the
+caller holds the interpreter's lock, and no Python code runs meanwhile, so it stays as it is. Nothing else is passed
+by address.
+
+``STREAMKERNEL_FAST_PATH=0`` switches this off; each event is then read by Python, with the same results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from streamkernel.features.counter_rng import size_of
+from streamkernel.features.rows import I64
+from streamkernel.jit import inlined
+from streamkernel.jit.arena import array_at
+
+_TYPE = 8
+"""Bytes from the address of an object to that of its type, in CPython."""
+
+_LOOKS_KNOWN = (
+    sys.implementation.name == "cpython"
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+    and ctypes.sizeof(ctypes.c_void_p) == 8
+    and ctypes.c_void_p.from_address(id(0.5) + _TYPE).value == id(float)
+)
+FAST = dict if _LOOKS_KNOWN and os.environ.get("STREAMKERNEL_FAST_PATH", "1") != "0" else None
+"""The type of the examples that are read by compiled code; ``None`` if none are."""
+
+_TO_STAY = 8
+"""Times that the names of an event have to come again as other objects before these are the ones looked for."""
+
+_SERIAL, _N, _PARTS, _FLOAT, _INT, _BOOL, _ROOM = range(7)
+_HEAD = _ROOM + 3
+_COLUMNS, _PER_PART = 7, 3
+SLOT, HASH, READERS, ORDER, GIVEN, SORTED, ADDRESS = range(_COLUMNS)
+"""Columns of a record, n numbers each: the place in the cache of directions, the name's hash, which parts read it,
+where the value is among those given, the values as given, the values sorted by hash, and the addresses of the names
+as given."""
+
+_serials = itertools.count(1)
+
+
+class NameRecord:
+    """What is known of the names of an example, for compiled code.
+
+    Its memory is an array of int64: a serial number, the number n of names and that of parts, the addresses of the
+    types of numbers, room for the state of an iteration; a number for each part of the kernel; the columns above;
+    and for each part of the kernel three columns of room for what it reads. Names, hashes and places never change;
+    values are written and read within one compiled call.
+
+    Parameters
+    ----------
+    names
+        The names, in the order of the example. They are kept alive, so that no other object has their addresses.
+    hashes
+        The hashes of the names, in the order of hashes.
+    slots
+        Places in the cache of directions.
+    readers
+        Which parts of the kernel read each name, a bit for each.
+    parts
+        Parts of the kernel.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_strange",
+        "_times",
+        "get",
+        "hashes",
+        "is_numeric",
+        "memory",
+        "names",
+        "ordered",
+        "parts",
+        "readers",
+        "slots",
+        "start",
+    )
+
+    def __init__(
+        self, names: Sequence[Hashable], hashes: Mapping[Hashable, int], slots: Sequence[int], readers: I64, parts: int
+    ) -> None:
+        ordered, n = list(hashes), len(hashes)
+        self.names: tuple[Hashable, ...] = tuple(names)
+        self.ordered = ordered
+        self.get: Any = itemgetter(*ordered) if n > 1 else lambda x: tuple(x[name] for name in ordered)
+        self.start = np.array([0, n])
+        self.parts = parts
+        self.memory: I64 = np.zeros(_HEAD + parts + (_COLUMNS + _PER_PART * parts) * n, np.int64)
+        self.memory[:_ROOM] = next(_serials), n, parts, id(float), id(int), id(bool)
+        columns = self.memory[_HEAD + parts :][: _COLUMNS * n].reshape(_COLUMNS, n)
+        self.slots, self.hashes, self.readers = columns[SLOT], columns[HASH].view(np.uint64), columns[READERS]
+        self.slots[:], self.hashes[:], self.readers[:] = slots, list(hashes.values()), readers
+        index = {name: i for i, name in enumerate(self.names)}
+        columns[ORDER] = [index[name] for name in ordered]
+        columns[ADDRESS] = [id(name) for name in self.names]
+        self._columns, self._times = columns, 0
+        self.is_numeric = False  # whether all names are known as those of numbers
+        self._strange: Sequence[Hashable] = self.names[-1:]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept, roughly, with the names and Python's own objects."""
+        return int(self.memory.nbytes) + 40 * len(self.names) + sum(map(size_of, self.names)) + 700
+
+    def has_moved(self, names: Sequence[Hashable]) -> bool:
+        """Return whether equal names that are other objects have come so often that they are there to stay."""
+        if names[-1] is self.names[-1]:
+            return False
+        if names[-1] is not self._strange[-1]:
+            self._strange, self._times = names[-1:], 0
+        self._times += 1
+        return self._times > _TO_STAY
+
+    def again(self, names: Sequence[Hashable]) -> NameRecord:
+        """Return the same record for equal names that are other objects."""
+        index = {name: name for name in names}
+        hashes = dict(zip([index[name] for name in self.ordered], self.hashes.tolist(), strict=True))
+        return NameRecord(names, hashes, self.slots.tolist(), self.readers, self.parts)
+
+
+@inlined(allocates=False)
+def parts_of(record):  # type: ignore[no-untyped-def]
+    """Return the columns of a record, and the room for what each part of the kernel reads: counts and three columns."""
+    n, parts = record[_N], record[_PARTS]
+    first = _HEAD + parts
+    columns = array_at(record, 8 * first, (_COLUMNS, n), np.int64)
+    room = 8 * (first + _COLUMNS * n)
+    return (
+        columns,
+        array_at(record, 8 * _HEAD, (parts,), np.int64),
+        array_at(record, room, (parts, n), np.int64),
+        array_at(record, room + 8 * parts * n, (parts, n), np.uint64),
+        array_at(record, room + 16 * parts * n, (parts, n), np.float32),
+    )
+
+
+_next_item = types.ExternalFunction("PyDict_Next", types.int32(*4 * [types.voidptr]))
+_of_float = types.ExternalFunction("PyFloat_AsDouble", types.float64(types.voidptr))
+_of_int = types.ExternalFunction("PyLong_AsDouble", types.float64(types.voidptr))
+_error = types.ExternalFunction("PyErr_Occurred", types.int64())
+_forget_error = types.ExternalFunction("PyErr_Clear", types.void())
+
+
+@intrinsic
+def _object_at(context: Any, address: Any) -> Any:
+    """Return an address as a pointer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def _type_of_at(context: Any, address: Any) -> Any:
+    """Return the address of the type of the object at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.add(arguments[0], ir.IntType(64)(_TYPE))
+        return builder.load(builder.inttoptr(place, ir.IntType(64).as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _item_of_at(context: Any, array: Any, index: Any) -> Any:
+    """Return a pointer to an item of an array of int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+
+    return types.voidptr(types.int64[::1], types.int64), generate
+
+
+_object: Any = _object_at
+_type_of: Any = _type_of_at
+_item_of: Any = _item_of_at
+
+
+@inlined(allocates=False)
+def read(record, x):  # type: ignore[no-untyped-def]
+    """Copy the values of the dictionary at address `x` to a record; return whether it was possible.
+
+    It is if the dictionary has the very names of the record, in their order, and floats, integers or Booleans.
+    """
+    columns = parts_of(record)[0]
+    addresses, given = columns[ADDRESS], columns[GIVEN].view(np.float64)
+    position, name, value = _item_of(record, _ROOM), _item_of(record, _ROOM + 1), _item_of(record, _ROOM + 2)
+    record[_ROOM] = 0
+    for j in range(record[_N]):
+        if not _next_item(_object(x), position, name, value):
+            return False
+        found = record[_ROOM + 2]
+        kind = _type_of(found)
+        if record[_ROOM + 1] != addresses[j]:
+            return False
+        if kind == record[_FLOAT]:
+            given[j] = _of_float(_object(found))
+        elif kind == record[_INT] or kind == record[_BOOL]:
+            given[j] = _of_int(_object(found))
+            if given[j] == -1.0 and _error() != 0:  # it is too large
+                _forget_error()
+                return False
+        else:
+            return False
+        if given[j] != given[j]:  # it is missing
+            return False
+    return not _next_item(_object(x), position, name, value)
+
+
+@inlined(allocates=False)
+def sort(record):  # type: ignore[no-untyped-def]
+    """Sort the values of an example by its names' hashes, and return whether the same bits were there before."""
+    columns = parts_of(record)[0]
+    same = True
+    for j in range(record[_N]):
+        bits = columns[GIVEN, columns[ORDER, j]]
+        same &= columns[SORTED, j] == bits
+        columns[SORTED, j] = bits
+    return same

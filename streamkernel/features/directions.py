@@ -1,0 +1,302 @@
+"""Random directions that are never stored: any entry is regenerated from (seed, block, feature, name).
+
+The direction of feature `f` of block `b` along the input called `name` is a pure function of
+``(seed, b, f, hash64(name))``. It is computed by a counter-based generator with no state, in plain IEEE arithmetic
+(no fused or reordered operations), so that every machine and thread draws the same bits in any order.
+Memory holds a cache of these bits, whose size never changes a result.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamkernel.features import numeric_names
+from streamkernel.features.counter_rng import hash64
+from streamkernel.features.dictionaries import NameRecord
+from streamkernel.features.evaluate import CompiledKernel, draw_block
+from streamkernel.features.numeric_names import Names
+from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
+from streamkernel.jit import compiled
+from streamkernel.jit.arena import aligned
+from streamkernel.locking import locked
+
+if TYPE_CHECKING:
+    from streamkernel.kernels.plan import Plan
+
+LANES = 1024
+"""Features handled at once; a panel is the whole number of blocks next to it."""
+
+RECORD_BYTES = 1 << 24
+"""Memory for what is known of sets of names; what does not fit is made anew at every use."""
+
+
+@compiled
+def _fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
+    """Fill the cache, shape (panels, names, parts, features), from the given panel and name on."""
+    cache = kernel.cache
+    for p in range(first_panel, cache.shape[0]):
+        for s in range(first_name, len(hashes)):
+            for part in range(len(kernel.parts)):
+                for b in range(cache.shape[3] // block_size):
+                    row = cache[p, s, part, b * block_size : (b + 1) * block_size]
+                    block = p * (cache.shape[3] // block_size) + b
+                    draw_block(kernel, part, block_size, block, hashes[s], row)
+
+
+class Store:
+    """Cached entries of directions, and what is known of sets of names; threads may share it.
+
+    Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
+    filled beside the old one and takes its place in one assignment. So whoever reads a place of a name and after
+    that the table finds its entries there, and whoever has an older table finds that the place is not in it.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.table: F32 = np.zeros(shape, np.float32)
+        self.places: dict[int, int] = {}
+        self.hashes = np.zeros(0, np.uint64)
+        self.wanted = 0  # panels to cache
+        self.records: dict[tuple[Hashable, ...], NameRecord] = {}
+        self.record_bytes = 0
+        self.lock = Lock()
+
+
+class Directions:
+    """The directions of all blocks of a model, and the cache of those that fit a byte budget.
+
+    Parameters
+    ----------
+    plan
+        The kernel's parts, with the keys of their directions.
+    block_size
+        Features in one block.
+    cache_bytes
+        Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
+    kept
+        Where the first features were drawn, as :mod:`streamkernel.features.evaluate` says; ``None`` if all are
+        where they were.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> from streamkernel.kernels.plan import Plan
+    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
+    >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
+    >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
+    (np.True_, np.True_)
+    """
+
+    def __init__(self, plan: Plan, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
+        self.plan, self.block_size, self.cache_bytes = plan, block_size, cache_bytes
+        self.kept: I64 = np.zeros((1, 3), np.int64) if kept is None else np.ascontiguousarray(kept, np.int64)
+        plan.load(len(self.kept) > 1)
+        self.width = block_size * max(1, LANES // block_size)
+        self._budget = cache_bytes // (4 * self.width * len(plan.parts))  # in (panel, name) pairs
+        self.store = Store((0, 0, len(plan.parts), self.width))
+        self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
+
+    def with_plan(self, plan: Plan) -> Directions:
+        """Return the same directions for a kernel that differs in its bandwidths alone; they share one cache."""
+        twin: Directions = object.__new__(Directions)
+        vars(twin).update(vars(self), plan=plan)
+        plan.load(len(self.kept) > 1)
+        return twin
+
+    def apart(self) -> Directions:
+        """Return the same directions with a cache of their own."""
+        twin = Directions(self.plan, self.block_size, self.cache_bytes, self.kept)
+        twin.store.wanted = self.store.wanted
+        return twin
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes held by the cache."""
+        return int(self.store.table.nbytes)
+
+    @property
+    def cache(self) -> F32:
+        """The cache; to be read after the places of names."""
+        return self.store.table
+
+    @property
+    def kernel(self) -> CompiledKernel:
+        """The kernel as compiled code reads it, with the cache; to be read after the places of names."""
+        return self.plan.compiled(self.store.table, self.kept)
+
+    def row(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Rows:
+        """Return one example in the order of its names' hashes.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        """
+        record, values = self._read(x, numeric)
+        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values))
+
+    def example(
+        self, x: Mapping[Hashable, Any], numeric: Names | None = None
+    ) -> tuple[NameRecord, dict[Hashable, float]]:
+        """Return what is known of the names of one example, and a dictionary of floats that compiled code can read.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a number, a string nor missing, or a string where a number was learned.
+        """
+        record, values = self._read(x, numeric)
+        in_order = dict(zip(record.ordered, values, strict=True))
+        return record, {name: in_order[name] for name in record.names}
+
+    def with_numeric(self, x: Mapping[Hashable, Any], numeric: Names) -> Names:
+        """Return the names that hold numbers with those of an example; `numeric` itself if there is no new one."""
+        record = self.store.records.get(tuple(x))
+        if record is not None and record.is_numeric:
+            return numeric
+        found = numeric_names.added(numeric, x)
+        if found is numeric and record is not None:
+            record.is_numeric = not any(isinstance(value, str) or is_missing(value) for value in x.values())
+        return found
+
+    def _read(self, x: Mapping[Hashable, Any], numeric: Names | None) -> tuple[NameRecord, array[float]]:
+        """Return what is known of the names of one example, and its values in the order of their hashes."""
+        given = x
+        if self.plan.transforms:
+            x = self.plan.expanded(x)
+        names = tuple(x)
+        record = self._record(names)
+        try:
+            values = array("d", record.get(x))
+            total = sum(values, 0.0)
+        except (TypeError, OverflowError):  # strings, or what the error is about
+            total = float("nan")
+        if numeric and (total != total or self.plan.transforms):
+            numeric_names.check(numeric, given)
+        if total != total:  # strings, or a value that is missing
+            x = self.plan.expanded(x)
+            record = self._record(tuple(x))
+            values = array("d", record.get(x))
+        elif names and record.has_moved(names):
+            record = self._keep(names, record.again(names))
+        if not self.plan.transforms:
+            self.last = record
+        return record, values
+
+    def rows(self, names: Sequence[Hashable], values: F64) -> Rows:
+        """Return the rows of a table of numbers, shape (examples, names), for a kernel without transforms.
+
+        A value of NaN is missing.
+        """
+        record = self._record(tuple(names))
+        order = np.array(record.get({name: i for i, name in enumerate(names)}), np.int64)
+        n, d = values.shape
+        values = np.ascontiguousarray(values[:, order])
+        found = Rows(
+            np.arange(0, n * d + 1, d) if d else np.zeros(n + 1, np.int64),
+            np.tile(record.slots, n),
+            np.tile(record.hashes, n),
+            np.tile(record.readers, n),
+            values.ravel(),
+        )
+        missing = np.isnan(values)
+        if not missing.any():
+            return found
+        start = np.concatenate([[0], np.cumsum(d - missing.sum(axis=1))])
+        entries: Any = (column[~missing.ravel()] for column in found[1:])
+        return Rows(start, *entries)
+
+    def restored(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
+        """Return rows that were saved without their places in this cache."""
+        slots = np.array([self._place(int(h)) for h in hashes], np.int64)
+        return Rows(start, slots, hashes, readers, values)
+
+    def own(self, rows: Rows) -> Rows:
+        """Return rows that other directions made, as these read them."""
+        return self.restored(rows.start, *rows[2:])
+
+    def reserve(self, blocks: int) -> None:
+        """Cache the panels of the first `blocks` blocks as far as the budget goes."""
+        store = self.store
+        wanted = -(-blocks * self.block_size // self.width)
+        if wanted <= store.wanted:
+            return
+        self._widen(wanted)
+
+    @locked
+    def _widen(self, wanted: int) -> None:
+        """Cache a number of panels, as far as the budget allows."""
+        store = self.store
+        panels, names = store.table.shape[:2]
+        if wanted > panels and names:
+            self._resize(min(max(wanted, 2 * panels), self._budget // names), names)
+        store.wanted = max(store.wanted, wanted)
+
+    def _record(self, names: tuple[Hashable, ...]) -> NameRecord:
+        """Return what is known of the names of an example, or learn it."""
+        known = self.store.records.get(names)
+        if known is None:
+            hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
+            slots = [self._place(h) for h in hashes.values()]
+            readers = self.plan.readers(list(hashes))
+            known = self._keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
+        return known
+
+    def _keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
+        """Keep what is known of names, within the budget."""
+        store = self.store
+        if store.record_bytes + record.nbytes > RECORD_BYTES:
+            store.records.clear()
+            store.record_bytes = 0
+        if record.nbytes <= RECORD_BYTES:
+            store.records[names] = record
+            store.record_bytes += record.nbytes
+        return record
+
+    def _place(self, name_hash: int) -> int:
+        """Return the place of a name in the cache, -1 where the budget has none left."""
+        store = self.store
+        place = store.places.get(name_hash)
+        if place is None and len(store.places) == store.table.shape[1] == self._most_names(store.table.shape[0]):
+            return -1
+        return self._new_place(name_hash) if place is None else place
+
+    @locked
+    def _new_place(self, name_hash: int) -> int:
+        """Give a name a place in the cache."""
+        store = self.store
+        panels, names = store.table.shape[:2]
+        place = store.places.get(name_hash, len(store.places))
+        if place < len(store.places):  # another thread was faster
+            return place
+        if place == names:
+            grown = min(max(8, 2 * names), self._most_names(panels))
+            if grown <= place:
+                return -1
+            self._resize(max(panels, min(store.wanted, self._budget // grown)), grown)
+        store.hashes[place] = name_hash
+        _fill(self.kernel, self.block_size, store.hashes[: place + 1], 0, place)
+        store.places[name_hash] = place
+        return place
+
+    @property
+    def _lock(self) -> Lock:
+        return self.store.lock
+
+    def _most_names(self, panels: int) -> int:
+        return self._budget // max(1, panels)
+
+    def _resize(self, panels: int, names: int) -> None:
+        """Replace the table by a larger one."""
+        store = self.store
+        old, table = store.table, aligned((panels, names, *store.table.shape[2:]), np.float32)
+        table[: len(old), : old.shape[1]] = old
+        hashes = np.zeros(names, np.uint64)
+        hashes[: len(store.hashes)] = store.hashes
+        _fill(self.plan.compiled(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
+        store.hashes = hashes
+        store.table = table

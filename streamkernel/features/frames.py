@@ -1,0 +1,157 @@
+"""Data frames of any library that River takes, and arrays, as rows of examples."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from river import utils
+
+from streamkernel.errors import InputError
+from streamkernel.features import numeric_names
+from streamkernel.features.directions import Directions
+from streamkernel.features.numeric_names import Names
+from streamkernel.features.rows import Rows, is_missing, number
+
+
+def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NONE) -> tuple[Rows, Names]:
+    """Return the rows of a data frame, or of an array of numbers whose columns are called 0, 1, 2, ...
+
+    Strings are indicators, as in an example; ``None``, NaN and ``pandas.NA`` are missing values.
+
+    Parameters
+    ----------
+    directions
+        Those that read the rows.
+    X
+        The data frame or array.
+    numeric
+        The names under which numbers have been learned.
+
+    Returns
+    -------
+    rows, numeric
+        The rows, and the names with those of columns that hold numbers.
+
+    Raises
+    ------
+    InputError
+        If there is no column, a column holds neither numbers nor strings, or a value is not finite, outside of the
+        kernel's domain or a string where a number was learned; names the column and the row.
+    """
+    if isinstance(X, np.ndarray):
+        if X.ndim != 2 or X.dtype.kind not in "biuf":
+            raise InputError(f"Expected a data frame or an array of numbers of two dimensions, got {_shape(X)}")
+        import pandas as pd  # takes a third of a second
+
+        X = pd.DataFrame(X)
+    frame = utils.dataframe.into_frame(X)
+    names = frame.columns
+    if not names:
+        raise InputError("Expected at least one feature, got a data frame without columns")
+    table = np.asarray(frame.to_native())
+    if table.dtype.kind in "biuf" and table.ndim == 2 and not directions.plan.transforms:  # a glance for them all
+        found = directions.rows(names, np.asarray(table, np.float64))
+        if directions.plan.usable(found):
+            has_values = ~np.isnan(table).all(axis=0) if table.dtype.kind == "f" else np.ones(len(names), bool)
+            used: dict[Hashable, Any] = {name: 0.0 for name, is_one in zip(names, has_values, strict=True) if is_one}
+            return found, numeric_names.added(numeric, used)
+    columns = [frame.get_column(name) for name in names]
+    are_plain = not directions.plan.transforms  # a transform may tell 1 from 1.0
+    for name, column in zip(names, columns, strict=True):
+        if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
+            are_plain &= not _needs_rows(name, column.to_list())
+    for name, column in zip(names, columns, strict=True):
+        numeric = _with_column(numeric, name, column)
+    if len(frame) and not are_plain:
+        found = _examples(directions, names, list(zip(*(column.to_list() for column in columns), strict=True)))
+    else:
+        found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
+    if not directions.plan.usable(found):
+        for i, values in enumerate(zip(*(column.to_list() for column in columns), strict=True)):
+            try:
+                directions.plan.check(dict(zip(names, values, strict=True)))
+            except InputError as error:
+                raise _in_row(error, i) from None
+    return found, numeric
+
+
+def targets_of(y: Any, rows: Rows) -> list[Any]:
+    """Return the targets of rows as a list: those of a series of any library, an array or a list.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many as rows.
+    """
+    if isinstance(y, (list, tuple)):
+        found = list(y)
+    elif isinstance(y, np.ndarray):
+        found = y.reshape(-1).tolist() if y.ndim <= 1 or y.shape[1:] == (1,) else y.tolist()
+    elif hasattr(y, "to_pylist"):  # an array of pyarrow
+        found = y.to_pylist()
+    else:
+        found = utils.dataframe.into_series(y).to_list()
+    if len(found) != len(rows.start) - 1:
+        raise ValueError(f"Expected as many targets as rows, got {len(found)} targets and {len(rows.start) - 1} rows")
+    return found
+
+
+def native_series(values: Any, X: Any) -> Any:
+    """Return predictions in the form that goes with `X`: a series of its library, or an array."""
+    if isinstance(X, np.ndarray):
+        return values
+    return utils.dataframe.to_native_series(values, name=None, like=utils.dataframe.into_frame(X))
+
+
+def native_frame(columns: Mapping[Hashable, Any], X: Any) -> Any:
+    """Return columns of predictions in the form that goes with `X`: a data frame of its library, or an array."""
+    if isinstance(X, np.ndarray):
+        return np.column_stack([*columns.values()]) if columns else np.zeros((len(X), 0))
+    return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+
+
+def _shape(X: Any) -> str:
+    return f"an array of {X.dtype} of shape {X.shape}"
+
+
+def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequence[Any]]) -> Rows:
+    """Return rows that are not alike, one by one."""
+    found = []
+    for i, values in enumerate(table):
+        try:
+            found.append(directions.row(dict(zip(names, values, strict=True))))
+        except InputError as error:
+            raise _in_row(error, i) from None
+    return Rows.stack(found)
+
+
+def _with_column(numeric: Names, name: str, column: Any) -> Names:
+    """Return the names that hold numbers with that of a column if it holds one; refuse a string below a number."""
+    values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
+    if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
+        values = itertools.islice(((i, value) for i, value in values if not is_missing(value)), 1)
+    for i, value in values:
+        try:
+            numeric_names.check(numeric, {name: value})
+        except InputError as error:
+            raise _in_row(error, i) from None
+        numeric = numeric_names.added(numeric, {name: value})
+    return numeric
+
+
+def _needs_rows(name: str, values: Sequence[Any]) -> bool:
+    """Return whether a column has strings or missing values; raise the error that names its first unusable value."""
+    needs = False
+    for i, value in enumerate(values):
+        if isinstance(value, str) or is_missing(value):
+            needs = True
+        else:
+            number(value, f"X[{name!r}], row {i}", "a number or a string")
+    return needs
+
+
+def _in_row(error: InputError, i: int) -> InputError:
+    return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")

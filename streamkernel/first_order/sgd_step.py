@@ -1,0 +1,263 @@
+"""One doubly stochastic step after another, compiled, on the arrays that `streamkernel.learners.scoring` explains.
+
+Nothing in a step allocates memory, so that a step is taken whole or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import losses, rules, vectors
+from streamkernel.features.evaluate import KERNEL, features, power, prepare
+from streamkernel.features.rows import F64, ROWS
+from streamkernel.first_order.preconditioning import precondition
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
+from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, LEARNED, MARGIN, MEAN, PER_ERROR, PER_K_XX
+
+ERROR_HORIZON = 100.0
+"""Examples over which the mean absolute error is averaged: few, so that steps follow targets that change."""
+
+LARGEST_DEVIATION = 10.0
+"""In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
+it."""
+
+LARGEST_GRADIENT = 1e100
+"""A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
+
+
+class StepWork(NamedTuple):
+    """Room for a step: that of an evaluation, the mean gradient, and what the preconditioner needs."""
+
+    evaluation: Work
+    mean: F64
+    block: F64
+    gram: F64
+
+
+STEP_WORK = types.NamedTuple([WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1]], StepWork)
+
+
+@inlined
+def clip(g, bound, most):  # type: ignore[no-untyped-def]
+    """Scale `g` down to the bound M on its norm, and return the new M.
+
+    Where the loss has no bound, M is the largest norm seen, and at most doubles a step: an outlier moves f no
+    further than the examples before it did.
+    """
+    square = 0.0
+    for c in range(len(g)):
+        square += g[c] * g[c]
+    norm = math.sqrt(square)
+    if bound == 0.0:
+        return norm
+    if norm > bound:
+        for c in range(len(g)):
+            g[c] *= bound / norm
+        return min(2.0 * bound, norm, most)
+    return bound
+
+
+@inlined
+def _fold(state):  # type: ignore[no-untyped-def]
+    """Multiply the lazy scale into α and β, and make it 1."""
+    numbers, coef, beta = state.numbers[0], state.coef, state.beta
+    columns = numbers.columns
+    for p in range(len(coef)):
+        for c in range(columns):
+            for part in range(numbers.components):
+                if coef.shape[1] > columns:
+                    vectors.add(coef[p, columns + c, part], coef[p, c, part], -numbers.scale_sum)
+                vectors.multiply(coef[p, c, part], numbers.scale)
+    for k in range(len(beta)):
+        vectors.multiply(beta[k], numbers.scale)
+    numbers.squared_norm *= numbers.scale**2
+    numbers.scale, numbers.scale_sum = 1.0, 0.0
+
+
+@unit(types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, types.int64, WORK), allocates=False)
+def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-def]
+    """Set the features of block k to those of row i; return whether they are usable."""
+    numbers, phi = state.numbers[0], state.phi
+    size = numbers.block_size
+    per_panel = phi.shape[2] // size
+    panel, first = k // per_panel, (k % per_panel) * size
+    prepare(kernel, rows, i, work.row)
+    features(kernel, size, work.row, panel, first, first + size, phi[panel], work.room)
+    return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
+
+
+@inlined
+def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return room to take steps on rows."""
+    numbers = state.numbers[0]
+    batch = numbers.batch_size if numbers.ridge > 0.0 else 0
+    return StepWork(
+        workspace(state, kernel, rows),
+        np.empty(numbers.columns),
+        np.empty((numbers.components * numbers.block_size, batch)),
+        np.empty((batch, batch)),
+    )
+
+
+@unit(
+    types.UniTuple(types.int64, 2)(
+        FIRST_ORDER, KERNEL, ROWS, types.int64, types.float64[::1], types.float64[:, ::1], types.float64, STEP_WORK
+    ),
+    allocates=False,
+)
+def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no-untyped-def]
+    """Take a step of :func:`learn` on the rows from `first` on; `scores` has those of the first one if it is known.
+
+    It is known where ``numbers.last_example`` is not 0.
+    """
+    numbers, coef, phi, work = state.numbers[0], state.coef, state.phi, room.evaluation
+    columns, batch, size = numbers.columns, numbers.batch_size, numbers.block_size
+    per_panel = coef.shape[3] // size
+    normaliser = 1.0 / math.sqrt(size)
+    code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
+    f, g, u = work.gradients[0], work.gradients[1], work.move
+    known = np.int64(numbers.last_example != 0)
+    numbers.last_example = 0
+    # 1. the scores and the gradients; what cannot be learned is refused before anything changes
+    bound = numbers.loss_bound if bounded else numbers.gradient_bound
+    loss, largest = 0.0, 0.0
+    added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
+    for i in range(batch):
+        if i >= known and not score(state, kernel, rows, first + i, work, scores):
+            return BAD_VALUE, first + i
+        for c in range(columns):
+            f[i, c] = scores[0, c]
+        target = y[first + i]
+        seen = numbers.examples + i + 1
+        if numbers.k_xx == 0.0:
+            z2, z4 = power(phi[0], 0, size)
+            square += (z2 - square) / seen
+            fourth += (z4 - fourth) / seen
+            largest = max(largest, z2)
+        if numbers.intercept == MEAN or (numbers.intercept == LEARNED and seen == 1):
+            added += (target - added) / seen
+        target -= added  # with a margin the targets are 0, and f is compared with τ
+        losses.derivative(code, parameter, f[i], target, g[i])
+        if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
+            return DIVERGED, first + i
+        loss += losses.value(code, parameter, f[i], target) / batch
+        if numbers.step_units & PER_ERROR:
+            deviation = abs(f[i, 0] - target)
+            most = LARGEST_DEVIATION * error_scale or deviation
+            error_scale += (min(deviation, most) - error_scale) / min(float(seen), ERROR_HORIZON)
+        if not bounded:
+            bound = clip(g[i], bound, LARGEST_GRADIENT)
+    gradient = room.mean
+    for c in range(columns):
+        gradient[c] = 0.0
+    for i in range(batch):
+        vectors.add(gradient, g[i], 1.0)
+    for c in range(columns):
+        gradient[c] /= batch
+    # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z;
+    # it is in units of k(x, x)², as ḡ and β are of a kernel of size 1
+    if numbers.k_xx > 0.0:
+        square, fourth, largest = numbers.k_xx, numbers.k_xx**2, numbers.k_xx
+    offset_gamma = 0.0
+    if numbers.step_units & PER_K_XX and largest > 0.0:
+        if numbers.intercept == MARGIN:  # f and τ are of the size of k(x, x), whatever it is
+            offset_gamma = gamma * max(square, largest)
+        else:
+            gamma /= max(square, largest)
+    if numbers.step_units & PER_ERROR:
+        gamma *= error_scale
+        if gamma * numbers.l2 > 1.0:
+            gamma = 1.0 / numbers.l2
+    variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
+    blocks = numbers.blocks
+    k, eta = rules.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
+    # 3. (1/B) Σ φ_k(x_i) g_iᵀ
+    panel, offset = k // per_panel, (k % per_panel) * size
+    if numbers.ridge > 0.0:
+        for i in range(batch):
+            if not _features_of(state, kernel, rows, first + i, k, work):
+                return BAD_VALUE, first + i
+            for part in range(numbers.components):
+                for j in range(size):
+                    room.block[part * size + j, i] = phi[panel, part, offset + j] * normaliser
+        precondition(0, room.block, numbers.ridge, g, room.gram)
+    u[:] = 0.0
+    for i in range(batch):
+        if (batch > 1 or k == blocks) and not _features_of(state, kernel, rows, first + i, k, work):
+            return BAD_VALUE, first + i
+        for c in range(columns):
+            gain = g[i, c] * normaliser / batch
+            for part in range(numbers.components):
+                vectors.add(u[c, part], phi[panel, part, offset : offset + size], gain)
+    # 4. shrink all, move one; τ ← τ + γ(ν + mean derivative) with ν = λ
+    shrink = 1.0 - eta * numbers.l2
+    if numbers.intercept == LEARNED:
+        added -= gamma * gradient[0]
+    if numbers.intercept == MARGIN:
+        added -= (offset_gamma or gamma) * (numbers.l2 + gradient[0])
+    inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT
+    if not (inside and abs(numbers.scale * shrink) <= LARGEST_GRADIENT):
+        return DIVERGED, first + batch - 1
+    numbers.scale *= shrink
+    if not 1e-12 <= abs(numbers.scale) <= 1e12:
+        _fold(state)
+    move = -eta / numbers.scale
+    for c in range(columns):
+        for part in range(numbers.components):
+            change = u[c, part]
+            vectors.multiply(change, move)
+            if coef.shape[1] > columns:
+                vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
+            vectors.move(coef[panel, c, part, offset : offset + size], change)
+        state.beta[k, c] += move * gradient[c]
+    numbers.scale_sum += numbers.scale
+    # 5. the counters, and what the dashboard shows
+    numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
+    numbers.examples += batch
+    numbers.steps += 1
+    numbers.running_loss += min(1.0, batch / min(float(numbers.examples), HORIZON)) * (loss - numbers.running_loss)
+    if numbers.intercept >= LEARNED and coef.shape[1] > columns:
+        numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
+    else:
+        numbers.predicted_offset = added
+    numbers.gradient_bound, numbers.last_step, numbers.offset = bound, eta, added
+    numbers.error_scale, numbers.mean_square, numbers.mean_fourth = error_scale, square, fourth
+    if k == blocks:
+        numbers.blocks += 1
+    else:
+        numbers.reused_steps += 1
+    return DONE, 0
+
+
+def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
+    """Take one step for each of `gammas`, on the next B rows each; return (status, row).
+
+    One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
+
+        g_i  = ∂ℓ(f(x_i), y_i)/∂f
+        k, η = the rule's choice
+        α_j  ← (1 - ηλ) α_j   for all j
+        α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ
+
+    With a preconditioner the g_i of the last line are solved against the block's covariance.
+    """
+    room = step_workspace(state, kernel, rows)
+    scores = np.empty((2, state.numbers[0].columns))
+    state.numbers[0].last_example = 0
+    for i in range(len(gammas)):
+        status, row = step(state, kernel, rows, i * state.numbers[0].batch_size, y, scores, gammas[i], room)
+        if status != DONE:
+            return status, row
+    return DONE, 0
+
+
+learn = compiled(_learn)
+"""For a function that other threads may read: it holds the interpreter's lock."""
+
+learn_apart = compiled(nogil=True)(_learn)
+"""For a function that nothing else uses."""

@@ -1,0 +1,188 @@
+"""A single event in one compiled call, on the arena of a first-order function and the record of the event's names.
+
+The call holds the interpreter's lock from its beginning to its end. So no other thread sees a function between two
+steps, no signal is handled inside it, and nothing in it allocates memory: an event is learned whole or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
+from streamkernel.features.evaluate import PART, ROOM, CompiledKernel, Entries
+from streamkernel.features.rows import I64, Rows
+from streamkernel.first_order.sgd_step import StepWork, step
+from streamkernel.jit import compiled, inlined
+from streamkernel.jit.arena import Arena, array_at
+from streamkernel.kernels.plan import Plan
+from streamkernel.learners.scoring import FirstOrder, Work, score
+from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
+
+_ARRAYS = (
+    "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
+    "move", "mean", "block", "gram", "start", "target",
+)  # fmt: skip
+(
+    _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
+    _MEAN, _BLOCK, _GRAM, _START, _TARGET,
+) = range(len(_ARRAYS))  # fmt: skip
+
+
+def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, average: bool) -> Arena:
+    """Return an arena for a first-order function.
+
+    Parameters
+    ----------
+    numbers
+        The record of the function.
+    plan
+        Its kernel.
+    kept
+        The features that it has kept.
+    width, panels
+        Features in a panel, and panels that there is room for.
+    average
+        Whether the sums for the average are kept.
+    """
+    parts, terms, kept_rows = len(plan.parts), len(plan.terms), len(kept)
+    columns, components, size, batch = (
+        int(numbers[name]) for name in ("columns", "components", "block_size", "batch_size")
+    )
+    summed, solved = columns * (1 + average), batch if numbers["ridge"] > 0.0 else 0
+    shapes = (
+        (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
+        (panels * (width // size), columns), (panels, components, width), (2, columns), (ROOM + 2 * parts, width),
+        (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
+        (solved, solved), (2,), (1,),
+    )  # fmt: skip
+    kinds: list[Any] = [np.float64] * len(_ARRAYS)
+    kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
+    kinds[_PHI] = kinds[_WORK] = np.float32
+    kinds[_START] = np.int64
+    arena = Arena(dict(zip(_ARRAYS, zip(shapes, kinds, strict=True), strict=True)))
+    arena["numbers"][0] = numbers
+    own = arena["numbers"][0]
+    own["panels"], own["summed"], own["kept_rows"], own["room_blocks"] = panels, summed, kept_rows, len(arena["beta"])
+    own["last_example"] = 0
+    arena["parts"][:], arena["weights"][:], arena["terms"][:] = plan.parts_compiled, plan.weights, plan.factors
+    arena["kept"][:] = kept
+    return arena
+
+
+@inlined(allocates=False)
+def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
+    """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
+    row."""
+    at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
+    numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
+    own = numbers[0]
+    parts, components, columns, panels = own.parts, own.components, own.columns, own.panels
+    summed, width, batch, size = own.summed, cache.shape[3], own.batch_size, own.block_size
+    solved = batch if own.ridge > 0.0 else 0
+    function = FirstOrder(
+        numbers,
+        array_at(memory, at[_COEF], (panels, summed, components, width), np.float64),
+        array_at(memory, at[_BETA], (own.room_blocks, columns), np.float64),
+        array_at(memory, at[_PHI], (panels, components, width), np.float32),
+    )
+    kernel = CompiledKernel(
+        array_at(memory, at[_PARTS], (parts,), PART),
+        array_at(memory, at[_WEIGHTS], (own.terms,), np.float64),
+        array_at(memory, at[_TERMS], (own.terms, parts), np.uint8),
+        cache,
+        array_at(memory, at[_KEPT], (own.kept_rows, 3), np.int64),
+    )
+    names, counts, slots, hashes, values = parts_of(record)
+    start = array_at(memory, at[_START], (2,), np.int64)
+    start[1] = names.shape[1]
+    rows = Rows(start, names[SLOT], names[HASH].view(np.uint64), names[READERS], names[SORTED].view(np.float64))
+    room = StepWork(
+        Work(
+            Entries(slots, hashes, values, counts),
+            array_at(memory, at[_WORK], (ROOM + 2 * parts, width), np.float32),
+            array_at(memory, at[_SUMS], (summed, width), np.float64),
+            array_at(memory, at[_GRADIENTS], (2, batch, columns), np.float64),
+            array_at(memory, at[_MOVE], (columns, components, size), np.float64),
+        ),
+        array_at(memory, at[_MEAN], (columns,), np.float64),
+        array_at(memory, at[_BLOCK], (components * size, solved), np.float64),
+        array_at(memory, at[_GRAM], (solved, solved), np.float64),
+    )
+    scores = array_at(memory, at[_SCORES], (2, columns), np.float64)
+    return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
+
+
+@inlined(allocates=False)
+def _scored(memory, cache, record):  # type: ignore[no-untyped-def]
+    """Return the scores of the values in a record, and whether these could be used."""
+    function, kernel, rows, room, scores, _ = _opened(memory, cache, record)
+    numbers = function.numbers[0]
+    if not (sort(record) and numbers.last_example == record[0]):
+        numbers.last_example = 0
+        if not score(function, kernel, rows, 0, room.evaluation, scores):
+            return scores, False
+        numbers.last_example = record[0]
+    return scores, True
+
+
+@compiled(allocates=False)
+def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
+    """Return the score of the dictionary at address `x`, of a function of one column.
+
+    NaN is returned where the dictionary could not be read, or a value could not be used.
+    """
+    if read(record, x):
+        scores, usable = _scored(memory, cache, record)
+        if usable:
+            return scores[1, 0]
+    return math.nan
+
+
+@compiled(allocates=False)
+def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether they are known."""
+    if read(record, x):
+        scores, usable = _scored(memory, cache, record)
+        if usable and len(out) == scores.shape[1]:
+            for c in range(len(out)):
+                out[c] = scores[1, c]
+            return True
+    return False
+
+
+@compiled(allocates=False)
+def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-def]
+    """Take one step on the dictionary at address `x`; return a status of `learners.state`, or one of the above.
+
+    If it is the example that was scored last, its scores and features are known.
+    """
+    if not read(record, x):
+        return UNREAD
+    function, kernel, rows, room, scores, target = _opened(memory, cache, record)
+    numbers = function.numbers[0]
+    if numbers.closed:
+        return CLOSED
+    if numbers.blocks == numbers.room_blocks and numbers.blocks < numbers.most_blocks:
+        return NO_ROOM
+    if not (sort(record) and numbers.last_example == record[0]):
+        numbers.last_example = 0
+    target[0] = y
+    status, _ = step(function, kernel, rows, 0, target, scores, gamma, room)
+    return status
+
+
+@compiled
+def close(old):  # type: ignore[no-untyped-def]
+    """Return a copy of an arena, and close the arena: no event is learned in it any more, so that none is lost.
+
+    The copy is closed if the arena was.
+    """
+    at = array_at(old, 0, (len(_ARRAYS),), np.int64)
+    new = np.empty_like(old)
+    numbers = array_at(old, at[_NUMBERS], (1,), NUMBERS)[0]
+    new[:] = old
+    numbers.closed = 1
+    return new

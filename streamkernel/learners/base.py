@@ -1,0 +1,257 @@
+"""What first- and second-order functions of random features have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel import losses, step_sizes
+from streamkernel.errors import DivergedError, InputError
+from streamkernel.estimators import model_file
+from streamkernel.features.directions import Directions
+from streamkernel.features.evaluate import BLOCK
+from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import Plan
+from streamkernel.learners import state, threads
+
+
+class Refused(Exception):  # noqa: N818
+    """A row that could not be learned, and the error for it."""
+
+    def __init__(self, row: int, error: InputError) -> None:
+        self.row, self.error = row, error
+
+
+class Learner:
+    """The directions, the loss, and the scalar state that `streamkernel.learners.state` names.
+
+    What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
+    assignment of something that was made aside. So another thread may predict at any time, and an exception or a
+    signal leaves the function as it was before an example or as it is after it. Where several such changes follow
+    from one example, :meth:`finish` makes those that are still missing; whoever learns or saves calls it first.
+    Learning, saving and copying take turns, which is the business of the estimator.
+
+    Parameters
+    ----------
+    loss, step
+        What is minimised, and the step size.
+    block_size, most_blocks
+        Features in a block, and cap on the blocks.
+    batch_size
+        Examples in a step.
+    l2
+        Regularisation λ.
+    seed
+        Seed of the features.
+    """
+
+    def __init__(
+        self,
+        loss: losses.Loss,
+        step: step_sizes.Step,
+        *,
+        block_size: int,
+        most_blocks: int,
+        batch_size: int,
+        l2: float,
+        seed: int,
+    ) -> None:
+        self.loss, self.step, self.batch_size, self.l2, self.block_size = loss, step, batch_size, l2, block_size
+        self.most_blocks, self._seed = most_blocks, seed
+        self.may_restructure = True  # a replica does not, so that all of them stay alike
+
+    def _new_numbers(self, plan: Plan, columns: int, intercept: int) -> Any:
+        """Return the record of a function before its first example."""
+        numbers = np.zeros(1, state.NUMBERS)[0]
+        numbers["columns"], numbers["block_size"], numbers["batch_size"] = columns, self.block_size, self.batch_size
+        numbers["most_blocks"], numbers["intercept"], numbers["loss"] = (
+            self.most_blocks,
+            intercept,
+            self.loss.load(columns),
+        )
+        numbers["parts"], numbers["terms"], numbers["components"] = len(plan.parts), len(plan.terms), plan.outputs
+        numbers["scale"], numbers["l2"], numbers["k_xx"] = 1.0, self.l2, plan.itself
+        numbers["loss_parameter"], numbers["loss_bound"] = self.loss.parameter, self.loss.bound(columns)
+        return numbers
+
+    is_unfinished = False
+    """Whether :meth:`finish` may have something to do."""
+
+    directions: Directions
+    """The random directions of its features."""
+
+    @property
+    def numbers(self) -> Any:
+        """The scalar state, as a record of :mod:`streamkernel.learners.state`; changing it changes the function."""
+        raise NotImplementedError
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self.directions.plan.kernel
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.numbers["columns"])
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks, each of its own seed."""
+        return int(self.numbers["blocks"])
+
+    @property
+    def examples(self) -> int:
+        """Examples that have been learned."""
+        return int(self.numbers["examples"])
+
+    @property
+    def offered(self) -> int:
+        """Examples that have been learned or wait for a batch."""
+        return self.examples
+
+    @property
+    def penalty(self) -> float:
+        """The regularisation of f."""
+        raise NotImplementedError
+
+    @property
+    def objective(self) -> float:
+        """The running regularised loss: ℓ(f(x), y) before each example is learned, averaged, plus :attr:`penalty`."""
+        return float(self.numbers["running_loss"]) + self.penalty
+
+    @property
+    def last_step(self) -> float | None:
+        """The last step η that a rule has taken; ``None`` without a rule."""
+        return None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight in f of what takes Newton steps, constant steps, and of the level; empty without a mixture."""
+        return {}
+
+    @property
+    def n_positions(self) -> int:
+        """Blocks that have a position, of which some may be empty."""
+        return self.n_blocks
+
+    def close(self) -> None:
+        """Learn no single event any more until :meth:`open` is called."""
+
+    def open(self) -> None:
+        """Learn single events again."""
+
+    def finish(self) -> None:
+        """Make the changes that follow from the examples learned and are still missing."""
+
+    def settle(self) -> None:
+        """Take the step that examples wait for, though there are not yet as many as it takes."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the first blocks are of features that were kept when the function was pruned."""
+        return len(self.directions.kept) > 1
+
+    def drawn(self, positions: I64) -> I64:
+        """Return what `features.evaluate` keeps of the features at these positions: block, place and rung of each."""
+        kept, block = self.directions.kept, positions // self.block_size
+        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
+        packed = positions < len(kept) - 1
+        features[packed] = kept[positions[packed]]
+        return features
+
+    @property
+    def next_number(self) -> int:
+        """A number that no block of this function has been drawn with."""
+        return int(self.n_positions + self.directions.kept[-1, BLOCK])
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what is kept, as a tensor, if anything is."""
+        return {"kept": self.directions.kept.copy()} if self.is_packed else {}
+
+    def _kept_in(self, tensors: Mapping[str, Any]) -> I64 | None:
+        """Return what is kept by `tensors`, ``None`` if nothing is.
+
+        Raises
+        ------
+        ValueError
+            If these are not features that a function can keep.
+        """
+        if "kept" not in tensors:
+            return None
+        kept: I64 = model_file.taken(tensors, "kept", np.int64, (None, 3))
+        if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
+            raise ValueError("expected features of whole blocks as kept")
+        return kept
+
+    def row(self, x: Mapping[Hashable, Any]) -> Rows:
+        """Return one example as this function reads it."""
+        return self.directions.row(x)
+
+    def check_targets(self, targets: Sequence[float]) -> None:
+        """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
+        if self.loss.for_classes and not all(y in classes for y in targets):
+            raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
+
+    def _split(self) -> F64:
+        """Return how the one column of two classes becomes three columns of classes.
+
+        The margin f splits into the scores -f/2 and f/2 where the loss becomes softmax, and into -f and f where each
+        class is learned against the rest.
+        """
+        half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
+        return np.array([-half, half, 0.0])
+
+    @property
+    def _is_binary(self) -> bool:
+        return self.columns == 1 and not isinstance(self.loss, losses.Softmax)
+
+    def _with_column(self, numbers: Any) -> Any:
+        """Return a record of one more column, or of three instead of one."""
+        numbers = numbers.copy()
+        numbers["columns"] += 2 if self._is_binary else 1
+        columns = int(numbers["columns"])
+        numbers["loss"], numbers["loss_bound"] = self.loss.load(columns), self.loss.bound(columns)
+        return numbers
+
+    def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
+        """Return what is learned of the scalar state in `tensors`.
+
+        Raises
+        ------
+        ValueError
+            If it is not what can be learned.
+        """
+        ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        blocks, steps_taken = ints[:2].tolist()
+        if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
+            raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
+        return ints, reals
+
+    def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
+        """Evaluate rows into `out`, in as many threads as there may be.
+
+        Raises
+        ------
+        InputError
+            If a row is unusable; `evaluate` returns its number.
+        """
+        bad = threads.first_unusable(
+            len(out), lambda first, last: int(evaluate(rows.part(first, last), out[first:last]))
+        )
+        if bad >= 0:
+            raise self._unusable(rows.part(bad, bad + 1))
+
+    def _unusable(self, row: Rows) -> InputError:
+        return self.directions.plan.unusable(row)
+
+    def _diverged(self, y: float) -> InputError:
+        return DivergedError(
+            f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
+            f"(step {int(self.numbers['steps']) + 1}); use a smaller step"
+        )

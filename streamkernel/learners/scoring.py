@@ -1,0 +1,180 @@
+"""The first-order function f(x) = Σ_b φ_b(x)ᵀα_b and its evaluation, compiled.
+
+A model with blocks of F features and C columns keeps
+
+    coef[panel, column, component, feature]    α without its scale; after C columns, the running sum for the average
+    beta[block, column]                        β without its scale
+    phi[panel, component, feature]             the features of the row that was evaluated last, √F φ
+    numbers                                    the record of `streamkernel.learners.state`
+
+A feature has one component or more: the real and imaginary parts of `features.evaluate`, a cosine and a sine for a
+Gaussian.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.evaluate import ENTRIES, KERNEL, ROOM, Entries, features, power, prepare
+from streamkernel.features.rows import F32, F64, ROWS
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.state import NUMBERS_TYPE
+
+
+class FirstOrder(NamedTuple):
+    """The arrays of a first-order function."""
+
+    numbers: Any
+    coef: F64
+    beta: F64
+    phi: F32
+
+
+class Work(NamedTuple):
+    """Room for the entries of a row, the features of a part, the sums of f, the gradients, and the move of a block."""
+
+    row: Entries
+    room: F32
+    sums: F64
+    gradients: F64
+    move: F64
+
+
+FIRST_ORDER = types.NamedTuple(
+    [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1]], FirstOrder
+)
+WORK = types.NamedTuple(
+    [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]], Work
+)
+
+
+@inlined
+def entries_room(parts, longest):  # type: ignore[no-untyped-def]
+    """Return room for what a number of parts read of a row."""
+    return Entries(
+        np.empty((parts, longest), np.int64),
+        np.empty((parts, longest), np.uint64),
+        np.empty((parts, longest), np.float32),
+        np.empty(parts, np.int64),
+    )
+
+
+@inlined
+def longest_row(rows):  # type: ignore[no-untyped-def]
+    """Return the number of entries in the longest row."""
+    longest = 0
+    for i in range(len(rows.start) - 1):
+        longest = max(longest, rows.start[i + 1] - rows.start[i])
+    return longest
+
+
+@inlined
+def part_room(parts, width):  # type: ignore[no-untyped-def]
+    """Return room for the features of a number of parts."""
+    return np.empty((ROOM + 2 * parts, width), np.float32)
+
+
+@inlined
+def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return room to evaluate rows and to take steps on them."""
+    numbers, parts = state.numbers[0], len(kernel.parts)
+    return Work(
+        entries_room(parts, longest_row(rows)),
+        part_room(parts, state.coef.shape[3]),
+        np.empty((state.coef.shape[1], state.coef.shape[3])),
+        np.empty((2, numbers.batch_size, numbers.columns)),
+        np.empty((numbers.columns, numbers.components, numbers.block_size)),
+    )
+
+
+@unit(
+    types.boolean(FIRST_ORDER, KERNEL, ROWS, types.int64, WORK, types.float64[:, ::1]),
+    allocates=False,
+    error_model="numpy",
+)
+def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
+    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
+
+    Return whether the row is usable.
+    """
+    numbers, coef, phi, sums = state.numbers[0], state.coef, state.phi, work.sums
+    if not prepare(kernel, rows, i, work.row):
+        return False
+    width, block_size = coef.shape[3], numbers.block_size
+    total = numbers.blocks * block_size
+    sums[:] = 0.0
+    if total == 0 and numbers.k_xx == 0.0:
+        features(kernel, block_size, work.row, 0, 0, block_size, phi[0], work.room)
+        if power(phi[0], 0, block_size)[0] < 0.0:
+            return False
+    for p in range((total + width - 1) // width):
+        last = min(width, total - p * width)
+        features(kernel, block_size, work.row, p, 0, last, phi[p], work.room)
+        if numbers.k_xx == 0.0 and power(phi[p], 0, last)[0] < 0.0:
+            return False
+        for c in range(coef.shape[1]):
+            s = sums[c]
+            if numbers.components == 2:
+                cos, sin, a, b = phi[p, 0], phi[p, 1], coef[p, c, 0], coef[p, c, 1]
+                for f in range(last):
+                    s[f] += cos[f] * a[f] + sin[f] * b[f]
+                continue
+            for o in range(numbers.components):
+                z, a = phi[p, o], coef[p, c, o]
+                for f in range(last):
+                    s[f] += z[f] * a[f]
+    normaliser = 1.0 / math.sqrt(block_size)
+    columns = numbers.columns
+    for c in range(columns):
+        dot = vectors.tree_sum(sums[c]) * normaliser
+        out[0, c] = numbers.scale * dot
+        out[1, c] = out[0, c]
+        if coef.shape[1] > columns and numbers.steps > 0:
+            average = numbers.scale_sum * dot - vectors.tree_sum(sums[columns + c]) * normaliser
+            out[1, c] = average / numbers.steps
+        out[1, c] += numbers.predicted_offset
+    return True
+
+
+def _evaluate(state, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
+    work = workspace(state, kernel, rows)
+    state.numbers[0].last_example = 0
+    for i in range(len(rows.start) - 1):
+        if not score(state, kernel, rows, i, work, out[i]):
+            return i
+    return -1
+
+
+evaluate = compiled(_evaluate)
+"""For a function that other threads may change: it holds the interpreter's lock."""
+
+evaluate_copy = compiled(nogil=True)(_evaluate)
+"""For a function that nothing else uses."""
+
+
+@compiled
+def transform(block_size, components, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to φ of the first block for row i: the components of its first feature, of its second, ...
+
+    Return the first unusable row, or -1.
+    """
+    parts, width = len(kernel.parts), kernel.cache.shape[3]
+    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
+    phi = np.empty((components, width), np.float32)
+    scale = 1.0 / math.sqrt(block_size)
+    for i in range(len(rows.start) - 1):
+        if not prepare(kernel, rows, i, row):
+            return i
+        features(kernel, block_size, row, 0, 0, block_size, phi, room)
+        if power(phi, 0, block_size)[0] < 0.0:
+            return i
+        for f in range(block_size):
+            for o in range(components):
+                out[i, components * f + o] = scale * phi[o, f]
+    return -1

@@ -1,0 +1,69 @@
+"""The scalar state of a learner: one record that compiled code reads and writes by name, and its order in files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, types
+
+from streamkernel.features.rows import F64, I64
+
+LEARNED_INTS = ("blocks", "steps", "reused_steps", "examples", "buffered")
+"""What is learned, in the order that files have: blocks of features, steps, steps that moved an old block, examples,
+and those that wait for a Newton step."""
+
+LEARNED_REALS = (
+    "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
+    "error_scale", "mean_square", "mean_fourth",
+)  # fmt: skip
+"""The lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged iterate; Σ‖α_b‖² without the
+scale; the running loss; the last step; the offset added to f, and that of predictions, which is averaged if they
+are; the running mean of |f(x) - y|, or of the squared targets for second-order steps; the running means of |z|² and
+|z|⁴ over features and examples."""
+
+_GIVEN_INTS = (
+    "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
+    "step_units", "parts", "terms", "components", "last_example", "closed", "is_prepared", "looked_at", "panels",
+    "summed", "kept_rows", "room_blocks",
+)  # fmt: skip
+_GIVEN_REALS = ("l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx")
+
+NUMBERS = np.dtype(
+    [(name, "i8") for name in (*LEARNED_INTS, *_GIVEN_INTS)]
+    + [(name, "f8") for name in (*LEARNED_REALS, *_GIVEN_REALS)]
+)
+"""All of it, with what is given: columns of f, features a block, examples a step, the most blocks; codes of loss and
+rule, G and U of UDSG, what is added to f, the key of the rule's draws, the units of γ; parts, terms of the kernel and
+components of a feature; sizes of the arrays beside this record; λ, the loss's parameter and bound, the rule's
+longest step in units of γ, ε of the preconditioner (0 for none), k(x, x) where it is the same for all x, else 0, and
+what second-order steps keep of the past at each example."""
+
+NUMBERS_TYPE = types.Array(from_dtype(NUMBERS), 1, "C")
+
+NOTHING, MEAN, LEARNED, MARGIN = range(4)
+"""What is added to f: nothing; the running mean of the targets; a constant that is learned as f is, as if 1 were
+added to the kernel; or -τ, a threshold that is learned with f."""
+
+PER_K_XX, PER_ERROR = 1, 2
+"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the mean absolute error."""
+
+HORIZON = 1000.0
+"""Examples over which the running loss is averaged."""
+
+DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD = range(6)
+"""What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the
+arrays have been copied, and what is learned in them would be lost; there is no room for another block; the
+dictionary could not be read. Nothing is changed but in the first case."""
+
+
+def learned(numbers: Any) -> dict[str, Any]:
+    """Return what is learned of a record, as tensors of a file."""
+    ints = np.array([numbers[name] for name in LEARNED_INTS], np.int64)
+    return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
+
+
+def set_learned(numbers: Any, ints: I64, reals: F64) -> None:
+    """Set what is learned of a record from the tensors of a file."""
+    for name, value in zip((*LEARNED_INTS, *LEARNED_REALS), (*ints.tolist(), *reals.tolist()), strict=True):
+        numbers[name] = value

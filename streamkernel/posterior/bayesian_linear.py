@@ -1,0 +1,157 @@
+"""Bayesian linear regression, updated by rotations: exact, and safe over streams of any length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel.estimators import model_file
+from streamkernel.features.rows import F64
+from streamkernel.jit import compiled
+
+
+@compiled
+def rotate(R, z, phi, y, totals):  # type: ignore[no-untyped-def]
+    """Take the rows (φᵀ, y) into the triangle (R, z), one after the other; add what is left over to the totals.
+
+    These are Σ ρ² and the number of rows. The interpreter's lock is held meanwhile, so others see all rows or none.
+
+    Givens rotations turn each row to zero: Q [R z; φᵀ y] = [R' z'; 0 ρ]. So R'ᵀR' = RᵀR + φφᵀ, and ρ is the error
+    of the prediction before, in units of its deviation: ρ = (y - φᵀw)/√(1 + φᵀ(RᵀR)⁻¹φ). Destroys `phi`.
+    """
+    n = len(z)
+    for i in range(len(y)):
+        x, rho = phi[i], y[i]
+        for k in range(n):
+            if x[k] != 0.0:
+                r = math.sqrt(R[k, k] * R[k, k] + x[k] * x[k])
+                c, s = R[k, k] / r, x[k] / r
+                row = R[k]
+                for j in range(k, n):
+                    a, b = row[j], x[j]
+                    row[j], x[j] = c * a + s * b, c * b - s * a
+                z[k], rho = c * z[k] + s * rho, c * rho - s * z[k]
+        totals[0] += rho * rho
+        totals[1] += 1.0
+
+
+@compiled
+def solve(R, z):  # type: ignore[no-untyped-def]
+    """Return w = R⁻¹z."""
+    n = len(z)
+    w = z.copy()
+    for k in range(n - 1, -1, -1):
+        total = w[k]
+        for j in range(k + 1, n):
+            total -= R[k, j] * w[j]
+        w[k] = total / R[k, k]
+    return w
+
+
+@compiled
+def dots(phi, w):  # type: ignore[no-untyped-def]
+    """Return φᵀw for each row, in an order that does not depend on the number of rows."""
+    out = np.zeros(len(phi))
+    for i in range(len(phi)):
+        for j in range(len(w)):
+            out[i] += phi[i, j] * w[j]
+    return out
+
+
+@compiled
+def spreads(R, phi):  # type: ignore[no-untyped-def]
+    """Return φᵀ(RᵀR)⁻¹φ = ‖R⁻ᵀφ‖² for each row; destroys `phi`."""
+    n = phi.shape[1]
+    out = np.zeros(len(phi))
+    for i in range(len(phi)):
+        u = phi[i]
+        for k in range(n):
+            u[k] /= R[k, k]
+            row, uk = R[k], u[k]
+            for j in range(k + 1, n):
+                u[j] -= uk * row[j]
+            out[i] += uk * uk
+    return out
+
+
+class BayesianLinear:
+    """y = φᵀw + e with e ~ N(0, σ²) and w ~ N(0, (σ²/λ) I), in O(D²) memory and time an example for D features.
+
+    It keeps the Cholesky factor R of the precision λI + Σ φφᵀ, and z = R⁻ᵀ Σ φy: the posterior of w has mean R⁻¹z and
+    covariance σ²(RᵀR)⁻¹. Neither depends on σ².
+
+    Parameters
+    ----------
+    n_outputs
+        Features D.
+    ratio
+        λ > 0, the variance of the noise in units of the prior variance of w.
+
+    Examples
+    --------
+    >>> model = BayesianLinear(1, ratio=1.0)
+    >>> model.learn(np.array([[1.0], [1.0], [1.0]]), np.array([4.0, 4.0, 4.0]))
+    >>> model.mean(np.array([[1.0]])), model.spread(np.array([[1.0]]))
+    (array([3.]), array([0.25]))
+    """
+
+    def __init__(self, n_outputs: int, ratio: float) -> None:
+        self._ratio = ratio
+        self._R: F64 | None = None  # made for the first rows: a file of another size is refused before there is memory
+        self.z: F64 = np.zeros(n_outputs)
+        self.totals = np.zeros(2)
+        """Σ ρ², all squared errors before learning, in units of what was expected of them, σ² n in expectation; and
+        n."""
+        self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
+
+    def _factor(self) -> F64:
+        """Return R, or before the first rows a new one."""
+        return math.sqrt(self._ratio) * np.eye(len(self.z)) if self._R is None else self._R
+
+    @property
+    def examples(self) -> int:
+        """Rows that have been learned."""
+        return int(self.totals[1])
+
+    def learn(self, phi: F64, y: F64) -> None:
+        """Learn from rows in order: `phi` has shape (rows, D); it is destroyed."""
+        if self._R is None:
+            self._R = self._factor()
+        rotate(self._R, self.z, phi, y, self.totals)
+
+    def mean(self, phi: F64) -> F64:
+        """Return the posterior mean of φᵀw for each row."""
+        n, solved = float(self.totals[1]), self._solved
+        if solved is None or solved[0] != n:
+            solved = self._solved = (n, solve(self._factor(), self.z))
+        return np.asarray(dots(phi, solved[1]))
+
+    def spread(self, phi: F64) -> F64:
+        """Return the posterior variance of φᵀw in units of σ² for each row; destroys `phi`."""
+        return np.asarray(spreads(self._factor(), phi))
+
+    def tensors(self) -> dict[str, Any]:
+        """Return what has been learnt, as arrays that share nothing with this."""
+        triangle = self._factor()[np.triu_indices(len(self.z))]
+        return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
+
+    def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
+        """Take over what :meth:`tensors` of a model of the same size returned, which had learned a number of rows.
+
+        Raises
+        ------
+        ValueError
+            If a tensor is missing, does not fit, or holds what no model learns.
+        """
+        n = len(self.z)
+        triangle = model_file.taken(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
+        z = model_file.taken(tensors, "z", np.float64, (n,))
+        (squares,) = model_file.taken(tensors, "squares", np.float64, (1,))
+        R = np.zeros((n, n))
+        R[np.triu_indices(n)] = triangle
+        if not (np.diag(R) > 0.0).all() or squares < 0.0:
+            raise ValueError("expected a triangle with a positive diagonal, and a sum of squares")
+        self._R, self.z, self.totals, self._solved = R, z.copy(), np.array([squares, examples], np.float64), None

@@ -1,0 +1,117 @@
+"""The arrays of a mixture's groups, one group after the other in flat arrays, as `learning.py` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamkernel.estimators import model_file
+from streamkernel.features.rows import F32, F64, I64
+from streamkernel.second_order import learning
+
+FUNCTIONS = ("newton", "steady", "sums")
+
+
+class Group(NamedTuple):
+    """Of a group of n outputs: the factor, its functions and what waits for a step."""
+
+    factor: F32
+    newton: F64
+    steady: F64
+    sums: F64
+    rows: F32
+
+    @classmethod
+    def empty(cls, n: int, columns: int, room: int) -> Group:
+        """Return a group before its first example."""
+        newton, steady, sums = np.zeros((3, columns, n))
+        return cls(np.zeros((n, n), np.float32), newton, steady, sums, np.zeros((room, n), np.float32))
+
+
+class Groups:
+    """Groups, and where each is.
+
+    Parameters
+    ----------
+    groups
+        The groups, those that have not begun with n = 0; they are copied.
+    firsts
+        The first output of each among all features.
+
+    Examples
+    --------
+    >>> groups = Groups([Group.empty(n, columns=2, room=8) for n in (3, 0, 2)], firsts=[0, 3, 3])
+    >>> groups[2].newton.shape
+    (2, 2)
+    """
+
+    def __init__(self, groups: Sequence[Group], firsts: Sequence[int]) -> None:
+        self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
+        self.counts: I64 = np.array([len(group.factor) for group in groups])
+        self.layout: I64 = np.zeros((len(groups), 4), np.int64)
+        self.layout[:, learning.FIRST] = firsts
+        self.layout[:, learning.COUNT] = self.counts
+        self.layout[1:, learning.BEFORE] = np.cumsum(self.counts)[:-1]
+        self.layout[1:, learning.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
+        self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
+
+    def with_flat(self, **arrays: Any) -> Groups:
+        """Return the same groups with other arrays."""
+        twin: Groups = object.__new__(Groups)
+        vars(twin).update(vars(self), flat=self.flat._replace(**arrays))
+        return twin
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __iter__(self) -> Iterator[Group]:
+        return (self[g] for g in range(len(self)))
+
+    def __getitem__(self, g: int) -> Group:
+        """Return what group g has, to look at and to change."""
+        _, n, before, squares = self.layout[g]
+
+        def part(values: Any, height: int) -> Any:
+            return values[height * before : height * (before + n)].reshape(height, n)
+
+        factor, newton, steady, sums, rows = self.flat
+        newton, steady, sums = (part(values, self._columns) for values in (newton, steady, sums))
+        return Group(factor[squares : squares + n * n].reshape(n, n), newton, steady, sums, part(rows, self._room))
+
+    def tensors(self, waiting: int) -> dict[str, Any]:
+        """Return all of it, with the upper triangles of the factors, and of the rows those that wait."""
+        factors = [group.factor[_upper(len(group.factor))] for group in self]
+        rows = [group.rows[:waiting].ravel() for group in self]
+        return self.functions() | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
+
+    def functions(self) -> dict[str, Any]:
+        """Return the functions."""
+        return {name: getattr(self.flat, name).copy() for name in FUNCTIONS}
+
+    def restore(self, tensors: Mapping[str, Any], waiting: int, to_learn: bool = True) -> None:
+        """Take over what :meth:`tensors` of groups of the same sizes returned, or :meth:`functions` if not `to_learn`.
+
+        Raises
+        ------
+        ValueError
+            If a tensor is missing or does not fit.
+        """
+        n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
+        for name in FUNCTIONS:
+            getattr(self.flat, name)[:] = model_file.taken(tensors, name, np.float64, (self._columns * n,))
+        if not to_learn:
+            return
+        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
+        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
+        for group in self:
+            count = len(group.factor)
+            size = count * (count + 1) // 2
+            group.factor[_upper(count)], factor = factor[:size], factor[size:]
+            group.rows[:waiting], rows = rows[: waiting * count].reshape(waiting, count), rows[waiting * count :]
+
+
+def _upper(n: int) -> Any:
+    """Return which entries of a matrix are in its upper triangle."""
+    return np.tri(n, dtype=bool).T

@@ -1,0 +1,153 @@
+"""How second-order learning grows: which groups of blocks there are, and when a larger one begins.
+
+The first four blocks are groups by themselves, each of another bandwidth where the kernel is a ladder. From 1,024
+examples on a larger group stands beside them, of two blocks, and at each look (`learners.schedule`), on what was
+seen since the one before,
+
+* one of twice as many blocks begins, if the loss of the largest is by `GAIN` less than that of all smaller ones: where
+  more features have been worth it, yet more are likely to be;
+* the larger ones end and the smallest of them begins again, if a single block does as much better than the largest and
+  another bandwidth is the better choice; or if the stream has moved: after `MATURE` times as many examples as the
+  largest has outputs, constant steps on a single block do as much better than all Newton steps.
+
+A larger group has the narrowest bandwidth whose own block is nearly as good as the best: more features help the narrow
+ones more. There are two larger groups at most: a new one takes the place of the one before the largest, and learns
+beside the largest until the mixture finds it better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.features.rows import F64, I64
+
+ALONE = 4
+"""Blocks that are groups by themselves."""
+
+MOST = 64
+"""Blocks in all, as many as a ladder has multiples."""
+
+FROM = 1024
+"""Examples before the first larger group."""
+
+GAIN = 0.03
+MATURE = 4
+
+
+def stages(blocks: int, outputs: int, most_numbers: int) -> int:
+    """Return how many larger groups there may be one after the other.
+
+    Two of them stand in the blocks together, and their factors with the others' in so many numbers.
+
+    Examples
+    --------
+    >>> [stages(blocks, 2, 10**9) for blocks in (4, 6, 9, 10, 16)]
+    [0, 1, 1, 2, 3]
+    """
+    stage = 0
+    while True:
+        last, before = 2 << stage, (2 << stage) // 2 if stage else 0
+        squares = (ALONE + last**2 + before**2) * outputs**2
+        if ALONE + last + before > min(blocks, MOST) or squares > most_numbers:
+            return stage
+        stage += 1
+
+
+def slot(stage: int, last: int) -> int:
+    """Return which of the two larger groups a stage is, where `last` is the last stage.
+
+    Examples
+    --------
+    >>> [slot(stage, last=3) for stage in (1, 2, 3)]
+    [1, 0, 1]
+    """
+    return 1 - (last - stage) % 2
+
+
+def first_block(slot: int, last: int) -> int:
+    """Return where a larger group stands: the second one after the largest that the first one may be.
+
+    Examples
+    --------
+    >>> [first_block(slot, last=3) for slot in (0, 1)]
+    [4, 8]
+    """
+    return ALONE + (1 << last - 1 if slot and last > 1 else 0)
+
+
+def possible(table: I64, alone: list[int], last: int, seen: int) -> bool:
+    """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024]])
+    >>> [possible(table, [1, 1, 1, 1], last, seen=2000) for last in (1, 2)]
+    [True, False]
+    """
+    single, larger = np.split(table, [len(alone)])
+    sizes: list[set[int]] = [{0}, {0}]
+    for stage in range(1, last + 1):
+        sizes[slot(stage, last)].add(1 << stage)
+    return (
+        single.tolist() == [[blocks, g, 0] for g, blocks in enumerate(alone)]
+        and all(int(blocks) in known for blocks, known in zip(larger[:, 0], sizes, strict=False))
+        and bool(((larger >= 0) & (larger <= [1 << last, len(alone) - 1, seen])).all())
+    )
+
+
+def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: int) -> int:
+    """Return the stage that begins now, 0 for none.
+
+    Parameters
+    ----------
+    seen
+        Examples so far.
+    outputs
+        Of the groups, the single blocks first; 0 where a group has not begun.
+    table
+        Blocks, bandwidth, and the examples before it, of each.
+    standing
+        Running losses of their functions, shape (2, groups): by Newton steps, and by constant ones.
+    last
+        The last stage there is room for.
+    wanted
+        The bandwidth for a larger group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024]])
+    >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, 0.0, 0.3], [0.6, 0.6, 0.6, 0.6, 0.0, 0.6]])
+    >>> due(2048, 8 * table[:, 0], table, losses, last=3, wanted=1)
+    2
+    """
+    if not last or seen < FROM:
+        return 0
+    largest = int(outputs.argmax())
+    blocks, rung, born = table[largest].tolist()
+    stage = blocks.bit_length() - 1
+    if not stage:
+        return 1
+    newton, steady = standing
+    others = outputs > 0
+    others[largest] = False
+    own, best = newton[largest], newton[others].min()
+    if own < (1.0 - GAIN) * best:
+        return stage + 1 if stage < last else 0
+    is_misplaced = rung != wanted and (1.0 - GAIN) * own > newton[:ALONE].min()
+    has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
+    return int(is_misplaced or has_moved)
+
+
+def bandwidth(standing: F64, multiples: list[float]) -> int:
+    """Return which of the single blocks has the bandwidth for a larger group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bandwidth(np.array([0.5, 0.41, 0.4, 0.7]), [0.25, 0.5, 1.0, 2.0])
+    1
+    """
+    good = [k for k in range(len(multiples)) if (1.0 - GAIN) * standing[k] <= standing.min()]
+    return min(good, key=lambda k: multiples[k])

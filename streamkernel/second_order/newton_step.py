@@ -1,0 +1,170 @@
+"""Compiled Newton steps of second-order learning: of the weights of the mixture, and of one group's function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from streamkernel import losses, vectors
+from streamkernel.features.rows import F64, I64
+from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
+from streamkernel.jit import inlined, unit
+from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.second_order import square_root
+from streamkernel.second_order.square_root import EIGHT
+
+FLATTEST = 1e-3
+"""What ℓ'' counts for at least: where the loss is flat, A still has to hold what was seen."""
+
+MEMORY = 0.9995
+"""What the mixture forgets an example by."""
+
+LONGEST_BATCH = 64
+GROWING = 256
+"""Examples after which a Newton step takes eight more."""
+
+PULL = 10.0
+"""λ of the mixture, in units of the size of the targets."""
+
+_MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
+
+
+@inlined
+def begin(factor, prior):  # type: ignore[no-untyped-def]
+    """Set R to what it is without examples, of A = λI."""
+    for d in range(len(factor)):
+        factor[d, d] = math.sqrt(prior)
+
+
+@unit(types.void(NUMBERS_TYPE, _MATRIX, _VECTOR, types.float64, types.float64, _VECTOR, _MATRIX, _VECTOR, _MATRIX))
+def weigh(state, f, out, target, size, weights, mixer, bounds, room):  # type: ignore[no-untyped-def]
+    """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
+
+        A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
+
+    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. `room` has two rows of as many
+    numbers as columns and functions.
+    """
+    count, columns = f.shape
+    numbers = state[0]
+    if size == 0.0:
+        return
+    if mixer[0, 0] == 0.0:
+        for k in range(count):
+            mixer[k, k] = math.sqrt(PULL * size)
+    g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
+    losses.derivative(numbers.loss, numbers.loss_parameter, out, target, g)
+    losses.curvature(numbers.loss, numbers.loss_parameter, out, target, h)
+    if numbers.loss_bound >= LARGEST_GRADIENT:
+        bounds[count] = clip(g, bounds[count], LARGEST_GRADIENT)
+    for k in range(count):
+        gradient[k] = 0.0
+    for c in range(columns):
+        root = math.sqrt(max(h[c], FLATTEST))
+        for k in range(count):
+            row[k] = root * f[k, c]
+            gradient[k] += g[c] * f[k, c]
+        square_root.rotate_small(mixer, row)
+    if numbers.steps % count == 0:
+        kept = MEMORY**count
+        back, root = math.sqrt((1.0 - kept) * PULL * size), math.sqrt(kept)
+        for i in range(count):
+            vectors.multiply(mixer[i], root)
+        for i in range(count):
+            for k in range(count):
+                row[k] = back if k == i else 0.0
+            square_root.rotate_small(mixer, row)
+    square_root.solve_small(mixer, gradient)
+    if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
+        for k in range(count):
+            weights[k] -= gradient[k]
+
+
+def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
+    """Return the mixer without what it knows of some functions, and v as it would be without them:
+
+    A v of the others stays, so that others that are like those gone take over.
+
+    Parameters
+    ----------
+    mixer, weights
+        R with RᵀR = A, and v.
+    gone
+        The functions.
+    pull
+        What A has for them from then on.
+    """
+    stays = np.setdiff1d(np.arange(len(mixer)), gone)
+    left, found = (
+        np.where(np.isin(np.arange(len(mixer)), gone), weights, 0.0),
+        np.where(np.isin(np.arange(len(mixer)), gone), 0.0, weights),
+    )
+    moment = mixer.T @ (mixer @ left)
+    small: Any = np.linalg.qr(mixer[:, stays], mode="r")
+    small *= np.where(np.diag(small) < 0.0, -1.0, 1.0)[:, None]
+    factor = np.zeros_like(mixer)
+    factor[np.ix_(stays, stays)] = small
+    factor[gone, gone] = math.sqrt(pull)
+    found[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
+    return factor, found
+
+
+@inlined
+def turn(n, batch, kept):  # type: ignore[no-untyped-def]
+    """Return T for a group of n outputs."""
+    return max(batch, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
+
+
+@inlined
+def fades(seen, batch, every):  # type: ignore[no-untyped-def]
+    """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
+    return seen == batch or seen // every > (seen - batch) // every
+
+
+_F32_MATRIX = types.float32[:, ::1]
+
+
+@unit(
+    types.void(NUMBERS_TYPE, _F32_MATRIX, _MATRIX, _F32_MATRIX, _F32_MATRIX, _MATRIX, types.float64, square_root.ROOM)
+)
+def step(state, factor, newton, rows, spare, sums, prior, room):  # type: ignore[no-untyped-def]
+    """Prepare the Newton step of one group on the B examples gathered, which forgets by ρ an example:
+
+        A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
+
+    and before that, once in T examples, since it costs as much as they do,
+
+        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
+
+    `sums` becomes what is to be subtracted from w. `spare` is room of the size of `rows`.
+    """
+    numbers = state[0]
+    batch, l2, seen = numbers.buffered, numbers.l2, numbers.examples
+    pull = batch * l2
+    if numbers.forgetting < 1.0 or l2 > 0.0:
+        every = turn(len(factor), batch, numbers.forgetting)
+        if fades(seen, batch, every):
+            kept = numbers.forgetting**every
+            square_root.fade(factor, kept, (1.0 - kept) * prior + every * l2, spare, room)
+            pull += (1.0 - kept) * prior
+    square_root.rotate(factor, rows, (batch + EIGHT - 1) // EIGHT * EIGHT, room)
+    rows[:] = np.float32(0.0)
+    for c in range(len(newton)):
+        if pull > 0.0:
+            vectors.add(sums[c], newton[c], pull)
+        square_root.solve(factor, sums[c])
+
+
+def due(seen: int, batch: int, kept: float) -> int:
+    """Return how many examples a Newton step takes: B, or where that is 1, more as there are more: it costs less."""
+    if batch > 1:
+        return batch
+    memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)
+    return max(min(seen // GROWING * EIGHT, LONGEST_BATCH, int(memory)) // EIGHT, 1) * EIGHT
+
+
+compiled_due: Any = inlined(due)
+"""For compiled code."""

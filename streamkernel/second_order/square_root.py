@@ -1,0 +1,214 @@
+"""Least squares kept as a triangular factor, RᵀR = A, to which rows are added by reflections; compiled.
+
+The factor is never squared and nothing is ever subtracted from it, so that rounding cannot make A lose its sign, and
+builds up slowly: ten million rows in float32 are within a hundredth of their sum (Golub and Van Loan, "Matrix
+Computations", sections 5.1, 5.2 and 6.5).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.rows import F32, F64
+from streamkernel.jit import inlined, unit
+from streamkernel.vectors import fma
+
+EIGHT = 8
+"""Columns are taken eight at a time; the number of rows is a multiple of eight."""
+
+FAINT = 1e-31
+"""What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
+float32 could not hold the inverse of its size."""
+
+TILE = 512
+"""Columns that reflections are applied to at once, so that what they need fits the processor's nearest cache."""
+
+
+class Room(NamedTuple):
+    """Room for reflections: U and T of eight columns, tiles of R and of W, eight scales, and eight dot products."""
+
+    u: F32
+    t: F32
+    tile: F32
+    w: F32
+    scales: F32
+    dots: F64
+
+
+_MATRIX = types.float32[:, ::1]
+ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float32[::1], types.float64[::1]], Room)
+
+
+@inlined
+def room_for(rows):  # type: ignore[no-untyped-def]
+    """Return room to rotate at most a given number of rows."""
+    return Room(
+        np.empty((EIGHT, rows), np.float32),
+        np.empty((EIGHT, EIGHT), np.float32),
+        np.empty((EIGHT, TILE), np.float32),
+        np.empty((EIGHT, TILE), np.float32),
+        np.empty(EIGHT, np.float32),
+        np.empty(EIGHT),
+    )
+
+
+@unit(types.void(_MATRIX, _MATRIX, types.int64, ROOM))
+def rotate(factor, rows, count, room):  # type: ignore[no-untyped-def]
+    """Set the upper triangle R to that of RᵀR + XᵀX, destroying X, the first rows, a whole number of eights.
+
+    A reflection I - τvvᵀ with v = (1, u) leaves of a column (R_jj, X_1j, X_2j, ...) only R_jj > 0. Those of eight
+    columns are gathered as I - VTᵀVᵀ, which is applied to all columns after them at once:
+
+        W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
+    """
+    n = len(factor)
+    for j in range(0, n, EIGHT):
+        after = min(j + EIGHT, n)
+        if not _reflections(factor, rows, count, j, after, room):
+            continue
+        for first in range(after, n, TILE):
+            _apply(factor, rows, count, j, first, min(first + TILE, n), room)
+
+
+@unit(types.void(_MATRIX, types.float64, types.float64, _MATRIX, ROOM))
+def fade(factor, kept, back, rows, room):  # type: ignore[no-untyped-def]
+    """Set R to that of ``kept RᵀR + back I``; the rows are room, and 0 afterwards."""
+    n = len(factor)
+    root = np.float32(math.sqrt(kept))
+    for i in range(n):
+        vectors.multiply(factor[i], root)
+    for first in range(0, n, len(rows)):
+        rows[:] = np.float32(0.0)
+        for i in range(first, min(first + len(rows), n)):
+            rows[i - first, i] = math.sqrt(back)
+        rotate(factor, rows, len(rows), room)
+    rows[:] = np.float32(0.0)
+
+
+@unit(types.void(_MATRIX, _MATRIX, types.int64, types.int64, types.int64, types.int64, ROOM))
+def _apply(factor, rows, count, j, first, last, room):  # type: ignore[no-untyped-def]
+    """Apply I - VTᵀVᵀ to the columns from `first` to `last` of eight rows of R and all rows of X."""
+    n, u, t, tile, w, scales = last - first, room.u, room.t, room.tile, room.w, room.scales
+    for p in range(EIGHT):
+        for i in range(n):
+            tile[p, i] = factor[j + p, first + i]
+        for i in range(0, count, EIGHT):
+            for q in range(EIGHT):
+                scales[q] = u[p, i + q]
+            _add_eight(tile[p, :n], rows, i, first, last, scales)
+    for p in range(EIGHT):
+        for q in range(EIGHT):
+            scales[q] = t[q, p]
+        for i in range(n):
+            w[p, i] = np.float32(0.0)
+        _add_eight(w[p, :n], tile, 0, 0, n, scales)
+        vectors.add(factor[j + p, first:last], w[p, :n], np.float32(-1.0))
+    for i in range(count):
+        for p in range(EIGHT):
+            scales[p] = -u[p, i]
+        _add_eight(rows[i, first:last], w, 0, 0, n, scales)
+
+
+@inlined
+def _add_eight(to, rows, row, first, last, scales):  # type: ignore[no-untyped-def]
+    """Add eight rows from `row` on, scaled, to a ninth; with one row written, so that it vectorises."""
+    a, b, c, d = rows[row, first:last], rows[row + 1, first:last], rows[row + 2, first:last], rows[row + 3, first:last]
+    e, f = rows[row + 4, first:last], rows[row + 5, first:last]
+    g, h = rows[row + 6, first:last], rows[row + 7, first:last]
+    i, j, k, m = scales[0], scales[1], scales[2], scales[3]
+    n, o, p, q = scales[4], scales[5], scales[6], scales[7]
+    for at in range(len(to)):
+        near: float = fma(m, d[at], fma(k, c[at], fma(j, b[at], fma(i, a[at], to[at]))))  # type: ignore[call-arg]
+        to[at] = fma(q, h[at], fma(p, g[at], fma(o, f[at], fma(n, e[at], near))))
+
+
+@unit(types.boolean(_MATRIX, _MATRIX, types.int64, types.int64, types.int64, ROOM))
+def _reflections(factor, rows, count, j, after, room):  # type: ignore[no-untyped-def]
+    """Reflect the columns from `j` to `after` themselves; set U and T, and return whether they change anything."""
+    u, t, dots, width, moved = room.u, room.t, room.dots, after - j, False
+    for p in range(EIGHT):
+        for i in range(count):
+            u[p, i] = rows[i, j + p] if p < width else np.float32(0.0)
+        for q in range(EIGHT):
+            t[p, q] = np.float32(0.0)
+    for p in range(width):
+        own = u[p, :count]
+        head, below = float(factor[j + p, j + p]), float(vectors.dot(own, own))
+        if below <= FAINT * head * head:
+            continue
+        moved = True
+        diagonal = math.sqrt(head * head + below)
+        first = -below / (head + diagonal)  # head - diagonal, without cancellation
+        factor[j + p, j + p] = diagonal
+        vectors.multiply(own, np.float32(1.0 / first))
+        t[p, p] = 2.0 * first * first / (below + first * first)
+        for q in range(p + 1, width):
+            along = t[p, p] * (factor[j + p, j + q] + np.float32(vectors.dot(own, u[q, :count])))
+            factor[j + p, j + q] -= along
+            vectors.add(u[q, :count], own, -along)
+        for q in range(p):
+            dots[q] = vectors.dot(u[q, :count], own)
+        for q in range(p):  # column p of T is -τ T Uu
+            for k in range(q, p):
+                t[q, p] -= t[p, p] * (t[q, k] * dots[k])  # in float64: products of entries of T underflow
+    return moved
+
+
+@unit(types.void(_MATRIX, types.float64[::1]))
+def solve(factor, x):  # type: ignore[no-untyped-def]
+    """Set x to (RᵀR)⁻¹x."""
+    n = len(factor)
+    for j in range(0, n, EIGHT):
+        after = min(j + EIGHT, n)
+        for i in range(j, after):
+            for k in range(j, i):
+                x[i] -= factor[k, i] * x[k]
+            x[i] /= factor[i, i]
+        if after < n:
+            _take_eight(x[after:], factor, j, after, x[j:after])
+    for i in range(n - 1, -1, -1):
+        x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
+
+
+@inlined
+def _take_eight(to, rows, row, first, scales):  # type: ignore[no-untyped-def]
+    """Subtract eight rows from `row` on, scaled, from a ninth."""
+    a, b, c, d = rows[row, first:], rows[row + 1, first:], rows[row + 2, first:], rows[row + 3, first:]
+    e, f, g, h = rows[row + 4, first:], rows[row + 5, first:], rows[row + 6, first:], rows[row + 7, first:]
+    i, j, k, m = scales[0], scales[1], scales[2], scales[3]
+    n, o, p, q = scales[4], scales[5], scales[6], scales[7]
+    for at in range(len(to)):
+        near = (i * a[at] + j * b[at]) + (k * c[at] + m * d[at])
+        to[at] -= near + ((n * e[at] + o * f[at]) + (p * g[at] + q * h[at]))
+
+
+@inlined
+def rotate_small(factor, x):  # type: ignore[no-untyped-def]
+    """Set R, in float64 and small, to that of RᵀR + xxᵀ by rotations, destroying x."""
+    n = len(factor)
+    for k in range(n):
+        if x[k] != 0.0:
+            r = math.hypot(factor[k, k], x[k])
+            c, s = factor[k, k] / r, x[k] / r
+            for j in range(k, n):
+                a, b = factor[k, j], x[j]
+                factor[k, j], x[j] = c * a + s * b, c * b - s * a
+
+
+@inlined
+def solve_small(factor, x):  # type: ignore[no-untyped-def]
+    """Set x to (RᵀR)⁻¹x for a small R in float64."""
+    n = len(factor)
+    for i in range(n):
+        for k in range(i):
+            x[i] -= factor[k, i] * x[k]
+        x[i] /= factor[i, i]
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            x[i] -= factor[i, k] * x[k]
+        x[i] /= factor[i, i]

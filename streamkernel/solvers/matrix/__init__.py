@@ -1,0 +1,1 @@
+"""Saddle-point problems over matrices."""

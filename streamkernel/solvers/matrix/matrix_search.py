@@ -1,0 +1,165 @@
+"""Solves a problem of matrix blocks to a given gap: which steps to take, when to look and when to stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from streamkernel.solvers.matrix.matrix_blocks import F64, Iterate, Problem
+from streamkernel.solvers.matrix.matrix_start import drawn, largest_block, starting_point, steps_of
+from streamkernel.solvers.progress import Tell, progress
+from streamkernel.solvers.saddle_point.step_sizes import StepSizes
+
+_TRIAL, _OFTEN, _SHARE = 1, 2, 3
+"""Passes of a trial; at most so many, or a third of those so far, from one evaluation of the gap to the next."""
+
+_PATIENCE, _WORSE, _LEAST = 4, 3.0, 1e-300
+"""Λ is doubled after more evaluations without a smaller gap than this, or where the gap is so many times the least."""
+
+
+class Mark(NamedTuple):
+    """Where a solution was: steps, eigendecompositions and seconds so far, and the best objective and gap."""
+
+    steps: int
+    decompositions: int
+    seconds: float
+    objective: float
+    gap: float
+
+
+class MatrixSolution(NamedTuple):
+    """What was found.
+
+    Attributes
+    ----------
+    X
+        The matrices, shape (p, d, d).
+    y
+        The dual numbers, shape (n,).
+    objective
+        P(X).
+    gap
+        P(X) - D(y): the objective is at most so far above the least one.
+    converged
+        Whether the gap is at most the one asked for.
+    steps, decompositions
+        Steps of the algorithm, and eigendecompositions of a matrix; those of trials count too, eigenvalues alone,
+        which an evaluation of the gap takes, do not.
+    history
+        A mark for each evaluation of the gap.
+    """
+
+    X: F64
+    y: F64
+    objective: float
+    gap: float
+    converged: bool
+    steps: int
+    decompositions: int
+    history: list[Mark]
+
+
+class Search:
+    """The lowest P and the highest D so far. They need not be of the same iterate: each bounds the optimum alone."""
+
+    scales: tuple[float, ...] = (1 / 4, 1 / 12)
+    """Parts of the largest squared norm of a block that are tried for Λ; the theorems' Λ is too careful."""
+
+    def __init__(self, problem: Problem, m: int, q: int, *, tol: float, max_steps: int, seed: int) -> None:
+        self._began = time.perf_counter()
+        self._problem, self._m, self._q, self._tol, self._max_steps = problem, m, q, tol, max_steps
+        self._generator = np.random.default_rng(seed)
+        self._pass = math.ceil(max(problem.data.n / m, problem.data.p / q))
+        self._X, self._y, self._moved = starting_point(problem)
+        self._largest = largest_block(problem, m, q, self._generator)
+        self._primal, self._dual, self._steps = math.inf, -math.inf, 0
+        self._most = float(problem.data.n * problem.data.p)
+        self._history: list[Mark] = []
+        self._first = self._look(self._iterate())
+
+    def run(self, tell: Tell) -> None:
+        """Go on until the gap is small enough or the steps are used up.
+
+        Λ is a part of the largest squared norm of a few random blocks; which part, short trials from the same start
+        decide by their gaps. Where the gap grows or stays as it is later on, Λ is doubled and the best point taken up.
+        """
+        trials, starts = [], [self._iterate() for _ in self.scales]
+        for scale, at in zip(self.scales, starts, strict=True):
+            trials.append((self._advance(at, _TRIAL, scale, tell), scale, at))
+        gap, scale, at = min(trials, key=lambda trial: trial[0])
+        passes, least, idle = _TRIAL, gap, 0
+        while not self.over:
+            last, gap = gap, self._advance(at, passes, scale, tell)
+            idle = 0 if gap < least else idle + 1
+            least = min(least, gap)
+            if gap >= _WORSE * least or idle > _PATIENCE:
+                scale, at = min(2.0 * scale, self._most), self._iterate()
+                gap, passes, least, idle = math.inf, _TRIAL, math.inf, 0
+            elif gap < last < math.inf and not self.over:
+                needed = passes * math.log(gap / max(self._tol, _LEAST)) / math.log(last / gap)
+                rarely = max(_OFTEN, self._steps // (_SHARE * self._pass))
+                passes = min(max(math.ceil(0.5 * needed), 1), rarely)
+
+    @property
+    def gap(self) -> float:
+        """How far P and D are apart; only rounding could bring that below zero."""
+        return max(self._primal - self._dual, 0.0)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.gap <= self._tol or self._steps >= self._max_steps
+
+    def solution(self) -> MatrixSolution:
+        """Return the best, with a gap that is evaluated once more from X and y alone: sums that were kept may drift."""
+        last, (primal, dual) = self._history[-1], self._iterate().bounds()
+        gap = max(primal - dual, 0.0)
+        return MatrixSolution(
+            self._X, self._y, primal, gap, gap <= self._tol, last.steps, last.decompositions, self._history
+        )
+
+    def _iterate(self) -> Iterate:
+        return Iterate(self._problem, self._X, self._y, self._m, self._q)
+
+    def _sizes(self, scale: float) -> StepSizes:
+        return steps_of(self._problem, self._m, self._q, scale, self._moved)
+
+    def _advance(self, at: Iterate, passes: int, scale: float, tell: Tell) -> float:
+        """Take steps and return the gap they lead to."""
+        if self.over:
+            return math.inf
+        n, p, generator = self._problem.data.n, self._problem.data.p, self._generator
+        sizes = self._sizes(scale * self._largest)
+        for _ in range(min(passes * self._pass, self._max_steps - self._steps)):
+            self._steps += 1
+            if not at.step(drawn(generator, n, self._m), drawn(generator, p, self._q), sizes):
+                return math.inf
+        gap = self._look(at)
+        far = math.log(self._first / max(self.gap, _LEAST)) / math.log(self._first / max(self._tol, _LEAST))
+        tell(min(max(far, self._steps / self._max_steps), 1.0), f"gap {self.gap:.1e}")
+        return gap
+
+    def _look(self, at: Iterate) -> float:
+        """Evaluate an iterate, keep what is better, and return the iterate's own gap."""
+        primal, dual = at.bounds()
+        if primal < self._primal:
+            self._X, self._primal = at.X.copy(), primal
+        if dual > self._dual:
+            self._y, self._dual = at.y.copy(), dual
+        decompositions = 2 * self._problem.data.p + self._steps * self._q
+        seconds = time.perf_counter() - self._began
+        self._history.append(Mark(self._steps, decompositions, seconds, self._primal, self.gap))
+        return primal - dual
+
+
+def solve(
+    problem: Problem, m: int, q: int, *, tol: float, max_steps: int, seed: int, verbose: bool, what: str
+) -> MatrixSolution:
+    """Return matrices whose gap is at most `tol`, or the best after `max_steps` steps or an interruption."""
+    search = Search(problem, m, q, tol=tol, max_steps=max_steps, seed=seed)
+    with progress(what, show=verbose) as tell:
+        search.run(tell)
+    return search.solution()

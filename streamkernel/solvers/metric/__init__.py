@@ -1,0 +1,1 @@
+"""Metric learning from triplets."""

@@ -1,0 +1,252 @@
+"""Metrics of several tasks, learnt so that nearest neighbours are of one's own class."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from streamkernel import losses
+from streamkernel.solvers.matrix.matrix_blocks import F64, Ints
+from streamkernel.solvers.matrix.matrix_risk import dual_loss, positive, within
+from streamkernel.solvers.matrix.matrix_search import solve
+from streamkernel.solvers.metric.triplets import Triplets, large_margin, neighbours
+
+_SHARE, _SEEDS = 20, 2**31 - 1
+
+
+class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Large margin nearest neighbours of several tasks: a metric for each, with a part that all share.
+
+    The squared distance in task j is (x - x')ᵀ(X_0 + X_j)(x - x'). The positive semi-definite X_0, pulled to the
+    identity, and X_j, pulled to zero, are such that the nearest examples of one's own class are near, and the nearest
+    example of another class is farther than they are by a margin of 1. Inputs are multiplied by one number, so that
+    such a neighbour's squared distance is 1 on average; put a ``StandardScaler`` in front of inputs on several scales.
+
+    Parameters
+    ----------
+    n_neighbors
+        Neighbours of the own class that are pulled, and neighbours that `predict` asks. A class with fewer examples
+        in a task takes part with those it has.
+    l2_common
+        λ_0 > 0, which pulls X_0 to the identity; 2/d by default. Neighbours alone pull each of the d directions to zero
+        with a force of 1/d on average, and a λ_0 much below lets X_0 vanish where classes overlap.
+    l2_task
+        λ_j > 0, which pulls each X_j to zero; 6/d by default.
+    loss
+        Of the margin: ``"smooth_hinge"`` or ``"logistic"``.
+    tol
+        The gap between the primal and the dual objective to stop at.
+    max_steps
+        Stop after so many steps, if not before.
+    random_state
+        Of the random choices.
+    verbose
+        Whether to show a progress line.
+
+    Attributes
+    ----------
+    classes_
+        The classes of all tasks, in order.
+    tasks_
+        The tasks, in order; ``None`` if `fit` was given none.
+    metrics_
+        The metric of each task, scale²·(X_0 + X_j), for inputs as they come, shape (tasks, d, d).
+    common_
+        X_0, shape (d, d).
+    objective_, gap_
+        The objective, and how far at most it is above the least one.
+    n_iter_
+        Steps taken.
+
+    Raises
+    ------
+    ValueError
+        If an argument or an input is out of its range, a task is not known, or no example has a neighbour of its own
+        class and one of another.
+
+    References
+    ----------
+    Yu, Lin and Yang, "Doubly Stochastic Primal-Dual Coordinate Method for Bilinear Saddle-Point Problem", section 5.3,
+    Algorithm 3. Parameswaran and Weinberger, "Large Margin Multi-Task Metric Learning", NIPS 2010.
+
+    Examples
+    --------
+    Two classes that differ in the first of ten inputs:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 30)
+    >>> X = rng.normal(size=(60, 10))
+    >>> X[:, 0] += 3 * y
+    >>> model = MultiTaskLMNN().fit(X, y)
+    >>> int(np.argmax(np.diag(model.metrics_[0])))
+    0
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 3,
+        *,
+        l2_common: float | None = None,
+        l2_task: float | None = None,
+        loss: str | losses.Loss = "smooth_hinge",
+        tol: float = 1e-3,
+        max_steps: int = 100_000,
+        random_state: Any = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.l2_common = l2_common
+        self.l2_task = l2_task
+        self.loss = loss
+        self.tol = tol
+        self.max_steps = max_steps
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, task: Any = None) -> Self:
+        """Learn the metrics.
+
+        Parameters
+        ----------
+        X
+            The inputs, shape (n, d).
+        y
+            The classes, shape (n,). Tasks need not have the same ones.
+        task
+            The task of each example, shape (n,); without it there is one.
+
+        Examples
+        --------
+        >>> X, y, task = [[0.0], [1.0], [4.0], [5.0]] * 2, [0, 0, 1, 1] * 2, ["a"] * 4 + ["b"] * 4
+        >>> MultiTaskLMNN(n_neighbors=1).fit(X, y, task).tasks_
+        array(['a', 'b'], dtype='<U1')
+        """
+        k, phi = within("n_neighbors", self.n_neighbors, None), dual_loss(self.loss)
+        if not phi.for_classes:
+            raise ValueError(f"Expected a loss of smooth_hinge, logistic, got {self.loss!r}")
+        tol, max_steps = positive("tol", self.tol), within("max_steps", self.max_steps, None)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        l2_common = 2.0 / X.shape[1] if self.l2_common is None else positive("l2_common", self.l2_common)
+        l2_task = 6.0 / X.shape[1] if self.l2_task is None else positive("l2_task", self.l2_task)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("Expected at least 2 classes in y, got 1 class")
+        self.tasks_, rows = self._tasks(X, task)
+        for j, of in enumerate(rows):
+            if len(of) < k:
+                where = "" if self.tasks_ is None else f" of task {self.tasks_.tolist()[j]!r}"
+                raise ValueError(f"Expected n_neighbors of at most the {len(of)} examples{where}, got {k}")
+        triplets, self._scale = self._triplets(X, labels, rows, k)
+        problem, constant = large_margin(triplets, phi, l2_common, l2_task)
+        seed = int(check_random_state(self.random_state).randint(_SEEDS))
+        found = solve(
+            problem,
+            triplets.n,
+            math.ceil(triplets.p / _SHARE),
+            tol=tol,
+            max_steps=max_steps,
+            seed=seed,
+            verbose=self.verbose,
+            what="Metrics",
+        )
+        if not found.converged:
+            warnings.warn(
+                f"The gap is {found.gap:.1e} after {found.steps} steps, more than tol={tol:.1e}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.common_, self.metrics_ = found.X[0], self._scale**2 * (found.X[0] + found.X[1:])
+        self.objective_, self.gap_, self.n_iter_ = found.objective + constant, found.gap, found.steps
+        values, vectors = np.linalg.eigh(self.metrics_)
+        roots = np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        self._roots = (vectors * roots) @ vectors.swapaxes(1, 2)
+        self._n_features_out = X.shape[1]
+        self._nearest = [
+            KNeighborsClassifier(k).fit(X[of] @ root, y[of]) for of, root in zip(rows, self._roots, strict=True)
+        ]
+        return self
+
+    def transform(self, X: Any, task: Any = None) -> F64:
+        """Return points whose Euclidean distance, within a task, is the learnt one, shape (n, d)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        out: F64 = np.empty_like(X)
+        for of, root in zip(self._rows(X, task), self._roots, strict=True):
+            out[of] = X[of] @ root
+        return out
+
+    def fit_transform(self, X: Any, y: Any = None, task: Any = None) -> F64:
+        """Learn the metrics and return the examples as `transform` does."""
+        points: F64 = self.fit(X, y, task).transform(X, task)
+        return points
+
+    def predict(self, X: Any, task: Any = None) -> npt.NDArray[Any]:
+        """Return the class that most of the nearest examples of the task have, shape (n,)."""
+        points = self.transform(X, task)
+        out = np.empty(len(points), self.classes_.dtype)
+        for of, nearest in zip(self._rows(points, task), self._nearest, strict=True):
+            if len(of):
+                out[of] = nearest.predict(points[of])
+        return out
+
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of examples whose class is predicted."""
+        return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
+
+    def _tasks(self, X: F64, task: Any) -> tuple[npt.NDArray[Any] | None, list[Ints]]:
+        """Return the tasks and the rows of each."""
+        if task is None:
+            return None, [np.arange(len(X))]
+        names, index = np.unique(_task_of_each(X, task), return_inverse=True)
+        return names, [np.flatnonzero(index == j) for j in range(len(names))]
+
+    def _rows(self, X: F64, task: Any) -> list[Ints]:
+        """Return the rows of each known task."""
+        if self.tasks_ is None:
+            if task is not None:
+                raise ValueError("Expected no task, as in fit, got some")
+            return [np.arange(len(X))]
+        if task is None:
+            raise ValueError(
+                f"Expected a task for each example, one of {', '.join(map(repr, self.tasks_.tolist()))}, got none"
+            )
+        given = _task_of_each(X, task)
+        unknown = np.setdiff1d(given, self.tasks_)
+        if len(unknown):
+            raise ValueError(
+                f"Expected a task of {', '.join(map(repr, self.tasks_.tolist()))}, got {unknown.tolist()[0]!r}"
+            )
+        return [np.flatnonzero(given == name) for name in self.tasks_]
+
+    @staticmethod
+    def _triplets(X: F64, labels: Ints, rows: list[Ints], k: int) -> tuple[Triplets, float]:
+        """Return the triplets of all tasks, and what the inputs were multiplied by."""
+        found = [[of[part] for part in neighbours(X[of], labels[of], k)] for of in rows]
+        u, v, w = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if len(u) == 0:
+            raise ValueError("Expected a task with 2 classes and 2 examples of a class, got none")
+        near, far = X[u] - X[v], X[u] - X[w]
+        mean = float(np.square(near).sum(axis=1).mean())
+        scale = 1.0 / math.sqrt(mean) if mean > 0.0 else 1.0
+        return Triplets(scale * far, scale * near, np.cumsum([len(part[0]) for part in found])), scale
+
+
+def _task_of_each(X: F64, task: Any) -> npt.NDArray[Any]:
+    """Return the tasks as an array, if there is one for each example."""
+    tasks: npt.NDArray[Any] = check_array(task, ensure_2d=False, dtype=None, input_name="task")
+    if tasks.shape != (len(X),):
+        raise ValueError(f"Expected task of shape ({len(X)},), one for each example, got {tasks.shape}")
+    return tasks

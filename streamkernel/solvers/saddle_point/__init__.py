@@ -1,0 +1,1 @@
+"""DSPDC: primal and dual coordinate steps with a certified duality gap."""

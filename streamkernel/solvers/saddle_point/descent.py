@@ -1,0 +1,193 @@
+"""The way to a saddle point: steps, the gap now and then, and step sizes that are tried before they are taken."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamkernel.solvers.progress import Tell
+from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.factors import F64
+from streamkernel.solvers.saddle_point.primal_dual_steps import advance, compiled
+from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
+
+_FIRST_WEIGHTS = 1.0, 0.1
+_TRIAL_EVERY = 4
+_STRETCH = 0.05  # between two measurements, of the theory's K
+_PATIENCE = 0.5  # stretches without progress, of K, before the steps become shorter
+_HEAVIEST = 100.0  # primal weight
+_LONGEST = 64.0  # times Λ; steps so short that still nothing moves: float64 has no better answer
+_SECONDS = 0.2  # of a compiled call
+
+
+class Measured(NamedTuple):
+    """What was known after so many steps: the least objective, and its distance from the largest lower bound."""
+
+    n_iterations: int
+    seconds: float
+    objective: float
+    gap: float
+
+
+class Point(NamedTuple):
+    """Where the iterates are: x and y, u = Uᵀy and v = Vx, and v̄."""
+
+    x: F64
+    y: F64
+    u: F64
+    v: F64
+    v_ahead: F64
+
+    def copy(self) -> Point:
+        """Return a point that stays where it is."""
+        return Point(*(part.copy() for part in self))
+
+
+class Descent:
+    """DSPDC on one problem, with the best x and the best y so far: P(x) - D(y) bounds the error of x.
+
+    Theorem 2 gives the steps for Λ. It is careful: the steps are those for Λ times a scale, from the start ¼, or 1/16
+    where both x and y are sampled, which theory makes no use of. The first steps are taken with the primal weight of
+    theory, 1, and again with a tenth; those with the smaller gap stay. Then every fourth stretch is a trial: of a
+    weight that balances how far x and y have come, of a smaller scale, of a weight nearer to 1. It stays if the gap
+    falls faster than it did before, and otherwise is undone. Where the gap does not fall any more, Λ is doubled, from
+    the best point on.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: int,
+        columns: int,
+        norm: float,
+        *,
+        gamma: float,
+        keys: Any,
+        start: tuple[F64, F64],
+        tell: Tell,
+    ) -> None:
+        self._problem, self._rows, self._columns, self._norm = problem, rows, columns, norm
+        self._gamma, self._keys, self._tell = gamma, keys, tell
+        self._convexity = float(problem.l2.max())
+        self._scale, self._weight = 1 / 16 if min(rows, columns) > 1 else 1 / 4, 1.0
+        self._chunk, self._began, self.n_iterations = 64, time.perf_counter(), 0
+        self.epoch = max(rows, columns)
+        condition = norm / (len(problem.b) * self._convexity * gamma)
+        self.theory = self.epoch + rows * columns * math.sqrt(condition)
+        self.best_x, self.best_y = self._start = start
+        self.objective, self.bound = math.inf, -math.inf
+        self.history: list[Measured] = []
+        self._at = self._point(*start)
+        self._first = self._last = self._measure()
+
+    @property
+    def gap(self) -> float:
+        """What the best x and y so far prove."""
+        return max(self.objective - self.bound, 0.0)
+
+    def run(self, tol: float, most: int) -> None:
+        """Go on until the gap is at most `tol`, or `most` steps are taken."""
+        count = max(2 * self.epoch, math.ceil(_STRETCH * self.theory))
+        trials = itertools.cycle((self._balanced, self._longer, self._plain))
+        trial, rate = next(trials), 0.0
+        self._first_steps(max(2 * self.epoch, math.ceil(2 * _STRETCH * self.theory)), tol, most)
+        progress_at, progress = self.n_iterations, self.gap
+        for stretch in itertools.count(1):
+            if self.gap <= tol or self.n_iterations >= most or self._scale > _LONGEST:
+                return
+            todo = min(count, most - self.n_iterations)
+            if stretch % _TRIAL_EVERY == _TRIAL_EVERY - 1 and rate > 0.0:
+                before, last = self._at.copy(), self._last
+                tried = trial()
+                gain = self._stretch(todo, *tried, tol)
+                if gain > 1.1 * rate:
+                    (self._scale, self._weight), rate = tried, gain
+                else:
+                    self._at, self._last = before, last
+                    trial = next(trials)
+            else:
+                rate = self._stretch(todo, self._scale, self._weight, tol)
+            if self.gap < 0.9 * progress:
+                progress_at, progress = self.n_iterations, self.gap
+            elif self.n_iterations - progress_at > _PATIENCE * self.theory + 2 * count or self._last > 1e3 * progress:
+                self._scale *= 2.0
+                self._at = self._point(self.best_x, self.best_y)
+                self._last, rate, progress_at = self._measure(), 0.0, self.n_iterations
+
+    def _first_steps(self, count: int, tol: float, most: int) -> None:
+        """Choose a weight to begin with."""
+        before, last, ends = self._at.copy(), self._last, []
+        for weight in _FIRST_WEIGHTS:
+            if self.gap > tol and self.n_iterations < most:
+                self._at, self._last = before.copy(), last
+                self._stretch(min(count, most - self.n_iterations), self._scale, weight, tol)
+                ends.append((self._last, weight, self._at))
+        if ends:
+            self._last, self._weight, self._at = min(ends, key=lambda end: end[0])
+
+    def _balanced(self) -> tuple[float, float]:
+        """Half the way, in logarithms, to the weight for which ‖x‖²/τ and ‖y‖²/σ, each over its chance, are level."""
+        x, y = (float(np.linalg.norm(part - began)) for part, began in zip(self._at[:2], self._start, strict=True))
+        if not 0.0 < x * y < math.inf:
+            return self._longer()
+        sizes = self._sizes(1.0, 1.0)
+        level = x / y * math.sqrt(self._columns / self._rows * sizes.sigma / sizes.tau)
+        return self._scale, math.sqrt(self._weight * max(1.0 / _HEAVIEST, min(level, _HEAVIEST)))
+
+    def _longer(self) -> tuple[float, float]:
+        return 0.5 * self._scale, self._weight
+
+    def _plain(self) -> tuple[float, float]:
+        return self._scale, math.sqrt(self._weight)
+
+    def _sizes(self, scale: float, weight: float) -> StepSizes:
+        n, p = len(self._problem.b), len(self._problem.l2)
+        m, q, norm = n / self._rows, p / self._columns, scale * self._norm
+        return step_sizes(n, p, m, q, norm, self._convexity, self._gamma, weight=weight)
+
+    def _point(self, x: F64, y: F64) -> Point:
+        U, V = self._problem.A
+        v = x.copy() if V is None else np.asarray(V.T @ x)
+        return Point(x.copy(), y.copy(), y.copy() if U is None else np.asarray(U.T @ y), v, v.copy())
+
+    def _stretch(self, count: int, scale: float, weight: float, tol: float) -> float:
+        """Take `count` steps, and return the logarithm of how many times smaller the gap is."""
+        problem = self._problem
+        sizes = self._sizes(scale, weight)
+        U, V = compiled(problem.A.U), compiled(problem.A.V)
+        end = self.n_iterations + count
+        while self.n_iterations < end:
+            began, todo = time.perf_counter(), min(self._chunk, end - self.n_iterations)
+            advance(
+                U, V, problem.code, problem.b, problem.l1, problem.l2, *self._at,
+                self._rows, self._columns, *sizes, self._keys, self.n_iterations, todo,
+            )  # fmt: skip
+            self.n_iterations += todo
+            if time.perf_counter() - began < 0.5 * _SECONDS:
+                self._chunk *= 2
+            self._tell(self._done(tol), f"gap {self.gap:.1e}")
+        before, self._last = self._last, self._measure()
+        return math.log(before / self._last) if 0.0 < self._last < math.inf else -math.inf
+
+    def _done(self, tol: float) -> float:
+        if not 0.0 < tol < self.gap < self._first:
+            return 0.0 if self.gap > tol else 1.0
+        return math.log(self._first / self.gap) / math.log(self._first / tol)
+
+    def _measure(self) -> float:
+        """Return the gap of the point that is reached, and keep its x and y if they are the best."""
+        with np.errstate(all="ignore"):  # steps that are too long end at infinity
+            objective, x = self._problem.primal(self._at.x)
+            bound, y = self._problem.dual(self._at.y)
+        if objective < self.objective:
+            self.objective, self.best_x = objective, x.copy()
+        if bound > self.bound:
+            self.bound, self.best_y = bound, y.copy()
+        seconds = time.perf_counter() - self._began
+        self.history.append(Measured(self.n_iterations, seconds, self.objective, self.gap))
+        gap = objective - bound
+        return gap if math.isfinite(gap) else math.inf

@@ -1,0 +1,192 @@
+"""DSPDC, compiled: Algorithm 2 of the paper, of which Algorithm 1 is the case of a factor that is the identity.
+
+A = UV with U of shape (n, d) and V of shape (d, p). A matrix that is not factorised is A·I, where Uᵀy is Aᵀy, or I·A,
+where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is told as its rows (V
+transposed, so that both look alike): an array, the three arrays of a sparse matrix in CSR, or None for the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from streamkernel import jit
+from streamkernel.features.counter_rng import counter_bits
+from streamkernel.solvers.saddle_point.conjugates import dual_step
+
+_SHIFT = np.uint64(32)
+_SUMS = {"reassoc", "contract"}  # sums in any order
+
+
+def dots(rows: Any, start: int, stop: int, vector: Any, out: Any) -> Any:
+    """Return the products of the rows from start to stop and the vector, in `out` or in the vector itself."""
+    raise NotImplementedError
+
+
+def move(rows: Any, start: int, stop: int, change: Any, at: Any, ahead: Any, factor: float, work: Any) -> None:
+    """Add Δ = Σ_i change[i] row_{start + i} to `at`, and let `ahead` be at + factor·Δ."""
+    raise NotImplementedError
+
+
+@overload(dots, jit_options={"fastmath": _SUMS})
+def _dots(rows, start, stop, vector, out):  # type: ignore[no-untyped-def]
+    if isinstance(rows, types.Array):
+
+        def dense(rows, start, stop, vector, out):  # type: ignore[no-untyped-def]
+            for i in range(start, stop):
+                row, total = rows[i], 0.0
+                for k in range(len(vector)):
+                    total += row[k] * vector[k]
+                out[i - start] = total
+            return out
+
+        return dense
+    if isinstance(rows, types.BaseTuple):
+
+        def sparse(rows, start, stop, vector, out):  # type: ignore[no-untyped-def]
+            begins, places, values = rows
+            for i in range(start, stop):
+                total = 0.0
+                for k in range(begins[i], begins[i + 1]):
+                    total += values[k] * vector[places[k]]
+                out[i - start] = total
+            return out
+
+        return sparse
+    return lambda rows, start, stop, vector, out: vector[start:stop]
+
+
+@overload(move, jit_options={"fastmath": _SUMS})
+def _move(rows, start, stop, change, at, ahead, factor, work):  # type: ignore[no-untyped-def]
+    if isinstance(rows, types.Array):
+
+        def dense(rows, start, stop, change, at, ahead, factor, work):  # type: ignore[no-untyped-def]
+            one, row = change[0], rows[start]
+            for k in range(len(work)):
+                work[k] = one * row[k]
+            for i in range(start + 1, stop):
+                one, row = change[i - start], rows[i]
+                for k in range(len(work)):
+                    work[k] += one * row[k]
+            _follow(at, work, ahead, factor)
+
+        return dense
+    if isinstance(rows, types.BaseTuple):
+
+        def sparse(rows, start, stop, change, at, ahead, factor, work):  # type: ignore[no-untyped-def]
+            begins, places, values = rows
+            work[:] = 0.0
+            for i in range(start, stop):
+                for k in range(begins[i], begins[i + 1]):
+                    work[places[k]] += change[i - start] * values[k]
+            _follow(at, work, ahead, factor)
+
+        return sparse
+
+    def identity(rows, start, stop, change, at, ahead, factor, work):  # type: ignore[no-untyped-def]
+        ahead[:start] = at[:start]
+        ahead[stop:] = at[stop:]
+        _follow(at[start:stop], change, ahead[start:stop], factor)
+
+    return identity
+
+
+@jit.compiled(fastmath=_SUMS)
+def _follow(at, change, ahead, factor):  # type: ignore[no-untyped-def]
+    for k in range(len(at)):
+        at[k] += change[k]
+        ahead[k] = at[k] + factor * change[k]
+
+
+@jit.compiled(fastmath=_SUMS)
+def _shrink(x, g, cut, keep, step, out):  # type: ignore[no-untyped-def]
+    """Take the steps (12) for the coordinates of a block, and set out to how far they went."""
+    for j in range(len(x)):
+        down = x[j] - step * g[j]
+        new = (down - min(max(down, -cut[j]), cut[j])) * keep[j]
+        out[j] = new - x[j]
+        x[j] = new
+
+
+@jit.compiled(inline="always")
+def bounds(block, length, count):  # type: ignore[no-untyped-def]
+    """Return where a block of `count` even ones begins and ends."""
+    return block * length // count, (block + 1) * length // count
+
+
+@jit.compiled(inline="always")
+def draw(key, t, count):  # type: ignore[no-untyped-def]
+    """Return which of `count` blocks step t takes: each is as likely as any other."""
+    return np.int64(((counter_bits(key, t) >> _SHIFT) * np.uint64(count)) >> _SHIFT)
+
+
+@jit.compiled(nogil=True)
+def advance(  # type: ignore[no-untyped-def]
+    U, V, code, b, l1, l2, x, y, u, v, v_ahead, rows, columns, theta, tau, sigma, keys, first, count
+):
+    """Take `count` steps from step `first`, each on one of `rows` blocks of y and one of `columns` blocks of x.
+
+    For y, (20) to (22), and for x, (23) to (25); v_ahead is v̄. Blocks are even to one coordinate. A block is drawn
+    uniformly, so that each coordinate has the chance 1/rows (1/columns): this is n/m (p/q) of the paper, also where m
+    does not divide n.
+    """
+    n, p, d = len(y), len(x), len(u)
+    height, width = -(-n // rows), -(-p // columns)
+    c, dy, g, dx = np.empty(height), np.empty(height), np.empty(width), np.empty(width)
+    work, u_ahead = np.empty(d), np.empty(d)
+    cut, keep = tau * l1, 1.0 / (1.0 + tau * l2)
+    for t in range(first, first + count):
+        start, stop = bounds(draw(keys[0], t, rows), n, rows)
+        scores = dots(U, start, stop, v_ahead, c)
+        for i in range(start, stop):
+            new = dual_step(code, y[i], b[i], scores[i - start], sigma / n)
+            dy[i - start] = new - y[i]
+            y[i] = new
+        move(U, start, stop, dy, u, u_ahead, rows - 1.0, work)
+        start, stop = bounds(draw(keys[1], t, columns), p, columns)
+        slopes = dots(V, start, stop, u_ahead, g)
+        _shrink(x[start:stop], slopes, cut[start:stop], keep[start:stop], tau / n, dx)
+        move(V, start, stop, dx, v, v_ahead, theta, work)
+
+
+@jit.compiled(nogil=True)
+def largest_norm(U, V, n, p, d, rows, columns, pairs, rounds):  # type: ignore[no-untyped-def]
+    """Return the largest ‖U_I V_J‖² of `pairs` pairs of blocks by `rounds` rounds of power iteration.
+
+    One round is exact for blocks of one row or one column.
+    """
+    left, right = np.empty(-(-n // rows)), np.empty(-(-p // columns))
+    work, sums, ahead = np.empty(d), np.empty(d), np.empty(d)
+    largest = 0.0
+    for pair in range(pairs):
+        start, stop = bounds(pair % rows, n, rows)
+        begin, end = bounds((pair + pair // rows) % columns, p, columns)
+        weights = left[: stop - start]
+        for i in range(len(weights)):
+            weights[i] = 1.0 if counter_bits(np.uint64(pair), i) >> _SHIFT & np.uint64(1) else -1.0
+        weights /= math.sqrt(len(weights))
+        norm = 0.0
+        for _ in range(rounds):
+            sums[:] = 0.0
+            move(U, start, stop, weights, sums, ahead, 0.0, work)
+            back = dots(V, begin, end, sums, right)[: end - begin].copy()
+            norm = (back * back).sum()
+            if norm == 0.0:
+                break
+            back /= math.sqrt(norm)
+            sums[:] = 0.0
+            move(V, begin, end, back, sums, ahead, 0.0, work)
+            weights[:] = dots(U, start, stop, sums, left)[: stop - start]
+            norm = (weights * weights).sum()
+            weights /= math.sqrt(norm)
+        largest = max(largest, norm)
+    return largest
+
+
+def compiled(rows: Any) -> Any:
+    """Return an array, a sparse matrix in CSR or None as the functions of this file take it."""
+    return rows if rows is None or isinstance(rows, np.ndarray) else (rows.indptr, rows.indices, rows.data)

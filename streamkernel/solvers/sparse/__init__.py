@@ -1,0 +1,1 @@
+"""AsyDSSKL: sparse models of random features by doubly stochastic coordinate steps."""

@@ -1,0 +1,216 @@
+"""Algorithm 1 of AsyDSSKL: candidates come in rounds, those whose coefficients are 0 go, and the price is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from streamkernel.features.rows import F32, F64, I64
+from streamkernel.losses import Logistic, Loss, Sigmoid
+from streamkernel.solvers.progress import Tell
+from streamkernel.solvers.sparse.chosen_features import PER_BLOCK
+from streamkernel.solvers.sparse.elimination import eliminated
+from streamkernel.solvers.sparse.refit import largest_curvature, refit
+from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
+from streamkernel.solvers.sparse.sparse_problem import checked
+
+FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
+"""Of the largest price, from sparse to dense, tried where none is given."""
+
+RIDGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Tried where features are fitted again."""
+
+_MOST, _LEAST = 20_000, 50
+"""Rows that a choice is made on at most, of which it holds a tenth; with fewer than the least, the middle is taken."""
+
+_FEW = 50
+"""Passes over the rows that are enough until the last round, and to choose a price."""
+
+_GAIN = 1e-6
+"""The share of the objective that a step has to gain where features are fitted again."""
+
+_NO_PRICE = 1e-12
+
+_RIDGE = 1e-5
+"""Where features are left out."""
+
+
+class Options(NamedTuple):
+    """What :class:`streamkernel.solvers.AsyDSSKL` is given."""
+
+    rounds: int
+    features_per_round: int
+    max_features: int | None
+    l1: float | None
+    refit: bool
+    form: Literal["minibatch", "paper"]
+    threads: int
+    max_epochs: int
+    tol: float
+    seed: int
+
+
+class Sparse(NamedTuple):
+    """Block and place of each feature that stayed, coefficients of their outputs and of a constant, and how it went."""
+
+    places: I64
+    coef: F64
+    l1: float
+    objective: float
+    violation: float
+    epochs: int
+
+
+class _Task(NamedTuple):
+    """Features with a column of ones, targets, and what the solver is told of both."""
+
+    Z: F32
+    y: F64
+    loss: Loss
+    columns: int
+    group: int
+
+    @property
+    def penalised(self) -> Any:
+        """All but the constant."""
+        return np.arange(self.Z.shape[1]) < self.Z.shape[1] - 1
+
+    def at(self, rows: I64) -> _Task:
+        """Return the task of some rows."""
+        return self._replace(Z=self.Z[rows], y=self.y[rows])
+
+    def losses(self, coef: F64) -> F64:
+        """Return the loss of each row."""
+        return np.array([self.loss.value(f, y) for f, y in zip(self.Z @ coef, self.y.tolist(), strict=True)])
+
+    def refitted(self, coef: F64, l2: float) -> F64:
+        """Return coefficients without the price where `coef` is not 0."""
+        kept = coef.any(axis=1) | ~self.penalised
+        return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
+
+    def bounded(self, coef: F64, most: int, rows: I64) -> F64:
+        """Return coefficients of at most so many features, of which some rows say what each is worth."""
+        stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
+        if stays.sum() <= most:
+            return coef
+        used, found = np.append(np.repeat(stays, self.group), True), coef.copy()
+        part = self._replace(Z=self.Z[np.ix_(rows, used)], y=self.y[rows])
+        problem = checked(part.Z, part.y, self.loss, 1.0, self.columns, self.group, part.penalised)
+        found[used] = eliminated(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
+        return found
+
+
+def learn_in_rounds(
+    features: Callable[[I64], F32], y: F64, loss: Loss, columns: int, outputs: int, options: Options, tell: Tell
+) -> Iterator[Sparse]:
+    """Give the model after each round, and then with the features that stayed fitted without the price.
+
+    Parameters
+    ----------
+    features
+        Evaluates features for all rows, by blocks and places, shape (features, 2).
+    y, loss, columns
+        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`.
+    outputs
+        Outputs of a feature.
+    options, tell
+        What the estimator is given, and what is told how far it is.
+    """
+    per_round, l1, epochs = options.features_per_round, options.l1, 0
+    some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]
+    held, rest = (some[: len(some) // 10], some[len(some) // 10 :]) if len(some) >= _LEAST else (some[:0], some)
+    places, kept = np.zeros((0, 2), np.int64), np.zeros((len(y), 0), np.float32)
+    coef, ones = np.zeros((1, columns)), np.ones((len(y), 1), np.float32)
+    for done in range(options.rounds):
+        is_last = done == options.rounds - 1
+        new = np.arange(done * per_round, (done + 1) * per_round)
+        candidates = np.stack([new // PER_BLOCK, new % PER_BLOCK], axis=1)
+        task = _Task(np.hstack([kept, features(candidates), ones]), y, loss, columns, outputs)
+        start = np.insert(coef, [len(coef) - 1] * (per_round * outputs), 0.0, axis=0)
+        if done == 0 and isinstance(loss, Sigmoid):
+            start = _convex(task, options)
+        if l1 is None:
+            l1 = _price(task, start, held, rest, options)
+        found = minimise_sparse(
+            *task[:3],
+            l1=l1,
+            columns=columns,
+            group=outputs,
+            penalised=task.penalised,
+            form=options.form,
+            threads=options.threads,
+            max_epochs=options.max_epochs if is_last else min(options.max_epochs, _FEW),
+            tol=options.tol,
+            seed=options.seed + done,
+            start=start,
+            tell=lambda share, text, done=done: tell((done + share) / options.rounds, text),  # type: ignore[misc]
+        )
+        coef = found.coef
+        if options.max_features is not None:
+            coef = task.bounded(coef, options.max_features, some)
+        stays = coef[:-1].reshape(-1, outputs * columns).any(axis=1)
+        stay = np.append(np.repeat(stays, outputs), True)
+        places, coef = np.vstack([places, candidates])[stays], coef[stay]
+        kept = task.Z[:, :-1][:, stay[:-1]]
+        epochs += found.history[-1].epochs
+        yield Sparse(places, coef, l1, found.objective, found.violation, epochs)
+        if found.interrupted:
+            raise KeyboardInterrupt
+    if options.refit and l1 is not None:
+        task = task._replace(Z=np.hstack([kept, ones]))
+        l2 = _ridge(task, coef, held, rest)
+        yield Sparse(places, task.refitted(coef, l2), l1, found.objective, found.violation, epochs)
+
+
+def _convex(task: _Task, options: Options) -> F64:
+    """Return coefficients of the logistic loss: from 0, the sigmoid loss leads to one class for all."""
+    given: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
+    coef = np.zeros((task.Z.shape[1], task.columns))
+    for c in range(task.columns):
+        y = task.y if task.columns == 1 else (task.y == c).astype(np.float64)
+        l1 = FRACTIONS[1] * largest_l1(task.Z, y, Logistic(), **given)
+        told: dict[str, Any] = {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads}
+        coef[:, c] = minimise_sparse(task.Z, y, Logistic(), l1=max(l1, _NO_PRICE), **told, **given).coef[:, 0]
+    return coef
+
+
+def _price(task: _Task, coef: F64, held: I64, rest: I64, options: Options) -> float:
+    """Return, of the shares of the largest price, the highest within a standard error of the best held-out loss.
+
+    Where something else bounds the features, it is the best.
+    """
+    train, test = task.at(rest), task.at(held)
+    given: dict[str, Any] = {"columns": task.columns, "group": task.group, "penalised": task.penalised}
+    largest = largest_l1(train.Z, train.y, task.loss, **given)
+    prices = [max(_NO_PRICE, share * largest) for share in FRACTIONS]
+    if not len(held):
+        return prices[len(prices) // 2]
+    given |= {"tol": options.tol, "max_epochs": _FEW, "threads": options.threads, "seed": options.seed}
+    means, errors = [], []
+    for l1 in prices:
+        found = minimise_sparse(train.Z, train.y, task.loss, l1=l1, start=coef, **given)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        coef = found.coef
+        each = test.losses(train.refitted(coef, RIDGES[len(RIDGES) // 2]) if options.refit else coef)
+        means.append(float(each.mean()))
+        errors.append(float(each.std()) / math.sqrt(len(each)))
+        if means[-1] > min(means) + errors[-1]:
+            break
+    best = int(np.argmin(means))
+    slack = errors[best] if options.max_features is None else 0.0
+    return next(l1 for l1, mean in zip(prices, means, strict=False) if mean <= means[best] + slack)
+
+
+def _ridge(task: _Task, coef: F64, held: I64, rest: I64) -> float:
+    """Return the ridge with the least held-out loss, for all rows: what it adds to the sum of losses is the same."""
+    if not len(held):
+        return RIDGES[0]
+    train, test, means = task.at(rest), task.at(held), []
+    for l2 in RIDGES:
+        coef = train.refitted(coef, l2)
+        means.append(float(test.losses(coef).mean()))
+    return RIDGES[int(np.argmin(means))] * len(rest) / len(task.y)

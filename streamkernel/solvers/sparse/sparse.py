@@ -1,0 +1,287 @@
+"""Sparse learning on a matrix of features: what AsyDSSKL does between one round of candidates and the next."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamkernel.features.rows import F64, I64
+from streamkernel.losses import Loss
+from streamkernel.solvers.progress import Tell
+from streamkernel.solvers.sparse import sparse_loops
+from streamkernel.solvers.sparse.refit import ridge
+from streamkernel.solvers.sparse.sparse_loops import BATCH
+from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, checked, pool_of
+
+log = logging.getLogger(__name__)
+
+_OUTPUTS = 128
+"""What a batch drives."""
+
+_FASTER, _SLOWER = 1.1, 0.6
+"""What becomes of the step's length where the objective fell in an epoch, and where it did not."""
+
+_FIRST = 128
+"""Groups that may join those that are not 0, if these are not more."""
+
+_ENOUGH = 0.2
+"""The working set is chosen anew when its violation has fallen to this share."""
+
+_SOME = 4096
+"""Rows that the first steps are measured on; these find their length by themselves."""
+
+_TINY = 1e-30
+
+
+class Check(NamedTuple):
+    """Where a fit was: epochs and seconds so far, the objective, the violation, and how many groups are not 0."""
+
+    epochs: int
+    seconds: float
+    objective: float
+    violation: float
+    kept: int
+
+
+class SparseSolution(NamedTuple):
+    """What was found.
+
+    `coef` has shape (outputs, columns). `violation` is the largest distance of a group's gradient from what it has to
+    be at a minimum, over `l1` √size. `history` has a check for every time that all groups were looked at, of which the
+    last is of `coef`; `interrupted` says whether Ctrl-C ended it.
+    """
+
+    coef: F64
+    objective: float
+    violation: float
+    converged: bool
+    interrupted: bool
+    history: list[Check]
+
+
+def minimise_sparse(
+    Z: npt.ArrayLike,
+    y: npt.ArrayLike,
+    loss: Loss,
+    *,
+    l1: float,
+    columns: int = 1,
+    group: int = 1,
+    penalised: npt.ArrayLike | None = None,
+    form: Literal["minibatch", "paper"] = "minibatch",
+    threads: int = 1,
+    gamma: float | None = None,
+    max_epochs: int = 1000,
+    tol: float = 1e-2,
+    seed: int = 0,
+    start: npt.ArrayLike | None = None,
+    tell: Tell | None = None,
+) -> SparseSolution:
+    """Return the w that minimises (1/n) Σ ℓ(f_i, y_i) + l1 Σ_g √size_g ‖w_g‖ for f = Zw, or a stationary point.
+
+    A group is `group` consecutive outputs in all columns, size_g = group × columns coefficients, which are dropped
+    together. With one output and one column the penalty is l1 ‖w‖₁. The square and the correntropy loss have a factor ½
+    here that the paper's have not, so that its λ is 2 l1 for these.
+
+    Parameters
+    ----------
+    Z
+        Features, shape (rows, outputs); float32 in C order is taken as it is, all else is copied.
+    y
+        Targets, shape (rows,): numbers; or classes, 0 and 1 or -1 and 1 for one column, 0 to columns - 1 for several.
+    loss
+        ``Logistic`` (softmax for several columns), ``Softmax``, ``SmoothHinge``, ``Sigmoid``, ``Square`` or
+        ``Correntropy``.
+    l1
+        The price of a coefficient, above 0; see :func:`largest_l1`.
+    columns
+        Columns of f.
+    group
+        Consecutive outputs of Z in one group, 2 for a feature that is a cosine and a sine.
+    penalised
+        Which outputs cost something, shape (outputs,); an output of ones that costs nothing is a constant. All do by
+        default.
+    form
+        ``"paper"`` is the paper's Algorithm 2, a row and a group a step, n steps an epoch. ``"minibatch"`` deviates
+        from it: the 64 rows of a batch drive 128 outputs one after the other, with the residuals corrected after each;
+        the step becomes longer while the objective falls; and groups that are 0 and may stay so sit out until all are
+        looked at again.
+    threads
+        Threads, which share w without locks. One has the same bits at every run.
+    gamma
+        The step is gamma/L: the only one for ``"paper"``, with L the largest of all rows and coordinates, by default
+        0.03; the first one for ``"minibatch"``, with L that of each group, by default 0.3.
+    max_epochs
+        Passes over the rows at most.
+    tol
+        The violation (see :class:`SparseSolution`) at which w is good enough.
+    seed
+        Of the draws.
+    start
+        Where to begin, shape (outputs, columns); 0 by default.
+    tell
+        Is told after every epoch how far it is and the objective.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not what is said above.
+
+    References
+    ----------
+    Gu, Miao, Huo and Huang, "Asynchronous Doubly Stochastic Sparse Kernel Learning", AAAI 2018, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamkernel.losses import Square
+    >>> Z = np.random.default_rng(0).standard_normal((200, 5))
+    >>> y = 2.0 * Z[:, 0] - 1.0 * Z[:, 3]
+    >>> minimise_sparse(Z, y, Square(), l1=0.1).coef[:, 0].round(1)
+    array([ 1.9,  0. ,  0. , -0.9, 0. ])
+    """
+    if form not in ("minibatch", "paper"):
+        raise ValueError(f"Expected form 'minibatch' or 'paper', got {form!r}")
+    if gamma is None:
+        gamma = 0.03 if form == "paper" else 0.3
+    for name, number in (("l1", l1), ("gamma", gamma), ("tol", tol)):
+        if not 0.0 < number < math.inf:
+            raise ValueError(f"Expected a finite {name} > 0, got {number!r}")
+    for name, whole in (("threads", threads), ("max_epochs", max_epochs)):
+        if not isinstance(whole, (int, np.integer)) or whole < 1:
+            raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
+    problem = checked(Z, y, loss, l1, columns, group, penalised)
+    w = np.zeros((columns, problem.Z.shape[1]))
+    if start is not None:
+        w = np.ascontiguousarray(np.asarray(start, np.float64).T)
+        if w.shape != (columns, problem.Z.shape[1]) or not np.isfinite(w).all():
+            raise ValueError(f"Expected a finite start of shape {problem.Z.shape[1], columns}, got shape {w.T.shape}")
+    began, epochs, history, interrupted = time.perf_counter(), 0, [], False
+    with pool_of(threads) as pool:
+        problem = problem._replace(threads=threads, pool=pool)
+        descent = _Descent(problem, form, gamma, seed)
+        while True:
+            point = problem.at(w)
+            off = float(point.violations.max())
+            kept = int(np.count_nonzero(problem.groups.norms(w)))
+            history.append(Check(epochs, time.perf_counter() - began, point.objective, off, kept))
+            if off <= tol or epochs >= max_epochs or interrupted:
+                break
+            try:
+                for near, outputs in descent.run(problem, point):
+                    w[:, outputs] = near.w
+                    epochs += 1
+                    if tell is not None:
+                        tell(epochs / max_epochs, f"objective {near.objective:.6g}")
+                    if epochs >= max_epochs or near.violations.max() <= max(0.5 * tol, _ENOUGH * off):
+                        break
+            except KeyboardInterrupt:
+                log.warning("minimise_sparse was interrupted; what was found so far is kept")
+                interrupted = True
+    return SparseSolution(w.T.copy(), point.objective, off, off <= tol, interrupted, history)
+
+
+class _Descent:
+    """SVRG over rows with proximal steps over groups, in one of the two forms."""
+
+    def __init__(self, problem: Problem, form: str, gamma: float, seed: int) -> None:
+        self._rng, self._gamma, self._is_paper = np.random.default_rng(seed), gamma, form == "paper"
+        if self._is_paper:
+            bounds = sparse_loops.largest(problem.Z, problem.groups.bounds)
+        else:
+            some = problem.Z[:: -(-len(problem.Z) // _SOME)]
+            bounds = sparse_loops.lipschitz(np.ascontiguousarray(some), problem.groups.bounds)
+        self._lipschitz = np.maximum(bounds * problem.curvature, _TINY)
+
+    def run(self, problem: Problem, start: Point) -> Iterator[tuple[Point, I64]]:
+        """Go on from `start`: give the best point after each epoch, and of which outputs it is."""
+        chosen = np.arange(len(start.violations)) if self._is_paper else _working(problem.groups, start)
+        part, outputs = problem.part(chosen)
+        best = point = part.at(start.w[:, outputs])
+        epoch = epoch_by_rows if self._is_paper else epoch_by_batches
+        while math.isfinite(point.objective):
+            w = point.w.copy()
+            epoch(part, point, self._gamma / self._lipschitz[chosen], w, self._rng)
+            point = part.at(w)
+            if point.objective <= best.objective:
+                best = point
+                self._gamma *= 1.0 if self._is_paper else _FASTER
+            elif not self._is_paper:
+                point = best
+                self._gamma *= _SLOWER
+            yield best, outputs
+
+
+def _working(groups: Groups, point: Point) -> I64:
+    """Return the groups to work on: those that are not 0, those that cost nothing, and the worst of the others."""
+    inside = (groups.norms(point.w) > 0.0) | (groups.weights == 0.0)
+    waiting = np.where(inside, 0.0, point.violations)
+    room = max(_FIRST, np.count_nonzero(inside))
+    worst = np.argsort(-waiting, kind="stable")[:room]
+    inside[worst[waiting[worst] > 0.0]] = True
+    return np.flatnonzero(inside)
+
+
+def epoch_by_batches(problem: Problem, point: Point, steps: F64, w: F64, rng: np.random.Generator) -> None:
+    """Let every batch of a random partition of the rows drive a random run of groups of `w`."""
+    rows, bounds = rng.permutation(len(problem.y)), problem.groups.bounds
+    batches = -(-len(rows) // BATCH)
+    run = max(1, _OUTPUTS * len(steps) // bounds[-1])
+    runs = rng.integers(0, -(-len(steps) // run), batches) * run
+
+    def work(first: int, last: int) -> None:
+        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
+        drawn = rows, first, last, runs, run
+        sparse_loops.batch_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
+
+    problem.split(batches, 2 * BATCH * w.size, work)
+
+
+def epoch_by_rows(problem: Problem, point: Point, steps: F64, w: F64, rng: np.random.Generator) -> None:
+    """Take as many steps as there are rows, each for a random row along a random group of `w`."""
+    n, bounds = len(problem.y), problem.groups.bounds
+    samples, groups = rng.integers(0, n, (n, 1)), rng.integers(0, len(steps), n)
+
+    def work(first: int, last: int) -> None:
+        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
+        drawn = samples[first:last], groups[first:last]
+        sparse_loops.paper_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
+
+    problem.split(n, w.size, work)
+
+
+def largest_l1(
+    Z: npt.ArrayLike,
+    y: npt.ArrayLike,
+    loss: Loss,
+    *,
+    columns: int = 1,
+    group: int = 1,
+    penalised: npt.ArrayLike | None = None,
+) -> float:
+    """Return the l1 from which on :func:`minimise_sparse` leaves all groups 0: max_g ‖∂F/∂w_g‖/√size_g at 0.
+
+    Outputs that cost nothing are fitted before, if the loss is convex. If it is not, 0 is stationary from there on, and
+    another w may be better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamkernel.losses import Square
+    >>> Z, y = np.array([[1.0, 0.0], [1.0, 2.0]]), np.array([1.0, -2.0])
+    >>> largest_l1(Z, y, Square())
+    2.0
+    """
+    problem = checked(Z, y, loss, 1.0, columns, group, penalised)
+    groups, w = problem.groups, np.zeros((columns, problem.Z.shape[1]))
+    free = np.flatnonzero(groups.weights == 0.0)
+    if len(free) and loss.is_curved:
+        part, outputs = problem.part(free)
+        w[:, outputs] = ridge(part, np.zeros((columns, len(outputs))), 0.0)
+    return float((problem.groups.norms(problem.at(w).gradient) / groups.units)[groups.weights > 0.0].max(initial=0.0))

@@ -1,0 +1,180 @@
+"""(1/n) Σ ℓ(f_i, y_i) + Σ_g weight_g ‖w_g‖ with f = wZᵀ: its groups, its value and gradient, how far from optimal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamkernel.features.rows import F32, F64, I64
+from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Softmax, Square
+from streamkernel.solvers.sparse import sparse_loops
+
+SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Square, Correntropy)
+"""The losses that can be learnt sparsely: those of the paper's Table 1, and softmax."""
+
+_LARGEST_CALL = 1 << 27
+"""Multiplications of one compiled call, a fraction of a second, after which Ctrl-C is heard."""
+
+
+class Groups(NamedTuple):
+    """Coefficients that are dropped together: group g is ``w[:, bounds[g]:bounds[g + 1]]``.
+
+    It costs ``weights[g]`` times its norm, which is ``units[g]``, l1 √size, or 0 if it is unpenalised.
+    """
+
+    bounds: I64
+    weights: F64
+    units: F64
+
+    @classmethod
+    def of(cls, outputs: int, columns: int, l1: float, group: int, penalised: Any) -> Groups:
+        """Return the groups of `group` consecutive outputs; an unpenalised output is one by itself and costs nothing.
+
+        Examples
+        --------
+        >>> groups = Groups.of(5, 1, 1.0, 2, [True, True, True, True, False])
+        >>> groups.bounds.tolist(), groups.weights.round(2).tolist()
+        ([0, 2, 4, 5], [1.41, 1.41, 0.0])
+        """
+        mask = np.ones(outputs, bool) if penalised is None else np.asarray(penalised)
+        if mask.shape != (outputs,) or mask.dtype != bool:
+            raise ValueError(f"Expected penalised as {outputs} booleans, got {mask.dtype} of shape {mask.shape}")
+        bounds = [0]
+        while bounds[-1] < outputs:
+            first = bounds[-1]
+            bounds.append(first + (group if mask[first] else 1))
+            if mask[first] and mask[first : bounds[-1]].sum() < group:
+                raise ValueError(f"Expected penalised outputs in groups of {group}, got a part of one at {first}")
+        units = l1 * np.sqrt(np.diff(bounds) * columns)
+        return cls(np.array(bounds), units * mask[bounds[:-1]], units)
+
+    def norms(self, w: F64) -> F64:
+        """Return the norm of each group of `w`, shape (columns, outputs)."""
+        return np.asarray(np.sqrt(np.add.reduceat((w * w).sum(axis=0), self.bounds[:-1])))
+
+    def violations(self, w: F64, gradient: F64) -> F64:
+        """Return for each group how far -gradient is from the subdifferential of weight‖w_g‖, in units."""
+        norms = self.norms(w)
+        pull = np.repeat(self.weights / np.where(norms > 0.0, norms, 1.0), np.diff(self.bounds))
+        off = self.norms(gradient + w * pull)
+        return np.where(norms > 0.0, off, np.maximum(0.0, off - self.weights)) / self.units
+
+    def part(self, chosen: I64) -> tuple[Groups, I64]:
+        """Return the `chosen` groups side by side, and which outputs these are."""
+        sizes = np.diff(self.bounds)[chosen]
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        outputs = np.repeat(self.bounds[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1])
+        return Groups(bounds, self.weights[chosen], self.units[chosen]), outputs
+
+
+class Point(NamedTuple):
+    """Coefficients, shape (columns, outputs), and what is known of them; `slopes` are ∂ℓ/∂f of all rows."""
+
+    w: F64
+    objective: float
+    gradient: F64
+    slopes: F64
+    violations: F64
+
+
+class Problem(NamedTuple):
+    """Features, shape (rows, outputs), targets, a loss, what coefficients cost, and the threads to evaluate it by."""
+
+    Z: F32
+    y: F64
+    loss: Loss
+    columns: int
+    groups: Groups
+    threads: int = 1
+    pool: ThreadPoolExecutor | None = None
+
+    @property
+    def curvature(self) -> float:
+        """The largest second derivative of the loss in any direction."""
+        is_softmax = isinstance(self.loss, Logistic) and self.columns > 1
+        return Softmax.curvature if is_softmax else self.loss.curvature
+
+    def part(self, chosen: I64) -> tuple[Problem, I64]:
+        """Return the problem of the `chosen` groups alone, and which outputs these are."""
+        groups, outputs = self.groups.part(chosen)
+        if len(outputs) == self.Z.shape[1]:
+            return self, outputs
+        return self._replace(Z=sparse_loops.columns_of(self.Z, outputs), groups=groups), outputs
+
+    @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
+    def at(self, w: F64) -> Point:
+        """Return what is to be known of `w`, of which it takes a copy."""
+        n, told, w = len(self.y), (self.loss.load(len(w)), self.loss.parameter), w.copy()
+        slopes = np.empty((n, len(w)))
+
+        def work(first: int, last: int) -> tuple[float, F64]:
+            out = np.empty_like(w)
+            return sparse_loops.gradient(self.Z, self.y, first, last, *told, w, slopes, out), out
+
+        parts = self.split(n, 2 * w.size, work)
+        gradient = np.sum([part for _, part in parts], axis=0) / n
+        objective = math.fsum(value for value, _ in parts) / n + float(self.groups.weights @ self.groups.norms(w))
+        return Point(w, objective, gradient, slopes, self.groups.violations(w, gradient))
+
+    def split(self, n: int, cost: int, work: Callable[[int, int], Any]) -> list[Any]:
+        """Let the threads do ``work(first, last)`` for 0 to n in parts; one item takes `cost` multiplications."""
+        length = max(1, min(-(-n // self.threads), _LARGEST_CALL // cost))
+        firsts = range(0, n, length)
+        return list((self.pool.map if self.pool else map)(work, firsts, [min(first + length, n) for first in firsts]))
+
+
+def checked(
+    Z: npt.ArrayLike,
+    y: npt.ArrayLike,
+    loss: Loss,
+    l1: float,
+    columns: int,
+    group: int,
+    penalised: npt.ArrayLike | None,
+) -> Problem:
+    """Return the problem of these arguments, or raise the error that names the one that is wrong."""
+    if not isinstance(loss, SPARSE):
+        raise ValueError(f"Expected a loss of {', '.join(known.__name__ for known in SPARSE)}, got {loss!r}")
+    for name, whole in (("columns", columns), ("group", group)):
+        if not isinstance(whole, (int, np.integer)) or whole < 1:
+            raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
+    with np.errstate(over="ignore"):  # the error below says so
+        features = np.ascontiguousarray(Z, np.float32)
+    if features.ndim != 2 or 0 in features.shape:
+        raise ValueError(f"Expected Z of shape (rows, outputs), got shape {features.shape}")
+    if not math.isfinite(features.sum(dtype=np.float64)):
+        raise ValueError("Expected finite numbers in Z, got NaN, infinity, or too large for float32")
+    targets = np.asarray(y, np.float64)
+    if targets.shape != (len(features),):
+        raise ValueError(f"Expected y of shape ({len(features)},), a target for each row of Z, got {targets.shape}")
+    if loss.for_classes:
+        classes = [-1.0, 0.0, 1.0] if columns == 1 else np.arange(columns)
+        unknown = targets[~np.isin(targets, classes)]
+        if len(unknown):
+            raise ValueError(f"Expected y of classes 0 to {max(columns - 1, 1)}, got {unknown[0]}")
+        if columns == 1 and isinstance(loss, Softmax):
+            raise ValueError("Expected columns of 2 or more for Softmax, got 1")
+    elif columns != 1:
+        raise ValueError(f"Expected columns=1 for {loss!r}, got {columns}")
+    elif not np.isfinite(targets).all():
+        raise ValueError("Expected finite numbers in y, got NaN or infinity")
+    return Problem(features, targets, loss, columns, Groups.of(features.shape[1], columns, l1, group, penalised))
+
+
+@contextmanager
+def pool_of(threads: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Give a pool of threads, none for one."""
+    if threads == 1:
+        yield None
+        return
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

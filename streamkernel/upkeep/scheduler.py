@@ -1,0 +1,335 @@
+"""When something is done to a running model, by which thread, and how the model takes over the result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.estimators import model_file
+from streamkernel.features.rows import F64, Rows
+from streamkernel.learners.append_log import Log
+from streamkernel.second_order.mixture import Mixture
+from streamkernel.upkeep.functions import Build, Function
+from streamkernel.upkeep.tasks import Compaction, Task, kept_blocks
+
+log = logging.getLogger(__name__)
+
+LONG = 0.05
+"""Seconds that a stream may wait without a log line."""
+
+_PREDICTING = "upkeep.asked."
+_FEW = 8
+_LOADED: set[tuple[type, type]] = set()
+
+Examples = tuple[Rows, F64]
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """Tasks that are done to a function that learns, at fixed places of its stream.
+
+    A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
+    its own makes the new function, which then learns what has come since, while the old one goes on. At a fixed example
+    the new one takes the old one's place; if it is not ready, the stream waits for it. So what is learned depends on
+    the examples alone. What has been seen is a value: :meth:`saw` returns the next one.
+
+    Attributes
+    ----------
+    tasks
+        What is done.
+    build
+        Makes a function that has learned nothing.
+    recent
+        The last examples.
+    held
+        How many examples these are.
+    job
+        What is being done, ``None`` if nothing is.
+    fed
+        How many runs of examples the job has been given.
+    seen, n_compactions, gap
+        Examples so far, times that the function was pruned, and the gap of the last polish.
+    """
+
+    tasks: tuple[Task, ...]
+    build: Build
+    recent: Log[Examples]
+    held: int = 0
+    job: Job | None = None
+    fed: int = 0
+    seen: int = 0
+    n_compactions: int = 0
+    gap: float = float("nan")
+
+    @classmethod
+    def new(cls, tasks: Sequence[Task], build: Build) -> Upkeep:
+        """Return the tasks before the first example."""
+        return cls(tuple(tasks), build, Log([]))
+
+    def until_due(self) -> int:
+        """Return how many examples are left until a job begins or ends."""
+        starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
+        return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
+
+    def saw(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+        """Return the function to learn with from now on, and what has been seen, after one learned some examples.
+
+        These are at most :meth:`until_due` rows.
+        """
+        if not self.seen:
+            self._load(function, rows, y)
+        recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed
+        recent, held = self._trimmed(recent, held)
+        if self.job is not None:
+            self.job.feed((rows, y), fed)
+            fed += 1
+        is_due = self.until_due() == len(y)
+        after = replace(self, recent=recent, held=held, fed=fed, seen=self.seen + len(y))
+        return after._turned(function) if is_due else (function, after)
+
+    def _trimmed(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
+        room = max(task.window for task in self.tasks)
+        gone = 0
+        for _, y in recent:
+            if held - len(y) < room:
+                break
+            held, gone = held - len(y), gone + 1
+        return (recent.without(gone) if gone else recent), held
+
+    def _load(self, function: Function, rows: Rows, y: F64) -> None:
+        """Do the tasks once for nothing, so that their code is loaded before events wait for it."""
+        from streamkernel.upkeep.work import done
+
+        for task in self.tasks:
+            if (type(function), type(task)) in _LOADED:
+                continue
+            _LOADED.add((type(function), type(task)))
+            old = self.build(function.columns)
+            old.restore(function.to_predict(), to_learn=False)
+            some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
+            with suppress(Exception):  # a job reports what is wrong
+                done(task, old, old.directions.own(some), targets, self.build)
+
+    def _turned(self, function: Function) -> tuple[Function, Upkeep]:
+        """Let a job end or begin; return the function to learn with from now on."""
+        found = self
+        if found.job is not None and found.seen == found.job.until:
+            function, found = found._ended(function, found.job)
+        tasks = [task for task in found.tasks if found.seen % task.every == 0 and _has_work(task, function)]
+        if tasks and found.job is None:
+            until = found.seen + min(task.every for task in tasks) // 2
+            job = Job(tasks, until, function.columns, function.to_predict(), [*found.recent], found.build)
+            job.start()
+            found = replace(found, job=job, fed=0)
+        return function, found
+
+    def with_column(self) -> Upkeep:
+        """Return what has been seen, with one more column of f."""
+        if self.job is None:
+            return self
+        self.job.feed(None, self.fed)
+        return replace(self, fed=self.fed + 1)
+
+    def _ended(self, function: Function, job: Job) -> tuple[Function, Upkeep]:
+        new, found = job.result(self.fed), replace(self, job=None, fed=0)
+        if new is None:
+            return function, found
+        found = replace(found, n_compactions=found.n_compactions + any(isinstance(t, Compaction) for t in job.tasks))
+        return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
+
+    def tensors(self) -> dict[str, Any]:
+        """Return all of this as tensors, with the job's beginning if there is one."""
+        job = self.job
+        numbers = np.array([self.seen, self.n_compactions], np.int64)
+        gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
+        found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
+        if job is None:
+            return found | model_file.pack_examples("upkeep.recent", [*self.recent])
+        predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
+        runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
+        for examples in job.since[: self.fed]:
+            if examples is None:
+                runs.append([])
+            else:
+                runs[-1].append(examples)
+        since = [model_file.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
+        found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64)
+        recent = model_file.pack_examples("upkeep.recent", job.window)
+        return found | predicting | recent | {k: v for run in since for k, v in run.items()}
+
+    def restored(self, function: Function, tensors: Mapping[str, Any]) -> Upkeep:
+        """Return what :meth:`tensors` returned; a job that was running is begun again.
+
+        Raises
+        ------
+        ValueError
+            If a tensor is missing or does not fit.
+        """
+        seen, compactions = model_file.taken(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
+        gap, is_known = model_file.taken(tensors, "upkeep.gap", np.float64, (2,)).tolist()
+        if min(seen, compactions) < 0:
+            raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
+        recent = _unpacked("recent", tensors, function)
+        found = replace(
+            self,
+            recent=Log.of(recent),
+            held=sum(len(y) for _, y in recent),
+            seen=seen,
+            n_compactions=compactions,
+            gap=gap if is_known else float("nan"),
+        )
+        if "upkeep.job" not in tensors:
+            return found
+        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)).tolist()
+        if not (seen < until and 0 < columns <= function.columns):
+            raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
+        names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
+        runs = [_unpacked(name, tensors, function) for name in names]
+        predicting = {n.removeprefix(_PREDICTING): tensor for n, tensor in tensors.items() if n.startswith(_PREDICTING)}
+        tasks = [task for task, is_one in zip(self.tasks, is_done, strict=True) if is_one]
+        job = Job(tasks, until, columns, predicting, recent, self.build)
+        log_of, held, fed = found.recent, found.held, 0
+        for i, run in enumerate(runs):
+            for examples in [None, *run] if i else run:
+                job.feed(examples, fed)
+                fed += 1
+                if examples is not None:
+                    log_of, held = log_of.plus(examples), held + len(examples[1])
+        log_of, held = found._trimmed(log_of, held)
+        job.start()
+        return replace(found, recent=log_of, held=held, job=job, fed=fed)
+
+    def without_job(self) -> Upkeep:
+        """Return what has been seen without the job, since the function that it began from is gone."""
+        return replace(self, job=None, fed=0)
+
+    def abandon(self) -> None:
+        """Let the job end when it will."""
+        if self.job is not None:
+            self.job.abandon()
+
+
+class Job:
+    """The making of a new function in a thread, which learns what the old one learns meanwhile."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        until: int,
+        columns: int,
+        predicting: Mapping[str, Any],
+        window: Sequence[Examples],
+        build: Build,
+    ) -> None:
+        self.tasks, self.until, self.columns = tasks, until, columns
+        self.predicting, self.window = predicting, window
+        self.since: list[Examples | None] = []  # None for one more column of f
+        self.gap = float("nan")
+        self._build = build
+        self._last: int | None = None  # how many of `since` there are when nothing more comes
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        self._new: Function | None = None
+        self._thread = Thread(target=self._run, name="streamkernel upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def feed(self, examples: Examples | None, place: int) -> None:
+        """Pass on what was learned, ``None`` for one more column of f; it may be done twice for a place."""
+        if len(self.since) == place:
+            self.since.append(examples)
+        self._signals.put(None)
+
+    def abandon(self) -> None:
+        """Let the thread end when it will."""
+        self._end(0)
+
+    def _end(self, last: int) -> None:
+        self._last = last
+        self._signals.put(None)
+
+    def result(self, last: int) -> Function | None:
+        """Wait for the new function, which has learned all that it was fed; ``None`` if there is none."""
+        self._end(last)
+        began = time.perf_counter()
+        self._thread.join()
+        waited = time.perf_counter() - began
+        if waited > LONG:
+            log.warning("the stream has waited %.1f s for %s; with a longer `every` it does not", waited, self._names)
+        return self._new
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(type(task).__name__.lower() for task in self.tasks)
+
+    def _run(self) -> None:
+        try:
+            function = self._build(self.columns)
+            function.restore(self.predicting, to_learn=False)
+            rows, y = _joined(self.window, function)
+            from streamkernel.upkeep.work import done
+
+            for task in self.tasks:
+                first = max(0, len(y) - task.window)
+                function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
+                self.gap = self.gap if gap is None else gap
+            log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
+            self._new = self._caught_up(function.alone()).shared()
+        except Exception:
+            log.exception("%s has failed; the model stays as it is", self._names)
+
+    def _caught_up(self, function: Function) -> Function:
+        """Return the function after it has learned what is fed until the end."""
+        learned = 0
+        while self._last is None or learned < self._last:
+            if learned == len(self.since):
+                self._signals.get()
+                continue
+            examples = self.since[learned]
+            learned += 1
+            if examples is None:
+                function = function.with_column()
+                continue
+            rows, y = _joined([examples], function)
+            done, before = 0, function.offered
+            while done < len(y):
+                try:
+                    function.learn(rows.part(done, len(y)), y[done:])
+                    done = len(y)
+                except InputError as error:
+                    done, before = done + function.offered - before + 1, function.offered
+                    log.warning("a model after %s cannot learn an example: %s", self._names, error)
+        return function
+
+
+def _has_work(task: Task, function: Function) -> bool:
+    """Return whether there is anything for a task to do."""
+    if not isinstance(task, Compaction):
+        return True
+    if isinstance(function, Mixture):
+        return not function.is_packed and 2 * function.n_blocks > function.most_blocks
+    return function.n_blocks > kept_blocks(function.cap, task.keep)[0]
+
+
+def _joined(examples: Sequence[Examples], function: Function) -> Examples:
+    """Return examples as one, their rows as a function reads them."""
+    rows = Rows.stack([rows for rows, _ in examples])
+    return function.directions.own(rows), np.concatenate([y for _, y in examples])
+
+
+def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
+    found = model_file.unpack_examples(f"upkeep.{name}", tensors, function.directions)
+    if found is None:
+        raise ValueError(f"expected examples as upkeep.{name}, got none")
+    function.check_targets([y for _, y in found])
+    return [(row, np.array([y])) for row, y in found]

@@ -1,0 +1,146 @@
+"""Steps that are far too long are refused before anything that is not finite is learnt."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from streams import FIXED, SMALL, content, examples, targets
+
+from streamkernel import InputError, KernelClassifier, KernelRegressor, rules, step_sizes
+from streamkernel.kernels import Gaussian
+
+RULES = [rules.DSG(), rules.UDSG(), rules.CDSG(), rules.CDSG(longest=1.0)]
+BOUNDED = [
+    (KernelClassifier, "logistic"),
+    (KernelClassifier, "softmax"),
+    (KernelClassifier, "hinge"),
+    (KernelClassifier, "smooth_hinge"),
+    (KernelClassifier, "sigmoid"),
+    (KernelRegressor, "huber"),
+    (KernelRegressor, "quantile"),
+    (KernelRegressor, "correntropy"),
+]
+UNBOUNDED = [(KernelRegressor, "square"), (KernelClassifier, "squared_hinge")]
+
+
+def is_finite(model, xs):
+    """Say whether all coefficients, and all that the model says, are finite."""
+    learnt = all(np.isfinite(model._tensors()[name]).all() for name in ("coef", "beta"))
+    if isinstance(model, KernelRegressor):
+        said = [model.predict_one(x) for x in xs]
+    else:
+        said = [p for x in xs for p in model.predict_proba_one(x).values()]
+    return learnt and all(map(math.isfinite, said))
+
+
+def refuses(model, x, y):
+    """Teach an example; say whether it was refused."""
+    try:
+        model.learn_one(x, y)
+    except InputError:
+        return True
+    return False
+
+
+def run(make, n=1200, **options):
+    """Teach a model until it refuses, if it does; return it, and at which event that was."""
+    xs, ys = examples(n)
+    model = make(**{"kernel": FIXED, **SMALL, **options})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i, (x, y) in enumerate(zip(xs, targets(xs) if make is KernelRegressor else ys, strict=True)):
+            refused = refuses(model, x, y)
+            if refused or i % 100 < 3:
+                assert is_finite(model, xs[:20]), options
+            if refused:
+                return model, i
+    return model, None
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=["fixed", "median"])
+@pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
+def test_unbounded_losses_that_diverge_are_refused(gamma, kernel, batch_size):
+    for make, loss in UNBOUNDED:
+        _, at = run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size, kernel=kernel)
+        assert at is not None
+
+
+@pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
+def test_bounded_losses_stay_finite_or_are_refused(gamma):
+    for (make, loss), batch_size in itertools.product(BOUNDED, [1, 4]):
+        run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size)
+
+
+@pytest.mark.parametrize("step", [step_sizes.Constant(3.0), step_sizes.InverseTime(1e6)], ids=repr)
+def test_steps_beyond_two_over_l2_stay_finite_or_are_refused(step):
+    """(1 - γλ)ᵗ grows without bound, though every derivative is bounded."""
+    for (make, loss), rule in itertools.product(BOUNDED, RULES):
+        run(make, 2500, loss=loss, step=step, l2=1.0, rule=rule)
+
+
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG(longest=1.0)], ids=repr)
+def test_the_default_step_is_safe_with_every_loss_and_rule(rule):
+    for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
+        model, at = run(make, 600, loss=loss, rule=rule, l2=l2, batch_size=batch_size)
+        assert at is None
+        assert model.objective < 5.0, (loss, batch_size, l2)
+
+
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG(longest=2.0)], ids=repr)
+def test_the_steps_of_the_theory_are_safe(rule):
+    """γ = θ/t with θλ in (1, 2) or a positive integer."""
+    for product, batch_size, l2, loss in itertools.product(
+        [1.0, 1.5, 2.0], [1, 8], [0.25, 0.01], ["logistic", "hinge"]
+    ):
+        step = step_sizes.InverseTime(product / l2)
+        model, at = run(KernelClassifier, loss=loss, rule=rule, step=step, l2=l2, batch_size=batch_size)
+        assert at is None
+        assert model.objective < 5.0, (product, batch_size, l2, loss)
+
+
+def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
+    """Its steps are no longer bounded by γ: beyond 2/λ they make f grow, and with it the next step."""
+    for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
+        _, at = run(make, loss=loss, rule=rules.CDSG(), l2=l2, batch_size=batch_size)
+        assert at is None or l2 > 0.0
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=["fixed", "median"])
+def test_what_is_refused_changes_nothing(kernel, batch_size):
+    """The examples that wait for the batch go on waiting, and a label that is new stays unknown."""
+    xs, ys = examples(300)
+    model = KernelRegressor(kernel, step=step_sizes.Constant(1e60), batch_size=batch_size, **SMALL)
+    refused = 0
+    for x, y in zip(xs, targets(xs), strict=True):
+        before = content(model)
+        if refuses(model, x, y):
+            refused += 1
+            assert content(model) == before
+    assert refused > 10
+    classifier = KernelClassifier(
+        kernel, "squared_hinge", step=step_sizes.Constant(1e120), batch_size=batch_size, **SMALL
+    )
+    for x, y in zip(xs, ys, strict=True):
+        for label in (y, f"new label {y}"):
+            before = content(classifier)
+            if refuses(classifier, x, label):
+                assert content(classifier) == before
+
+
+def test_one_outlier_among_the_targets_does_not_ruin_the_model():
+    """The derivative is clipped at the largest one seen, which at most doubles a step."""
+    xs, _ = examples(400)
+    ys = targets(xs)
+    model = KernelRegressor(FIXED, second_order=None, **SMALL)
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        before = np.array([model.predict_one(x) for x in xs[:50]])
+        model.learn_one(x, 1e6 if i == 300 else y)
+        if i == 300:  # the mean takes its part of it; f may not
+            moved = np.array([model.predict_one(x) for x in xs[:50]]) - before - (1e6 - np.mean(ys[:300])) / 301
+            assert np.abs(moved).max() < 10.0

@@ -1,0 +1,276 @@
+"""An exception at any line of Python leaves a model as it was before an example, or as it is after it.
+
+A tracing function raises at every line of the package that a call runs, the first and the last time that it runs it;
+in `make test` at some of them. What follows must be as if the call had been made in full, or not at all; of many rows,
+some of the first may be learned.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from streams import FIXED, content, examples, frame, learn
+
+import streamkernel
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelDensityRatio,
+    KernelDriftDetector,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    RandomFeatures,
+    kernels,
+    upkeep,
+)
+from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.second_order import growth
+
+PACKAGE = str(Path(streamkernel.__file__).parent)
+SOME = 13
+"""In `make test` one of so many lines is interrupted, of each model from another one on."""
+
+SMALL = {"max_features": 16, "features_per_seed": 4}
+FIRST = {"second_order": None, "kernel": FIXED, **SMALL}
+XS, YS = examples(700, ("b", "a"))
+
+
+class Traced:
+    """Make a call, note the lines of the package that it runs, and raise an exception at one of them."""
+
+    def __init__(self, call, stop=-1, error=None) -> None:
+        self.lines, self._stop, self._error = [], stop, error
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            call()
+        except BaseException as caught:
+            if type(caught) is not error:
+                raise
+        finally:
+            sys.settrace(before)
+        assert error is None or len(self.lines) == stop + 1, "another line was to be interrupted"
+
+    def _enter(self, where, event, _):
+        return self._line if where.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _line(self, where, event, _):
+        if event == "line":
+            self.lines.append((where.f_code.co_filename, where.f_lineno))
+            if len(self.lines) == self._stop + 1:
+                raise self._error
+        return self._line
+
+
+def interrupted(make, call, some, shift=0, errors=(KeyboardInterrupt, MemoryError)):
+    """Yield what was made, after the call with it was interrupted, for one line after the other."""
+    call(make())  # modules are imported
+    one = make()
+    lines = Traced(lambda: call(one)).lines
+    first = {line: i for i, line in reversed([*enumerate(lines)])}
+    chosen = sorted({*first.values(), *{line: i for i, line in enumerate(lines)}.values()})
+    for i, stop in enumerate(chosen[shift % SOME :: SOME] if some else chosen):
+        one = make()
+        Traced(lambda one=one: call(one), stop, errors[i % len(errors)])
+        yield f"{lines[stop][0]}:{lines[stop][1]}, {stop} of {len(lines)}", one
+
+
+def target(model, i):
+    return YS[i] if isinstance(model, KernelClassifier) else XS[i]["x0"] * XS[i]["x1"]
+
+
+def feed(model, i):
+    """Let a model learn example i, in the way of its kind."""
+    if isinstance(model, KernelDriftDetector):
+        model.update(XS[i])
+    elif isinstance(model, (KernelNoveltyDetector, RandomFeatures)):
+        model.learn_one(XS[i])
+    elif isinstance(model, KernelDensityRatio):
+        model.learn_one(XS[i], i % 3 == 0)
+    else:
+        model.learn_one(XS[i], target(model, i))
+
+
+def at(name, n):
+    """Return a model after n examples."""
+    near = max([m for m in KEPT if m <= n], default=0)
+    model = copy.deepcopy(stored(name, near))
+    for i in range(near, n):
+        feed(model, i)
+    return model
+
+
+KEPT = (0, 30, 254, 510)
+
+
+@functools.cache
+def stored(name, n):
+    model = MODELS[name]()
+    for i in range(n):
+        feed(model, i)
+    return model
+
+
+MODELS = {
+    "first order": lambda: KernelRegressor(**FIRST),
+    "first order, labels": lambda: KernelClassifier(**FIRST),
+    "first order, batches": lambda: KernelClassifier(batch_size=3, average=True, **FIRST),
+    "first order, bandwidth": lambda: KernelClassifier(second_order=None, **SMALL),
+    "second order": lambda: KernelRegressor(**SMALL),
+    "second order, labels": lambda: KernelClassifier(**SMALL),
+    "second order, kernel": lambda: KernelRegressor(kernels.Matern(2.5), second_order="full", **SMALL),
+    "compaction": lambda: KernelRegressor(
+        compaction=upkeep.Compaction(every=32, window=24), **{**FIRST, "kernel": kernels.Gaussian(1.5)}
+    ),
+    "process": lambda: GaussianProcessRegressor(n_features=8),
+    "process, operator": lambda: GaussianProcessRegressor(FIXED, 0.1, 8, "operator", batch_size=3),
+    "novelty": lambda: KernelNoveltyDetector(**SMALL),
+    "ratio": lambda: KernelDensityRatio(**SMALL),
+    "drift": lambda: KernelDriftDetector(window=20, max_features=16),
+    "features": lambda: RandomFeatures(kernels.Gaussian(), 4),
+}
+
+MOMENTS = {
+    "first order": [0, 1, 3, 30],
+    "first order, labels": [0, 1, 30],
+    "first order, batches": [0, 1, 2, 32],
+    "first order, bandwidth": [0, 1, 3, 255],
+    "second order": [0, 1, 7, 255, 263, 511],
+    "second order, labels": [0, 1, 7, 255, 511],
+    "second order, kernel": [0, 7, 255],
+    "compaction": [31, 47, 63],
+    "process": [0, 1, 3, 255],
+    "process, operator": [0, 2, 32],
+    "novelty": [0, 1, 255],
+    "ratio": [0, 1, 255],
+    "drift": [0, 20, 40],
+    "features": [0, 1, 255],
+}
+"""Examples at which more happens than at others: the first, new room, bandwidths, a Newton step, a look, a job."""
+
+CASES = [(name, n) for name, moments in MOMENTS.items() for n in moments]
+
+
+@pytest.fixture(autouse=True)
+def early_growth(monkeypatch):
+    """Let larger groups of second-order models begin early."""
+    monkeypatch.setattr(growth, "FROM", 256)
+
+
+def interrupt(make, call, possible, some, shift=0):
+    """Interrupt a call at one line after the other; what a model is then must be among what is possible."""
+    for where, model in interrupted(make, call, some, shift):
+        assert not model._lock.locked(), where
+        assert possible(model), where
+
+
+WAYS = [pytest.param(True, id="some"), pytest.param(False, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize(("name", "n"), CASES)
+def test_an_example_is_learned_or_not(name, n, some):
+    """And what is learned after it is what is learned by a model that was never interrupted."""
+    before, after = at(name, n), at(name, n + 1)
+    ends = {}
+    for one in (before, after):
+        key, more = content(one), copy.deepcopy(one)
+        for i in range(n + 1, n + 4):
+            feed(more, i)
+        ends[repr(key)] = content(more)
+
+    def is_possible(model):
+        end = ends.get(repr(content(model)))
+        for i in range(n + 1, n + 4):
+            feed(model, i)
+        return end is not None and content(model) == end
+
+    interrupt(lambda: copy.deepcopy(before), lambda model: feed(model, n), is_possible, some, n)
+
+
+NEW = {"x0": 0.3, "x1": -0.2, "new": 1.5, "other": "blue"}
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize("name", ["first order, labels", "second order, labels"])
+def test_new_names_and_labels_are_learned_or_not(name, some):
+    before = at(name, 40)
+    twin = copy.deepcopy(before)
+    twin.learn_one(NEW, "new label")
+    states = [(content(before), before), (content(twin), twin)]
+
+    def is_possible(model):
+        model.predict_one(NEW)
+        (same,) = (known for state, known in states if state == content(model))
+        asked = [NEW, *XS[:3]]
+        return [model.predict_proba_one(x) for x in asked] == [same.predict_proba_one(x) for x in asked]
+
+    interrupt(lambda: copy.deepcopy(before), lambda model: model.learn_one(NEW, "new label"), is_possible, some)
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "compaction"])
+def test_of_many_rows_the_first_are_learned(name, some):
+    n, rows = 30, 12
+    before, y = at(name, n), pd.Series([target(at(name, 0), i) for i in range(n, n + rows)])
+    possible = [repr(content(at(name, n + i))) for i in range(rows + 1)]
+    interrupt(
+        lambda: copy.deepcopy(before),
+        lambda model: model.learn_many(frame(XS[n : n + rows]), y),
+        lambda model: repr(content(model)) in possible,
+        some,
+    )
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize("name", ["first order", "second order"])
+def test_whoever_only_looks_changes_nothing(name, some, tmp_path):
+    model = at(name, 50)
+    before, said = content(model), [model.predict_one(x) for x in [NEW, *XS[:5]]]
+
+    def look(model):
+        model.predict_one(NEW)
+        model.predict_many(frame(XS[:5]))
+        model.save(tmp_path / "model")
+        frozen(model).predict_one(NEW)
+        copy.deepcopy(model)
+
+    def is_as_before(model):
+        return content(model) == before and [model.predict_one(x) for x in [NEW, *XS[:5]]] == said
+
+    interrupt(lambda: copy.deepcopy(model), look, is_as_before, some)
+
+
+@pytest.mark.parametrize("some", WAYS)
+@pytest.mark.parametrize("options", [FIRST, {"second_order": "full", "kernel": FIXED, **SMALL}])
+def test_models_are_merged_or_not(options, some):
+    """The others only take the step that examples wait for."""
+    parts = [learn(KernelClassifier(batch_size=3, **options), XS[i::2][:301], YS[i::2][:301]) for i in range(2)]
+    before, merged = parts[0], copy.deepcopy(parts[0]).merge(copy.deepcopy(parts[1]))
+    settled = copy.deepcopy(before)
+    settled._settle()
+    possible = [repr(content(one)) for one in (before, settled, merged)]
+    interrupt(
+        lambda: copy.deepcopy(before),
+        lambda model: model.merge(copy.deepcopy(parts[1])),
+        lambda model: repr(content(model)) in possible,
+        some,
+    )
+
+
+@pytest.mark.parametrize("kind", [KernelRegressor, KernelClassifier])
+def test_a_file_that_is_read_in_part_leaves_no_model(kind, tmp_path):
+    model = learn(kind(**SMALL), XS[:50], [target(kind(), i) for i in range(50)])
+    model.save(tmp_path / "model")
+
+    def load(found):
+        found.append(streamkernel.load(tmp_path / "model"))
+
+    for where, found in interrupted(list, load, True, errors=[KeyboardInterrupt]):  # too little memory is a bad file
+        assert not found, where
+    assert content(streamkernel.load(tmp_path / "model")) == content(model)

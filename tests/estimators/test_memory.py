@@ -1,0 +1,131 @@
+"""Memory stays what it is once the cap is reached, whatever comes; and what the features are good for."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+from river import feature_extraction, linear_model
+from streams import classifier, examples, regressor, targets, traced
+
+from streamkernel import RandomFeatures, rules
+from streamkernel.features import counter_rng, directions
+from streamkernel.kernels import Gaussian
+
+STREAM = examples(4500)
+
+
+def growth(event, model):
+    """Return by how many bytes memory grows from the 1500th event to the last, and how the model's own does."""
+    xs, _ = STREAM
+    for i, x in enumerate(xs):
+        if i == 1500:
+            gc.collect()
+            before = model._raw_memory_usage
+            tracemalloc.start()
+        event(i, x)
+    grown = traced()
+    tracemalloc.stop()
+    return grown, model._raw_memory_usage - before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": None},
+        {"batch_size": 7, "average": True, "l2": 0.001, "rule": rules.DSG()},
+        {"cache_bytes": 10_000, "rule": rules.UDSG(), "loss": "hinge"},
+    ],
+    ids=repr,
+)
+def test_memory_is_flat_after_the_cap(options):
+    _, ys = STREAM
+    model = classifier(**options)
+
+    def event(i, x):
+        model.predict_one(x)
+        model.learn_one(x, ys[i])
+
+    grown, own = growth(event, model)
+    assert grown < 24_000  # an object kept an event is at least 24 bytes, 72,000 in all; the rest is Python's pools
+    assert abs(own) <= 2000  # a batch may be waiting
+    assert model.n_features == 32
+    assert model.n_steps * model.batch_size > 4490
+
+
+def test_memory_is_flat_when_names_never_stop_to_come(monkeypatch):
+    """A name is in one event and never again: the cache is full, the rest is regenerated and forgotten."""
+    monkeypatch.setattr(directions, "RECORD_BYTES", 200_000)
+    counter_rng._cached_hash.cache_clear()  # how full other tests left it decides when its table of names doubles
+    _, ys = STREAM
+    model = classifier(cache_bytes=50_000, kernel=Gaussian(1.0))
+
+    def event(i, x):
+        x = {f"{name} of {i}": value for name, value in x.items()}
+        model.predict_one(x)
+        model.learn_one(x, ys[i])
+
+    grown, own = growth(event, model)
+    # One hash a name is remembered, of 65,536 names at most; here 3 × 3,000 names come.
+    assert grown < 300 * 9000
+    assert own <= 2000
+    assert model._learner.directions.cached_bytes <= 50_000
+
+
+def test_memory_of_a_regressor_is_flat_after_the_cap():
+    xs, _ = STREAM
+    ys = targets(xs)
+    model = regressor(loss="huber")
+    grown, own = growth(lambda i, x: model.learn_one(x, ys[i]), model)
+    assert grown < 24_000
+    assert own == 0
+
+
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(), rules.CDSG(longest=1.0)], ids=repr)
+@pytest.mark.parametrize("cap", [8, 15, 16, 100])
+def test_features_never_exceed_the_cap(rule, cap):
+    xs, ys = STREAM
+    model = classifier(rule=rule, max_features=cap)
+    counts = []
+    for x, y in zip(xs[:300], ys[:300], strict=True):
+        model.learn_one(x, y)
+        counts.append((model.n_features, model.n_seeds, model.n_reused))
+    assert all(size == 8 * seeds <= cap for size, seeds, _ in counts)
+    assert all(seeds + reused == t for t, (_, seeds, reused) in enumerate(counts, start=1))
+    assert model.n_steps == 300
+
+
+def test_without_a_cap_memory_is_a_block_a_step_whatever_the_dimension():
+    """O(t), independent of the dimension of the input."""
+    sizes = []
+    for width in (2, 200):
+        xs, ys = examples(200, width=width)
+        model = classifier(rule=rules.DSG(), max_features=None, cache_bytes=0)
+        for x, y in zip(xs, ys, strict=True):
+            model.learn_one(x, y)
+        assert model.n_seeds == 200
+        tensors = model._tensors()
+        assert tensors.pop("numeric_names").nbytes == 8 * width  # the hash of each name
+        sizes.append(sum(tensor.nbytes for tensor in tensors.values()))
+    assert sizes[0] == sizes[1]
+
+
+def test_a_linear_model_on_the_features_learns_what_rivers_sampler_cannot():
+    """Continuous XOR: the class is the sign of a product, so no sum of functions of one input tells it."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1.0, 1.0, (3000, 2))
+    right = {"ours": 0, "river's": 0}
+    models = {
+        "ours": RandomFeatures(Gaussian(0.5), n_features=64, seed=1) | linear_model.LogisticRegression(),
+        "river's": feature_extraction.RBFSampler(gamma=2.0, n_components=64, seed=1)
+        | linear_model.LogisticRegression(),
+    }
+    for i, (a, b) in enumerate(X.tolist()):
+        x, y = {"a": a, "b": b}, a * b > 0.0
+        for name, model in models.items():
+            right[name] += i >= 1500 and model.predict_one(x) == y
+            model.learn_one(x, y)
+    assert right["ours"] / 1500 > 0.9
+    assert right["river's"] / 1500 < 0.65

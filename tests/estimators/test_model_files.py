@@ -1,0 +1,193 @@
+"""Model files: what is saved comes back bit for bit, and what is no model is refused before anything is made of it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
+
+from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes
+from streamkernel.estimators import model_file
+from streamkernel.kernels import Gaussian
+
+LABELS = ("b", "a", "d", "c")
+REGRESSORS = {
+    "regressor": {},
+    "Huber in batches": {"loss": losses.Huber(0.5), "batch_size": 5, "kernel": None},
+    "quantile in batches": {"loss": "quantile", "tau": 0.9, "batch_size": 3, "average": True, "kernel": None},
+    "epsilon-insensitive": {"loss": losses.EpsilonInsensitive(0.3)},
+    "correntropy": {"loss": losses.Correntropy(2.0)},
+    "averaged": {"average": True, "l2": 0.1, "step": step_sizes.PowerDecay(1.0, c=0.1), "rule": rules.CDSG(2.0)},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n", [0, 1, 5, 130, 256, 290])
+@pytest.mark.parametrize("options", CLASSIFIERS.values(), ids=CLASSIFIERS)
+def test_a_copy_of_a_classifier_predicts_and_learns_the_same_bits(options, n, way, tmp_path):
+    """Among the examples that decide the bandwidth, in the middle of a batch, before and after new labels."""
+    xs, ys = examples(330, LABELS)
+    names = {"x0": "plain", "x1": ("a", 1), "x2": 7}
+    xs = [{names[name]: value for name, value in x.items()} for x in xs]
+    model = learn(classifier(**options), xs[:n], ys[:n])
+    before = content(model)
+    twin = WAYS[way](model, tmp_path)
+    assert content(twin) == content(model) == before
+    assert predictions(twin, xs[-20:]) == predictions(model, xs[-20:])
+    assert {type(label) for label in twin.labels} == {type(label) for label in model.labels}
+    learn(twin, xs[n:], ys[n:])
+    assert content(model) == before  # they share nothing
+    assert content(twin) == content(learn(model, xs[n:], ys[n:]))
+    assert predictions(twin, xs[-20:]) == predictions(model, xs[-20:])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", REGRESSORS.values(), ids=REGRESSORS)
+def test_a_copy_of_a_regressor_predicts_and_learns_the_same_bits(options, way, tmp_path):
+    xs, _ = examples(330)
+    for n in (0, 33, 290):
+        model = learn(regressor(**options), xs[:n], targets(xs[:n]))
+        twin = WAYS[way](model, tmp_path)
+        assert predictions(twin, xs) == predictions(model, xs)
+        assert content(learn(twin, xs[n:], targets(xs[n:]))) == content(learn(model, xs[n:], targets(xs[n:])))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_of_random_features_is_the_same_map(way, tmp_path):
+    xs, _ = examples(300)
+    for n in (0, 100, 256):
+        model = RandomFeatures(Gaussian("median"), 8, seed=3)
+        for x in xs[:n]:
+            model.learn_one(x)
+        twin = WAYS[way](model, tmp_path)
+        for x in xs[n:]:
+            model.learn_one(x)
+            twin.learn_one(x)
+        assert twin.transform_one(xs[0]) == model.transform_one(xs[0])
+
+
+def test_a_clone_has_the_parameters_and_nothing_learnt():
+    xs, ys = examples(100)
+    for options in CLASSIFIERS.values():
+        model = learn(classifier(**options), xs, ys)
+        assert content(model.clone()) == content(classifier(**options))
+        assert content(learn(model.clone(), xs, ys)) == content(model)
+
+
+@pytest.mark.parametrize(
+    "label", ["", "σ", "a\nb", True, 2**63 - 1, -(2**63), 1e300, 0.1, -5, 10**30, "\ud800"], ids=ascii
+)
+def test_a_label_that_is_learnt_can_be_saved(label, tmp_path):
+    try:
+        model = learn(classifier(), [{"a": 1.0}, {"a": -1.0}], ["other", label])
+    except InputError:  # early enough
+        return
+    twin = WAYS["file"](model, tmp_path)
+    assert list(twin.labels) == ["other", label]
+    assert type(list(twin.labels)[1]) is type(label)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": np.int64(3)},
+        {"seed": -1},
+        {"max_features": np.int64(64)},
+        {"batch_size": np.int32(2)},
+        {"l2": np.float64(0.1)},
+        {"kernel": Gaussian(np.float64(2.0))},
+        {"step": step_sizes.Constant(np.float64(0.5))},
+        {"rule": rules.UDSG(np.int64(2), np.int64(3))},
+        {"average": np.bool_(True)},
+    ],
+    ids=repr,
+)
+def test_parameters_may_be_numbers_of_numpy(options, tmp_path):
+    """As a search over parameters makes them."""
+    xs, ys = examples(20)
+    model = learn(classifier(**options), xs, ys)
+    assert predictions(WAYS["file"](model, tmp_path), xs) == predictions(model, xs)
+
+
+def test_saving_replaces_the_file_in_one_piece(tmp_path):
+    xs, ys = examples(20)
+    model = learn(classifier(), xs, ys)
+    model.save(str(tmp_path / "model"))
+    first = (tmp_path / "model").read_bytes()
+    learn(model, xs, ys).save(tmp_path / "model")
+    assert (tmp_path / "model").read_bytes() != first
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    with pytest.raises(OSError, match="no such directory"):
+        model.save(tmp_path / "no such directory" / "model")
+    assert content(load(tmp_path / "model")) == content(model)
+
+
+def test_a_file_holds_no_direction(tmp_path):
+    """Its size is that of the coefficients and of a hash a name, whatever the dimension of the input."""
+    sizes, widths = [], (2, 200)
+    for width in widths:
+        xs, ys = examples(50, width=width)
+        learn(classifier(), xs, ys).save(tmp_path / "model")
+        sizes.append((tmp_path / "model").stat().st_size)
+    assert sizes[1] <= sizes[0] + 64 + 8 * (widths[1] - widths[0])
+
+
+@pytest.fixture
+def written(tmp_path):
+    xs, ys = examples(42, LABELS)
+    learn(classifier(batch_size=4, kernel=None, max_features=16), xs, ys).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def refused(path):
+    with pytest.raises(ModelFileError) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_truncated_file_is_refused(written):
+    whole = written.read_bytes()
+    for length in [0, 1, 7, 8, 9, 100, *range(200, len(whole), 997), len(whole) - 1]:
+        written.write_bytes(whole[:length])
+        refused(written)
+    written.write_bytes(whole + b"\0")
+    refused(written)
+
+
+def test_a_file_with_a_flipped_bit_is_refused(written):
+    """Wherever the bit is: in the header, the description, the padding, the numbers."""
+    whole = written.read_bytes()
+    generator = np.random.default_rng(0)
+    places = [*range(64), *generator.integers(64, 2500, 150), *generator.integers(64, len(whole), 150)]
+    for place in places:
+        changed = bytearray(whole)
+        changed[place] ^= 1 << int(generator.integers(8))
+        written.write_bytes(changed)
+        refused(written)
+
+
+def test_a_file_of_another_version_or_kind_is_refused(written, monkeypatch):
+    description, tensors = model_file.read(written, "model")
+    model_file.write(written, "checkpoint", description, tensors)
+    assert "got a 'checkpoint'" in refused(written)
+    monkeypatch.setattr(model_file, "VERSION", 99)
+    model_file.write(written, "model", description, tensors)
+    monkeypatch.undo()
+    assert "got '99'" in refused(written)
+
+
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
+    path = tmp_path / "model"
+    save_file({"coef": np.zeros(3)}, path)
+    assert "another safetensors file" in refused(path)
+    for content_ in (b"", b"not a model", pickle.dumps({"a": 1}), b"\xff" * 64, b"\x80\x04."):
+        path.write_bytes(content_)
+        refused(path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path)

@@ -1,0 +1,199 @@
+"""Threads that predict while one learns, several that learn, real signals, and too little memory."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from streams import FIXED, content, examples, frame, learn, targets
+from waiting import LIMIT
+
+from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel.estimators.prediction_copy import frozen
+
+XS, YS = examples(400)
+ASKED = [{**XS[0], "late": 0.5}, *XS[1:4]]
+MODELS = {
+    "first order": lambda: KernelRegressor(FIXED, second_order=None, max_features=64, features_per_seed=4),
+    "first order, averaged": lambda: KernelRegressor(
+        FIXED, second_order=None, max_features=64, features_per_seed=4, average=True, batch_size=3
+    ),
+    "second order": lambda: KernelRegressor(max_features=64, features_per_seed=4),
+}
+
+
+@pytest.fixture(autouse=True)
+def frequent_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(n, work):
+    """Do the same in several threads, and raise what one of them raises."""
+    errors = []
+
+    def run(i):
+        try:
+            work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("names", [1, 40])
+def test_each_thread_gets_its_own_answer(name, names):
+    """With sets of names that others do not ask with, and the same ones."""
+    model = learn(MODELS[name](), XS, targets(XS))
+    asked = [{f"{key}{i % names or ''}": value for key, value in x.items()} for i, x in enumerate(XS[:120])]
+    for one in (model, frozen(model)):
+        said = [frozen(model).predict_one(x) for x in asked]
+
+        def ask(first, one=one, said=said):
+            for i in [*range(first * 30, 120), *range(first * 30)]:
+                assert one.predict_one(dict(asked[i])) == said[i]
+
+        in_threads(4, ask)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_answer_while_another_thread_learns_is_that_of_some_moment(name):
+    ys, twin, model = targets(XS), MODELS[name](), MODELS[name]()
+    possible = [{twin.predict_one(x)} for x in ASKED]
+    for x, y in zip(XS, ys, strict=True):
+        twin.learn_one(x, y)
+        for said, asked in zip(possible, ASKED, strict=True):
+            said.add(twin.predict_one(asked))
+    over = threading.Event()
+
+    def work(i):
+        if i == 0:
+            learn(model, XS, ys)
+            over.set()
+            return
+        while not over.is_set():
+            said = model.predict_one(ASKED[i])
+            if name == "second order":  # a Newton step follows a while after the example that it is due at
+                assert min(possible[i]) - 0.5 <= said <= max(possible[i]) + 0.5
+                continue
+            assert said in possible[i]
+            rows = model.predict_many(frame(ASKED[1:]))
+            assert all(round(p, 9) in {round(q, 9) for q in said} for p, said in zip(rows, possible[1:], strict=True))
+
+    in_threads(3, work)
+    assert content(model) == content(learn(MODELS[name](), XS, ys))
+
+
+@pytest.mark.parametrize("order", ["auto", None])
+def test_several_that_learn_take_turns(order):
+    model = KernelClassifier(second_order=order, max_features=64, features_per_seed=4)
+
+    def work(i):
+        learn(model, XS[i::3], [f"label {i}"] * len(XS[i::3]))
+
+    in_threads(3, work)
+    assert model.n_steps == len(XS)
+    assert {*model.labels} == {"label 0", "label 1", "label 2"}
+    assert sum(model.predict_proba_one(XS[0]).values()) == pytest.approx(1.0)
+
+
+def run(script):
+    """Run a script in a process of its own, which ends with exit code 0."""
+    found = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", script],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    assert found.returncode == 0, found.stderr.decode()[-3000:]
+    return found.stdout.decode()
+
+
+SIGNALS = """
+import random, signal
+from streamkernel import KernelRegressor, kernels
+def new(order):
+    kernel = None if order else kernels.Gaussian(1.0)
+    return KernelRegressor(kernel, second_order=order, max_features=512, features_per_seed=32)
+def stop(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, stop)
+pause, hits = random.Random(0), 0
+for trial in range(60):
+    order = (None, "auto")[trial % 2]
+    model, twin, values = new(order), new(order), random.Random(trial)
+    stream = [({f"n{j}": values.gauss(0, 1) for j in range(1 + i // 3)}, values.gauss(0, 1)) for i in range(60)]
+    learned = 0
+    while learned < len(stream):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 0.004))
+            for x, y in stream[learned:]:
+                model.predict_one(x)
+                before = model._learner.offered
+                model.learn_one(x, y)
+                learned += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            hits += 1
+            model._complete()
+            learned = model._learner.offered
+    for x, y in stream:
+        twin.learn_one(x, y)
+    asked = [{"n0": 0.3, "n5": -1.0}, stream[-1][0]]
+    assert [model.predict_one(x) for x in asked] == [twin.predict_one(x) for x in asked], trial
+print(hits)
+"""
+
+MEMORY = """
+import resource
+from streamkernel import KernelRegressor, kernels
+def new():
+    return KernelRegressor(kernels.Gaussian(1.0), second_order=None, max_features=1 << 20, features_per_seed=4096)
+stream = [({f"n{j}": (i * j % 7) / 7.0 for j in range(1 + i // 2)}, i % 5) for i in range(160)]
+model, twin = new(), new()
+for x, y in stream:
+    twin.predict_one(x)
+    twin.learn_one(x, y)
+new().learn_one({"a": 1.0}, 1.0)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+room, refused, learned = 0, 0, 0
+while learned < len(stream):
+    resource.setrlimit(resource.RLIMIT_AS, (used + room, resource.RLIM_INFINITY))
+    try:
+        for x, y in stream[learned:]:
+            model.predict_one(x)
+            model.learn_one(x, y)
+            learned += 1
+    except MemoryError:
+        refused += 1
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        model._complete()
+        learned = model._learner.offered
+        room += 1 << 20
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert [model.predict_one(x) for x, _ in stream] == [twin.predict_one(x) for x, _ in stream]
+print(refused)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_signals_at_any_time_leave_what_was_learned():
+    assert int(run(SIGNALS)) > 20
+
+
+def test_too_little_memory_at_any_time_leaves_what_was_learned():
+    assert int(run(MEMORY)) > 2

@@ -1,0 +1,330 @@
+"""The scales of inputs: against plain NumPy, in any grouping and order, followed where they move, kept where not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from cases import max_examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamkernel.features.counter_rng import hash64
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import Rows
+from streamkernel.features.scaling import HORIZON, MOST_NAMES, Scales
+from streamkernel.kernels import Gaussian
+from streamkernel.kernels.plan import Plan
+from streamkernel.learners.schedule import is_due
+
+DIRECTIONS = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+NAMES = ["a", "b", ("c", 1), 7]
+
+
+def told(xs):
+    return Rows.stack([DIRECTIONS.row(x) for x in xs])
+
+
+def column(values):
+    return DIRECTIONS.rows(["a"], np.asarray(values, float)[:, None])
+
+
+def observed(rows, scales=None):
+    """Return scales that saw rows as a model does: together up to where scales are due."""
+    scales, first, n = scales or Scales(), 0, len(rows.start) - 1
+    for last in range(1, n + 1):
+        if last == n or is_due(scales.n + last - first):
+            scales.observe(rows.part(first, last))
+            first = last
+            if is_due(scales.n):
+                scales.take()
+    return scales
+
+
+def value(scales, x, name="a"):
+    rows = scales(DIRECTIONS.row(x))
+    names = [name for name, value in x.items() if not math.isnan(value)]
+    return dict(zip(sorted(names, key=hash64), rows.values.tolist(), strict=True))[name]
+
+
+def expected(v, c, s):
+    """t(v) as it is printed."""
+
+    def q(z):
+        return z if abs(z) <= math.sqrt(3.0) else math.copysign(math.sqrt(3.0) * (1.0 + math.log(abs(z / 3**0.5))), z)
+
+    return q((v - c) / s) - q(-c / s)
+
+
+def content(scales):
+    return {name: (tensor.dtype, tensor.shape, tensor.tobytes()) for name, tensor in scales.tensors().items()}
+
+
+def in_use(scales):
+    return scales.tensors()["scales.in_use"]
+
+
+sparse = st.lists(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e6, 1e6), min_size=1), min_size=2, max_size=40)
+
+
+@given(sparse, st.floats(-1e7, 1e7))
+def test_a_value_is_scaled_by_mean_and_deviation_with_missing_names_as_zeros(xs, v):
+    scales = Scales()
+    scales.observe(told(xs))
+    scales.take()
+    for name in {name for x in xs for name in x}:
+        seen = np.array([x.get(name, 0.0) for x in xs])
+        c, s = seen.mean(), seen.std()
+        if s < 1e-6 * np.abs(seen).max() or s < 1e-150:
+            continue  # NumPy rounds, too; constants have a test of their own
+        assert value(scales, {name: v}, name) == pytest.approx(expected(v, c, s), rel=1e-6, abs=1e-6)
+        assert value(scales, {name: 0.0}, name) == 0.0
+
+
+@given(sparse, st.randoms(use_true_random=False))
+def test_any_grouping_of_examples_and_order_of_names_has_the_same_bits(xs, random):
+    one, many, mixed = Scales(), Scales(), Scales()
+    many.observe(told(xs))
+    for x in xs:
+        one.observe(DIRECTIONS.row(x))
+        names = list(x)
+        random.shuffle(names)
+        mixed.observe(DIRECTIONS.row({name: x[name] for name in names}))
+    assert one.take() == many.take() == mixed.take()
+    assert content(one) == content(many) == content(mixed)
+    together = many(told(xs)).values
+    assert np.concatenate([one(DIRECTIONS.row(x)).values for x in xs]).tobytes() == together.tobytes()
+
+
+def test_only_values_are_replaced():
+    rows = told([{"a": 5.0, "b": 1.0}, {"a": 7.0}])
+    scales = observed(rows)
+    found = scales(rows)
+    assert all(a is b for a, b in zip(found[:4], rows[:4], strict=True))
+    assert rows.values.tolist() == told([{"a": 5.0, "b": 1.0}, {"a": 7.0}]).values.tolist()
+
+
+def test_what_is_far_out_is_bent():
+    """A uniform column stays as it is; beyond √3 t is continuous, increasing and logarithmic."""
+    uniform = np.random.default_rng(0).uniform(-3.0, 3.0, 200_001)
+    scales = Scales()
+    scales.observe(column(uniform))
+    scales.take()
+    inner = scales(column(np.linspace(-2.98, 2.98, 50))).values
+    assert np.allclose(inner, np.linspace(-2.98, 2.98, 50) / math.sqrt(3.0), atol=0.01)
+    outer = scales(column(np.geomspace(3.0, 1e29, 50))).values
+    assert (np.diff(outer) > 0.0).all()
+    assert outer[-1] - outer[0] == pytest.approx(math.sqrt(3.0) * math.log(1e29 / 3.0), rel=1e-3)
+
+
+def test_timestamps_keep_their_precision():
+    times = 1.7e9 + 1e5 * np.random.default_rng(0).normal(size=5000)
+    scales = Scales()
+    scales.observe(column(times))
+    scales.take()
+    ((c, s),) = in_use(scales)
+    assert c == pytest.approx(times.mean(), abs=1e-5)
+    assert s == pytest.approx((times - 1.7e9).std(), rel=1e-9)
+
+
+def test_constants_and_names_without_a_scale():
+    scales = Scales()
+    scales.observe(told([{"zero": 0.0, "four": 4.0, "tiny": 1e-300}] * 3))
+    scales.take()
+    scales.observe(told([{"late": 1e6}]))
+    assert value(scales, {"zero": 1.5}, "zero") == 1.5
+    assert value(scales, {"four": 4.0}, "four") == 1.0  # (4 - 4)/4 + 4/4
+    assert value(scales, {"four": 0.0}, "four") == 0.0
+    assert value(scales, {"tiny": 1.0}, "tiny") == 1.0
+    for name in ("late", "never"):
+        assert value(scales, {name: -1.5}, name) == -1.5
+        assert value(scales, {name: 100.0}, name) == expected(100.0, 0.0, 1.0)
+    scales.take()
+    assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 2.5e5, 1e6 * math.sqrt(3.0) / 4.0))
+
+
+def test_scales_change_only_when_they_are_taken():
+    scales = Scales()
+    assert not scales.take()
+    scales.observe(column([1.0, 3.0]))
+    assert value(scales, {"a": 1.5}) == 1.5
+    assert scales.take()
+    assert not scales.take()
+    assert value(scales, {"a": 1.5}) == expected(1.5, 2.0, 1.0)
+
+
+def test_a_stream_that_stands_still_keeps_its_values_bit_for_bit():
+    rows = DIRECTIONS.rows(NAMES, np.random.default_rng(1).normal(3.0, 2.0, (100_000, 4)))
+    scales = observed(rows.part(0, 512))
+    first = in_use(scales).copy()
+    observed(rows.part(512, 100_000), scales)
+    assert scales.n == 100_000
+    assert np.array_equal(in_use(scales), first)
+
+
+def test_after_the_first_examples_a_scale_moves_only_when_it_is_off():
+    generator = np.random.default_rng(2)
+    noise = generator.normal(size=1024)
+    scales = Scales()
+    scales.observe(column(noise))
+    assert scales.take()
+    for shift, factor, moves in ((0.4, 1.0, False), (0.6, 1.0, True), (0.0, 1.3, False), (0.0, 1.6, True)):
+        twin = Scales()
+        twin.restore(scales.tensors())
+        twin.observe(column(noise * factor + shift))  # half of the examples
+        assert twin.take() == moves
+
+
+def test_drift_is_followed_within_the_horizon():
+    """Of the mean by 5 and of the deviation by 3, in units of what it was, after 50,000 examples."""
+    generator = np.random.default_rng(3)
+    scales = observed(column(generator.normal(size=50_000)))
+    assert in_use(scales)[0] == pytest.approx([0.0, 1.0], abs=0.1)
+    moved = generator.normal(5.0, 3.0, 3 * HORIZON)
+    observed(column(moved), scales)
+    c, s = in_use(scales)[0]
+    assert abs(c - 5.0) < 0.3 * 3.0
+    assert 0.75 < s / 3.0 < 1.3
+
+
+def test_a_jump_of_unit_is_followed_for_ever():
+    scales = observed(column(np.random.default_rng(4).normal(size=40_000)))
+    observed(column(1e6 * np.random.default_rng(5).normal(size=100_000)), scales)
+    assert 0.7 < in_use(scales)[0, 1] / 1e6 < 1.3
+
+
+@pytest.mark.parametrize("outlier", [1e3, 1e9, -1e20, 1e30])
+def test_one_outlier_does_not_flatten_a_column(outlier):
+    values = np.random.default_rng(6).normal(size=20_000)
+    before = observed(column(values))
+    values[3000] = outlier
+    scales = observed(column(values))
+    usual = [value(s, {"a": 1.0}) - value(s, {"a": -1.0}) for s in (scales, before)]
+    assert 0.6 < usual[0] / usual[1] < 1.1
+    assert abs(value(scales, {"a": outlier})) > abs(value(scales, {"a": 30.0 * np.sign(outlier)}))
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_rare_spikes_keep_their_scale(explicit):
+    """A flag that is set once in 1,000 examples is 32 standard deviations out, and no outlier."""
+    generator = np.random.default_rng(7)
+    flags = (generator.uniform(size=200_000) < 1e-3).astype(float)
+    rows = column(flags) if explicit else told([{"a": 1.0} if flag else {"b": 1.0} for flag in flags[:60_000]])
+    scales = observed(rows)
+    hashes = scales.tensors()["scales.names"].view(np.uint64)
+    s = in_use(scales)[hashes == hash64("a"), 1]
+    assert 0.6 < s / math.sqrt(1e-3) < 1.6
+
+
+def test_an_outlier_at_the_start_is_forgotten():
+    values = np.random.default_rng(8).normal(2.0, 1.0, 10_000)
+    scales = observed(column([1e6, *values]))
+    for _ in range(60):
+        observed(column(values), scales)
+    assert in_use(scales)[0] == pytest.approx([2.0, 1.0], abs=0.3)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e31, -1e300])
+def test_what_is_no_usable_number_passes_and_does_not_count(bad):
+    scales, twin = Scales(), Scales()
+    xs = [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 1.0}]
+    scales.observe(told([*xs, {"a": bad}]))
+    twin.observe(told([*xs, {"b": 0.0}]))
+    assert scales.n == 3
+    scales.take()
+    twin.take()
+    assert value(scales, {"a": 2.0}) == value(twin, {"a": 2.0})
+    if not math.isnan(bad):  # which is missing
+        found = value(scales, {"a": bad, "b": 1.0})
+        assert found == bad
+        assert math.isfinite(found) == math.isfinite(bad)
+    assert value(scales, {"a": bad, "b": 1.0}, "b") == value(scales, {"b": 1.0}, "b")
+
+
+@max_examples(20)
+@given(st.integers(0, 10**6), st.integers(1, 700), st.integers(1, 700))
+def test_scales_that_are_restored_go_on_with_the_same_bits(seed, n, more):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n + more, 4)) * [1.0, 1e3, 1e-6, 1.0] + [0.0, 1e9, 0.0, 1.0]
+    rows = DIRECTIONS.rows(NAMES, X)
+    scales, twin = observed(rows.part(0, n)), Scales()
+    twin.restore(scales.tensors())
+    assert content(twin) == content(scales)
+    assert twin(rows).values.tobytes() == scales(rows).values.tobytes()
+    for one in (scales, twin):
+        observed(rows.part(n, n + more), one)
+    assert content(twin) == content(scales)
+    assert twin(rows).values.tobytes() == scales(rows).values.tobytes()
+
+
+def test_scales_without_examples_are_restored():
+    scales = Scales()
+    scales.restore(Scales().tensors())
+    assert content(scales) == content(Scales())
+
+
+def hashes_as_rows(hashes):
+    n = len(hashes)
+    return Rows(np.arange(n + 1), np.full(n, -1), hashes, np.ones(n, np.int64), np.full(n, 5.0))
+
+
+def test_memory_is_flat_at_the_most_names():
+    generator = np.random.default_rng(9)
+    hashes = generator.integers(0, 2**64, 2 * MOST_NAMES, np.uint64)
+    scales = Scales()
+    scales.observe(hashes_as_rows(hashes[:MOST_NAMES]))
+    bytes_before = scales.state.table.nbytes
+    scales.observe(hashes_as_rows(hashes))
+    scales.take()
+    assert scales.state.table.nbytes == bytes_before == 8 * 8 * 2 * MOST_NAMES
+    assert len(scales.tensors()["scales.names"]) == MOST_NAMES
+    found = scales(hashes_as_rows(hashes)).values
+    assert (found[:MOST_NAMES] > 10.0).all()  # rare names stand out
+    assert (found[MOST_NAMES:] == expected(5.0, 0.0, 1.0)).all()
+    twin = Scales()
+    twin.restore(scales.tensors())
+    assert twin(hashes_as_rows(hashes)).values.tobytes() == found.tobytes()
+
+
+def test_the_hashes_at_both_ends_are_names():
+    ends = np.array([0, 2**64 - 1, 2**63, 15, 31], np.uint64)
+    scales = Scales()
+    scales.observe(hashes_as_rows(ends))
+    scales.take()
+    assert len(scales.tensors()["scales.names"]) == 5
+    assert len(set(scales(hashes_as_rows(ends)).values)) == 1
+
+
+@pytest.mark.parametrize("name", ["n", "weights", "names", "moments", "in_use"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda tensor: None,
+        lambda tensor: tensor[:-1],
+        lambda tensor: tensor.astype(np.float32),
+        lambda tensor: tensor.astype(np.complex128),
+        lambda tensor: tensor[..., None],
+        lambda tensor: -tensor - 1,
+        lambda tensor: np.full_like(tensor, np.nan) if tensor.dtype == np.float64 else tensor * 0,
+        lambda tensor: np.full_like(tensor, 1e300) if tensor.dtype == np.float64 else tensor * 0,
+        lambda tensor: np.zeros((1 << 20, *tensor.shape[1:]), tensor.dtype),
+    ],
+)
+def test_crafted_tensors_are_refused(name, spoil):
+    scales = observed(DIRECTIONS.rows(NAMES, np.random.default_rng(10).uniform(1.0, 2.0, (50, 4))))
+    tensors = scales.tensors()
+    tensors[f"scales.{name}"] = spoil(tensors[f"scales.{name}"])
+    twin = observed(column([1.0, 2.0]))
+    before = content(twin)
+    with pytest.raises(ValueError, match=r"expected .* scales\."):
+        twin.restore(tensors)
+    assert content(twin) == before
+
+
+def test_names_that_are_there_twice_are_refused():
+    scales = observed(DIRECTIONS.rows(NAMES, np.ones((4, 4))))
+    tensors = scales.tensors()
+    tensors["scales.names"][1] = tensors["scales.names"][0]
+    with pytest.raises(ValueError, match="sorted hashes"):
+        Scales().restore(tensors)

@@ -1,0 +1,75 @@
+"""Processes without stored compiled code: they say so once, work without a folder to store it, and can be warmed up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MESSAGE = "compiling for this machine, once"
+TWO_FUNCTIONS = """
+import numpy as np
+from streamkernel.posterior.bayesian_linear import dots, solve
+dots(np.ones((1, 1)), np.ones(1))
+solve(np.ones((1, 1)), np.ones(1))
+"""
+MODELS = """
+from streamkernel import KernelClassifier, KernelRegressor
+for second_order in ("auto", None):
+    for make, y in ((KernelClassifier, str), (KernelRegressor, float)):
+        model = make(second_order=second_order)
+        for i in range(300):
+            model.learn_one({"x": i % 7, "colour": "red"}, y(i % 3))
+        model.predict_one({"x": 2.5, "z": True})
+"""
+NOTHING_CAN_BE_WRITTEN = """
+from pathlib import Path
+def refuse(*arguments, **options):
+    raise PermissionError("read-only")
+Path.mkdir = refuse
+"""
+
+
+def process(code: str, cache: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run code with compiled code in a folder, or in those that are looked for without one."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = str(cache)
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+
+
+def test_a_cold_process_says_once_that_it_compiles(tmp_path: Path) -> None:
+    assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
+    assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
+
+
+def test_a_process_that_can_write_nowhere_works_and_says_what_to_do() -> None:
+    cold = process(NOTHING_CAN_BE_WRITTEN + TWO_FUNCTIONS + "print('done')", None)
+    assert cold.stdout == "done\n"
+    assert cold.stderr.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
+
+
+@pytest.mark.slow
+def test_models_learn_where_nothing_can_be_written() -> None:
+    assert process(NOTHING_CAN_BE_WRITTEN + MODELS + "print(model.predict_one({'x': 1}))", None).stdout
+
+
+@pytest.mark.slow
+def test_models_find_all_that_they_need_after_a_warm_up(tmp_path: Path) -> None:
+    warm_up = process(
+        "import sys; sys.argv = ['streamkernel', 'warm-up']; import streamkernel.__main__ as m; m.main()", tmp_path
+    )
+    assert str(tmp_path) in warm_up.stderr
+    stored = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert stored
+    assert process(MODELS, tmp_path).stderr == ""
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == stored
+
+
+def test_importing_loads_no_package_that_only_some_need() -> None:
+    heavy = ("pandas", "pyarrow", "matplotlib", "kafka", "ray", "sklearn", "starlette", "scipy.optimize")
+    code = f"import sys, streamkernel; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,1002 @@
+"""Models that learnt apart, as one: against means of functions, plain NumPy on all events, and bit by bit."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from cases import max_examples
+from hypothesis import given
+from hypothesis import strategies as st
+from streams import classifier as first_order_classifier
+from streams import content, frame, learn, predictions, saved_and_loaded
+from streams import examples as labelled
+
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelClassifier,
+    KernelNoveltyDetector,
+    KernelRegressor,
+    MergeError,
+    errors,
+    kernels,
+    losses,
+    merging,
+    rules,
+    step_sizes,
+    upkeep,
+)
+from streamkernel.features import scaling
+from streamkernel.features.directions import Directions
+from streamkernel.kernels.plan import Plan
+from streamkernel.learners import schedule, state
+from streamkernel.merging import moments, second_order
+from streamkernel.second_order.mixture import Mixture
+
+RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG()}
+SMALL = {"kernel": kernels.Gaussian(1.0), "features_per_seed": 8, "max_features": 64}
+
+
+def stream(n, seed=0, shift=0.0):
+    """Return inputs and targets."""
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-1.0, 1.0, (n, 3)) + shift
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * generator.normal(size=n)
+    return [dict(zip("abc", row, strict=True)) for row in X.tolist()], y.tolist()
+
+
+def learnt(model, xs, ys):
+    return learn(model, xs, ys)
+
+
+def parts_of(model, xs, ys, workers, length, at, divide=True):
+    """Return the replicas of a round that begins at an event, and the place where it ends."""
+    told, end = pickle.dumps(model), min(len(xs), at + workers * length)
+    replicas = []
+    for i in range(workers):
+        replica = pickle.loads(told)
+        if divide:
+            replica._divide(i, workers)
+        replicas.append(learn(replica, xs[at + i : end : workers], ys[at + i : end : workers]))
+    return replicas, end
+
+
+def rounds(model, xs, ys, workers, length, divide=True):
+    """Let a model learn in rounds of replicas."""
+    at = 0
+    while at < len(xs):
+        root = merging.summary(model)
+        replicas, at = parts_of(model, xs, ys, workers, length, at, divide)
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+    return model
+
+
+def blocks(model):
+    """Return the numbers that the blocks of a first-order model were drawn with."""
+    function = model._learner
+    return function.drawn(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
+
+
+# --- first order --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_first_order_functions_are_means(rule, average):
+    xs, ys = stream(400)
+    options = {**SMALL, "second_order": None, "rule": RULES[rule], "average": average, "l2": 0.01}
+    models = [KernelRegressor(**options) for _ in range(3)]
+    for model, (first, last) in zip(models, ((0, 50), (50, 130), (130, 400)), strict=True):
+        learnt(model, xs[first:last], ys[first:last])
+    some = stream(20, seed=1)[0]
+    steps_of = [model.n_steps for model in models]
+    offsets = [(m._learner.numbers["offset"], m._learner.numbers["predicted_offset"]) for m in models]
+    own = np.array([model.predict_many(frame(some)) for model in models]) - np.array(offsets)[:, 1:]
+    weights = np.array(steps_of) / sum(steps_of)
+    merged = models[0].merge(*models[1:])
+    found = np.array(merged.predict_many(frame(some))) - merged._learner.numbers["predicted_offset"]
+    assert found == pytest.approx(weights @ own, abs=1e-9)
+    assert merged._learner.numbers["offset"] == pytest.approx(np.mean(ys))
+    assert merged.n_steps == 400
+    assert len(set(blocks(merged))) == merged.n_seeds == max(model.n_seeds for model in models)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("cap", [160, None])
+def test_replicas_grow_by_blocks_of_their_own(rule, cap):
+    xs, ys = stream(240)
+    grow = RULES[rule] if cap else rules.CDSG()
+    model = KernelRegressor(kernels.Gaussian(0.5), rule=grow, second_order=None, features_per_seed=8, max_features=cap)
+    learnt(model, xs[:9], ys[:9])
+    at, some = 9, stream(5, seed=1)[0]
+    drawn = {}
+    while at < len(xs):
+        root, before = merging.summary(model), blocks(model)
+        replicas, at = parts_of(model, xs, ys, 3, 7, at)
+        own = [set(blocks(one)) - set(before) for one in replicas]
+        assert len(set().union(*own)) == sum(map(len, own)), "a number has been drawn twice"
+        assert not set().union(*own) & drawn.keys()
+        drawn |= dict.fromkeys(set().union(*own))
+        values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
+        events = np.array([merging.summary(one).events - root.events for one in replicas])
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        assert set(blocks(model)) == set(before).union(*own)
+        found = np.array(model.predict_many(frame(some))) - model._learner.numbers["offset"]
+        assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
+    assert merging.summary(model).events == 240
+    assert cap is None or model.n_features <= cap
+    assert len(drawn) > 3
+
+
+def test_a_model_alone_at_its_cap_grows_no_more():
+    xs, ys = stream(300)
+    model = KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None)
+    rounds(model, xs, ys, 3, 20)
+    assert model.n_features == 64
+    learnt(model, xs, ys)
+    assert model.n_features == 64
+
+
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute", "epsilon_insensitive"])
+def test_losses_of_first_order(loss):
+    """The constant that is learnt with f is a mean too."""
+    xs, ys = stream(200)
+    one, other = (KernelRegressor(**SMALL, loss=loss, second_order=None) for _ in range(2))
+    learnt(one, xs[:150], ys[:150])
+    learnt(other, xs[150:], ys[150:])
+    f = [np.array(model.predict_many(frame(xs[:9]))) for model in (one, other)]
+    offsets = [model._learner.numbers["offset"] for model in (one, other)]
+    merged = one.merge(other)
+    mean = 0.75 * f[0] + 0.25 * f[1]
+    if loss in ("square", "huber"):  # the mean of the targets counts by all events, which is the same here
+        assert merged._learner.numbers["offset"] == pytest.approx(0.75 * offsets[0] + 0.25 * offsets[1])
+    assert np.array(merged.predict_many(frame(xs[:9]))) == pytest.approx(mean, abs=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [kernels.Polynomial(2), kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))], ids=repr)
+def test_other_kernels_of_first_order(kernel):
+    xs, ys = stream(300)
+    model = KernelRegressor(kernel, second_order=None, features_per_seed=8, max_features=64)
+    at = 0
+    while at < 300:
+        root = merging.summary(model)
+        replicas, at = parts_of(model, xs, ys, 2, 50, at)
+        values = [one.predict_one(xs[0]) - one._learner.numbers["offset"] for one in replicas]
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
+    twin = pickle.loads(pickle.dumps(model))
+    assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
+
+
+@max_examples(20)
+@given(st.integers(1, 9), st.lists(st.integers(0, 40), min_size=2, max_size=4))
+def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
+    xs, ys = stream(sum(lengths))
+    models, at = [], 0
+    for n in lengths:
+        model = KernelRegressor(**SMALL, second_order=None, batch_size=batch)
+        models.append(learnt(model, xs[at : at + n], ys[at : at + n]))
+        at += n
+    merged = models[0].merge(*models[1:])
+    assert merging.summary(merged).examples == sum(lengths)
+    assert len(merged._learner.pending) < batch
+
+
+@pytest.mark.parametrize("lengths", [(13, 10), (2, 1), (0, 1), (0, 0)])
+def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
+    xs, ys = stream(80)
+    for divide in (True, False):
+        model = learnt(KernelRegressor(**SMALL, second_order=None, batch_size=8), xs[:13], ys[:13])
+        root, told, replicas, at = merging.summary(model), pickle.dumps(model), [], 13
+        for i, n in enumerate(lengths):
+            replica = pickle.loads(told)
+            if divide:
+                replica._divide(i, 2)
+            replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
+            at += n
+        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        if divide or lengths != (13, 10):  # or each has learnt them
+            assert merging.summary(model).examples == at
+
+
+def branches(lengths, n=103):
+    """Return models that went on from one that learns in batches of 4, and that one."""
+    xs, ys = stream(n + sum(lengths))
+    base = learnt(KernelRegressor(**SMALL, second_order=None, batch_size=4), xs[:n], ys[:n])
+    models, at = [], n
+    for more in lengths:
+        models.append(learnt(pickle.loads(pickle.dumps(base)), xs[at : at + more], ys[at : at + more]))
+        at += more
+    return models, base
+
+
+@pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
+def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
+    models, base = branches(lengths)
+    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learnt", *models[1:], base=base)
+
+
+@pytest.mark.parametrize(("lengths", "n"), [((5, 1, 3), 104), ((1, 0), 102), ((0, 0), 103), ((7,), 103)])
+def test_events_of_branches_and_their_base_count_once(lengths, n):
+    models, base = branches(lengths, n)
+    empty = KernelRegressor(**SMALL, second_order=None, batch_size=4)
+    merged = models[0].merge(*models[1:], empty, base=base)
+    assert merging.n_examples(merged) == n + sum(lengths)
+
+
+def test_pending_labels_are_those_of_all():
+    xs, _ = labelled(40)
+    one, other = (first_order_classifier(batch_size=4) for _ in range(2))
+    learnt(one, xs[:7], ["a", "b"] * 3 + ["a"])
+    learnt(other, xs[7:13], ["b", "c"] * 3)
+    one.merge(other)
+    assert [*one.labels] == ["a", "b", "c"]
+    assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 that waited, 4 were a batch
+    assert merging.summary(one).examples == 13
+
+
+# --- second order -------------------------------------------------------------------------------------------------
+
+WIDTH = 24
+
+
+def mixture(kernel=None, joint=True, block_size=WIDTH, blocks=1, **options):
+    told = {"intercept": state.NOTHING, "seed": 3, **options}
+    found = Mixture(
+        kernel or kernels.Gaussian(1.0), losses.Square(), step_sizes.Constant(0.3), joint=joint, block_size=block_size,
+        max_features=block_size * blocks, **told,
+    )  # fmt: skip
+    found.arrays.bounds[:] = 1e9  # nothing is clipped
+    return found
+
+
+def rows_of(function, xs):
+    return [function.row(x) for x in xs]
+
+
+def embedded(function, xs):
+    from streamkernel.features.rows import Rows
+
+    return function.embedded(Rows.stack(rows_of(function, xs))).astype(np.float64)
+
+
+def copied(function, **options):
+    twin = mixture(**options)
+    twin.restore(function.tensors())
+    twin.may_restructure = False
+    return twin
+
+
+def feed(function, xs, ys):
+    for x, y in zip(xs, ys, strict=True):
+        function.learn_one(function.row(x), y)
+    return function
+
+
+def together(function, replicas, root, before, **options):
+    """Let a function become what replicas are together."""
+    own = [second_order.told(one, before) for one in replicas]
+    events = np.array([part["numbers"]["examples"] - before for part in own], np.float64)
+    found = mixture(**options)
+    base = second_order.nothing(own[0]) if root is None else root
+    found.restore(second_order.merge(found, own, base, events / events.sum()))
+    return found
+
+
+def ridge(phi, y, lam):
+    return np.linalg.solve(phi.T @ phi + lam * np.eye(phi.shape[1]), phi.T @ y)
+
+
+@max_examples(15)
+@given(st.lists(st.lists(st.integers(1, 90), min_size=1, max_size=3), min_size=1, max_size=4), st.booleans())
+def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
+    """Whatever the division: A and w after all rounds are those of all events."""
+    options = {"joint": joint, "block_size": 8 if not joint else WIDTH, "blocks": 4 if not joint else 1}
+    xs, ys = stream(sum(map(sum, lengths)))
+    model, at, seen = mixture(**options), 0, []
+    for one in lengths:
+        before, root = int(model.numbers["examples"]), second_order.told(model)
+        root = None if not before else root
+        replicas = []
+        for n in one:
+            replicas.append(feed(copied(model, **options), xs[at : at + n], ys[at : at + n]))
+            at += n
+            seen.extend(min(options["blocks"], before + i + 1) for i in range(n))  # the blocks of the i-th event
+        model = together(model, replicas, root, before, **options)
+    assert model.numbers["examples"] == len(xs)
+    groups = options["blocks"]
+    phi = np.zeros((len(xs), groups, model.outputs))
+    phi[:, : model.n_blocks] = embedded(model, xs).reshape(len(xs), model.n_blocks, -1)
+    phi *= (np.array(seen)[:, None] > np.arange(groups))[:, :, None]
+    for g, group in enumerate(model.groups):
+        expected = ridge(phi[:, g], np.array(ys), model.prior(g))
+        assert phi[:, g] @ group.newton[0] == pytest.approx(phi[:, g] @ expected, abs=1e-3)
+        gram = phi[:, g].T @ phi[:, g] + model.prior(g) * np.eye(phi.shape[2])
+        R = group.factor.astype(np.float64)
+        assert pytest.approx(gram, abs=1e-4 * np.trace(gram) / len(gram) + 1e-4) == R.T @ R
+
+
+def faded(function, xs, ys, gram, moment, first, kept, l2, lam):
+    """Follow the printed steps of one joint group in plain NumPy; return A, Aw, and what is left of the first A."""
+    phi, n, left, waiting, seen = embedded(function, xs), len(gram), 1.0, 0, first
+    from streamkernel.second_order import newton_step
+
+    for i, y in enumerate(ys):
+        seen, waiting = seen + 1, waiting + 1
+        if waiting < newton_step.due(seen, 1, kept) and i + 1 < len(ys):
+            continue
+        turn = max(waiting, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
+        rows, targets = phi[i + 1 - waiting : i + 1], np.array(ys[i + 1 - waiting : i + 1])
+        w = np.linalg.solve(gram, moment)
+        pull = waiting * l2
+        if seen == waiting or seen // turn > (seen - waiting) // turn:
+            rho = kept**turn
+            gram = rho * gram + ((1.0 - rho) * lam + turn * l2) * np.eye(n)
+            pull, left = pull + (1.0 - rho) * lam, left * rho
+        gram = gram + rows.T @ rows
+        w = w - np.linalg.solve(gram, rows.T @ (rows @ w - targets) + pull * w)
+        moment, waiting = gram @ w, 0
+        del y
+    return gram, moment, left
+
+
+@pytest.mark.parametrize(("kept", "l2"), [(0.99, 0.0), (0.995, 0.02), (1.0, 0.02)])
+def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
+    options = {"forgetting": kept, "l2": l2}
+    xs, ys = stream(900)
+    model = feed(mixture(**options), xs[:300], ys[:300])
+    model.settle()
+    lam, n = model.prior(0), len(model.groups[0].factor)
+    R = model.groups[0].factor.astype(np.float64)
+    A0, m0 = R.T @ R, model.groups[0].newton[0] @ (R.T @ R)
+    root = second_order.told(model)
+    cuts = [(300, 450), (450, 520), (520, 900)]
+    replicas = [feed(copied(model, **options), xs[a:b], ys[a:b]) for a, b in cuts]
+    own = [faded(model, xs[a:b], ys[a:b], A0, m0, 300, kept, l2, lam) for a, b in cuts]
+    rho = kept**600
+    assert all(left < 1.0 for _, _, left in own) == (kept < 1.0)
+    eye = np.eye(n)
+    gram = rho * A0 + (1.0 - rho) * lam * eye + sum(A - r * A0 - (1.0 - r) * lam * eye for A, _, r in own)
+    moment = rho * m0 + sum(m - r * m0 for _, m, r in own)
+    merged = together(model, replicas, root, 300, **options)
+    R = merged.groups[0].factor.astype(np.float64)
+    expected = np.linalg.solve(gram, moment)
+    assert pytest.approx(gram, abs=2e-4 * np.trace(gram) / n) == R.T @ R
+    assert merged.groups[0].newton[0] == pytest.approx(expected, rel=2e-3, abs=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("start", [500, 490])
+def test_rounds_forget_whatever_their_length(start):
+    """Steps forget 25 examples at once; rounds of 5 times 5 must neither miss all of them nor count them five times."""
+    options, kept = {"forgetting": 0.98}, 0.98**25
+    xs, ys = stream(start + 40 * 25)
+    model, at = feed(mixture(**options), xs[:start], ys[:start]), start
+    model.settle()
+    while at < len(xs):
+        root, replicas = second_order.told(model), []
+        for i in range(5):
+            replicas.append(feed(copied(model, **options), xs[at + i : at + 25 : 5], ys[at + i : at + 25 : 5]))
+        model, at = together(model, replicas, root, at, **options), at + 25
+    size = np.trace(second_order.told(model)["grams"][0])
+    assert 0.8 * 25 / (1.0 - kept) < size < 1.25 * 25 / (1.0 - kept)
+
+
+def gram_of(model, g):
+    model._learner.settle()
+    R = model._learner.groups[g].factor.astype(np.float64)
+    return R.T @ R
+
+
+def larger_groups(**options):
+    return KernelRegressor(
+        kernels.Gaussian(0.5), features_per_seed=8, max_features=128, second_order="block", **options
+    )
+
+
+def test_groups_that_began_after_the_base_count_in_full():
+    """Both have begun the same larger group since; so have models that were never the same."""
+    xs, ys = stream(6000)
+    model = learnt(larger_groups(), xs[:600], ys[:600])
+    told, base = pickle.dumps(model), pickle.loads(pickle.dumps(model))
+    one, other = (pickle.loads(told) for _ in range(2))
+    learnt(one, xs[600:3300], ys[600:3300])
+    learnt(other, xs[3300:], ys[3300:])
+    tables = one._learner.table, other._learner.table
+    assert (tables[0][4:, 0] > 0).any()
+    merged = copy.deepcopy(one).merge(other, base=base)
+    assert merged._learner.numbers["examples"] == 6000
+    assert merged.n_features >= max(one.n_features, other.n_features)
+    kept = [g for g in range(6) if (merged._learner.table[g, :2] == tables[0][g, :2]).all()]
+    assert len(kept) > 4
+    for g in kept:
+        A, B, both = (gram_of(m, g) for m in (one, other, merged))
+        C = gram_of(base, g) if g < 4 else one._learner.prior(g) * np.eye(len(A))
+        assert np.abs(both - (A + B - C)).max() < 1e-4 * np.trace(both) / len(both)
+
+
+def test_a_group_that_only_some_have():
+    xs, ys = stream(5000)
+    one, other = larger_groups(), larger_groups()
+    learnt(one, xs[:4500], ys[:4500])
+    learnt(other, xs[4500:], ys[4500:])
+    had = one._learner.table.copy()
+    assert not (other._learner.table[:, 0] == had[:, 0]).all()
+    first = copy.deepcopy(one).merge(other)
+    second = copy.deepcopy(other).merge(one)
+    for merged in (first, second):
+        assert (merged._learner.table[:, :2] == had[:, :2]).all()
+    some, truth = stream(300, seed=4)
+    assert np.array(first.predict_many(frame(some))) == pytest.approx(
+        np.array(second.predict_many(frame(some))), abs=1e-4
+    )
+    assert np.mean((np.array(first.predict_many(frame(some))) - truth) ** 2) < 0.1
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (1, 2), (3, 1), (1, 1, 1, 1, 1)])
+def test_models_of_a_few_events(lengths):
+    xs, ys = stream(sum(lengths))
+    models, at = [], 0
+    for n in lengths:
+        models.append(learnt(KernelRegressor(**SMALL, second_order=None), xs[at : at + n], ys[at : at + n]))
+        at += n
+    merged = models[0].merge(*models[1:])
+    assert merged.n_steps == at
+    assert np.isfinite(merged.predict_one(xs[0]))
+    learnt(merged, *stream(50, seed=9))
+    assert merged.n_steps == at + 50
+
+
+# --- whole models -------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "first order": (KernelRegressor, {**SMALL, "second_order": None}),
+    "batches": (KernelRegressor, {**SMALL, "second_order": None, "batch_size": 7, "average": True}),
+    "second order": (KernelRegressor, SMALL),
+    "joint, forgets": (KernelRegressor, {**SMALL, "second_order": "full", "forgetting": 0.99}),
+    "arc-cosine": (KernelRegressor, {**SMALL, "kernel": kernels.ArcCosine(1)}),
+    "arc-cosine, first order": (KernelRegressor, {**SMALL, "kernel": kernels.ArcCosine(1), "second_order": None}),
+    "classifier": (KernelClassifier, SMALL),
+    "classifier, first order": (KernelClassifier, {**SMALL, "second_order": None}),
+    "one against the rest": (KernelClassifier, {**SMALL, "loss": "smooth_hinge"}),
+    "softmax": (KernelClassifier, {**SMALL, "loss": "softmax"}),
+}
+
+
+def made(name, n, seed=0):
+    kind, options = MODELS[name]
+    xs, ys = stream(n, seed)
+    if kind is KernelClassifier:
+        ys = [["low", "middle", "high"][int(np.digitize(y, [-0.4, 0.4]))] for y in ys]
+    return learnt(kind(**options), xs, ys)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_order_of_models_matters_little(name):
+    xs, _ = stream(50, seed=7)
+    pairs = [(made(name, 400, 1), made(name, 300, 2)) for _ in range(2)]
+    one, other = pairs[0][0].merge(pairs[0][1]), pairs[1][1].merge(pairs[1][0])
+    if hasattr(one, "labels"):
+        for x in xs:
+            first, second = one.predict_proba_one(x), other.predict_proba_one(x)
+            assert first == pytest.approx(second, abs=1e-3)
+    else:
+        assert [one.predict_one(x) for x in xs] == pytest.approx([other.predict_one(x) for x in xs], abs=1e-3)
+
+
+@pytest.mark.parametrize("way", ["file", "pickle"])
+@pytest.mark.parametrize("name", MODELS)
+def test_merged_models_are_saved_and_learn_on(name, way, tmp_path):
+    merged = made(name, 300, 1).merge(made(name, 263, 2), made(name, 259, 3))
+    twin = saved_and_loaded(merged, tmp_path) if way == "file" else pickle.loads(pickle.dumps(merged))
+    assert content(twin) == content(merged)
+    xs, ys = stream(120, seed=5)
+    ys = ["low" if y < 0 else "new" for y in ys] if hasattr(merged, "labels") else ys
+    for model in (merged, twin):
+        learnt(model, xs, ys)
+    assert predictions(twin, xs) == predictions(merged, xs)
+    assert content(twin) == content(merged)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_replicas_that_were_pickled_give_the_same_bits(name):
+    model = made(name, 300)
+    root = merging.summary(model)
+    merged = []
+    for is_sent in (False, True):
+        told, replicas = pickle.dumps(model), []
+        for i in range(3):
+            replica = pickle.loads(told)
+            replica._divide(i, 3)
+            xs, ys = stream(70, seed=i)
+            ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
+            replicas.append(merging.summary(learnt(replica, xs, ys), root.events))
+        twin = pickle.loads(told)
+        parts, base = (
+            (replicas, root)
+            if not is_sent
+            else (pickle.loads(pickle.dumps(replicas)), pickle.loads(pickle.dumps(root)))
+        )
+        merging.merged(twin, parts, base)
+        merged.append(content(twin))
+    assert merged[0] == merged[1]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_learnt_nothing_change_nothing(name):
+    kind, options = MODELS[name]
+    model, empty = made(name, 300), kind(**options)
+    merging.summary(model)  # takes the step that examples wait for
+    before = predictions(model, stream(30)[0])
+    merged = copy.deepcopy(model).merge(kind(**options))
+    assert str(predictions(merged, stream(30)[0])) == str(before) or predictions(merged, stream(30)[0]) == close(before)
+    assert predictions(empty.merge(model), stream(30)[0]) == close(before)
+    nothing = kind(**options)
+    told = content(nothing)
+    assert content(nothing.merge(kind(**options))) == told
+    alone = copy.deepcopy(model)
+    told = content(alone)
+    assert content(alone.merge(copy.deepcopy(model), base=copy.deepcopy(model))) == told
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
+    kind, options = MODELS[name]
+    base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
+    merging.summary(base)
+    models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
+    for seed, model in enumerate(models):
+        events, ys = stream(70, seed)
+        learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
+    one, other = models
+    expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
+    assert content(one.merge(other, kind(**options), base=base)) == expected
+    empty = kind(**options).merge(copy.deepcopy(base), base=base)
+    assert merging.n_examples(empty) == 301
+    assert predictions(empty, xs) == close(predictions(base, xs))
+    alone = content(nothing := kind(**options))
+    assert content(nothing.merge(kind(**options), base=base)) == alone
+
+
+def close(told):
+    """Return what predictions are compared with where factors have been rounded anew."""
+    if isinstance(told[0], tuple):
+        return [(label, pytest.approx(shares, abs=1e-6)) for label, shares in told]
+    return pytest.approx(told, abs=1e-6)
+
+
+def test_an_empty_model_takes_bandwidths_over():
+    xs, ys = stream(400)
+    for options in ({}, {"second_order": None}):
+        model = learnt(KernelRegressor(**options, max_features=64), xs, ys)
+        empty = KernelRegressor(**options, max_features=64).merge(model)
+        assert empty.kernel_ == model.kernel_
+        assert [empty.predict_one(x) for x in xs[:9]] == pytest.approx([model.predict_one(x) for x in xs[:9]], abs=1e-5)
+
+
+def test_outliers():
+    xs, ys = stream(600)
+    ys = [1e6 if i % 200 == 7 else y for i, y in enumerate(ys)]
+    for order in (None, "block", "full"):
+        one, other = (KernelRegressor(**SMALL, second_order=order, loss="huber") for _ in range(2))
+        learnt(one, xs[:300], ys[:300])
+        learnt(other, xs[300:], ys[300:])
+        ends = [m.predict_one(xs[1]) for m in (one, other)]
+        offsets = [m._learner.numbers["offset"] for m in (one, other)]
+        merged = one.merge(other)
+        assert merged._learner.numbers["offset"] == pytest.approx(np.mean(offsets))
+        assert min(ends) - 50.0 <= merged.predict_one(xs[1]) <= max(ends) + 50.0
+
+
+# --- labels -------------------------------------------------------------------------------------------------------
+
+
+def halves(labels_of_one, labels_of_other, **options):
+    """Return two classifiers, of the same boundary, with labels in their own order."""
+    models = []
+    for seed, labels in ((1, labels_of_one), (2, labels_of_other)):
+        xs, ys = stream(500, seed)
+        known = sorted(labels)
+        edges = np.quantile(ys, np.linspace(0, 1, len(known) + 1)[1:-1])
+        names = [known[int(np.digitize(y, edges))] for y in ys]
+        firsts = [names.index(label) for label in labels]  # these labels come in this order
+        order = firsts + [i for i in range(500) if i not in firsts]
+        models.append(learnt(KernelClassifier(**options), [xs[i] for i in order], [names[i] for i in order]))
+    return models
+
+
+@pytest.mark.parametrize("order", ["block", None])
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
+@pytest.mark.parametrize("labels", ["ab", "abc", "abcd"])
+def test_labels_in_another_order(labels, loss, order):
+    told = {**SMALL, "loss": loss, "second_order": order}
+    one, other = halves(labels, labels[::-1], **told)
+    same, straight = halves(labels, labels, **told)
+    assert [*other.labels] == [*labels[::-1]]
+    xs = stream(100, seed=3)[0]
+    merged, expected = one.merge(other), same.merge(straight)
+    assert [*merged.labels] == [*labels]
+    found = [merged.predict_proba_one(x) for x in xs]
+    for shares, x in zip(found, xs, strict=True):
+        assert shares == pytest.approx(expected.predict_proba_one(x), abs=0.25)
+    agree = [merged.predict_one(x) == expected.predict_one(x) for x in xs]
+    assert np.mean(agree) > 0.85
+
+
+@pytest.mark.parametrize("order", ["block", None])
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a", "b"), ("a", "a"), ("ab", "c"), ("ab", "bc"), ("abc", "cd"), ("a", "cba"), ("ab", "cdef")],
+)
+def test_labels_that_only_one_knows(first, second, loss, order):
+    one, other = halves(first, second, **SMALL, loss=loss, second_order=order)
+    xs = stream(60, seed=3)[0]
+    scores = [dict(zip(m.labels, np.zeros(len(m.labels)), strict=True)) for m in (one, other)]
+    merged = one.merge(other)
+    assert [*merged.labels] == [*dict.fromkeys(first + second)]
+    for x in xs:
+        shares = merged.predict_proba_one(x)
+        assert shares.keys() == {*first, *second}
+        assert sum(shares.values()) == pytest.approx(1.0)
+        assert merged.predict_one(x) in shares
+    assert merged._learner.columns == merged._columns(len(merged.labels))
+    assert scores
+    more, names = stream(80, seed=8)
+    learnt(merged, more, ["z" if y > 0 else first[0] for y in names])
+    assert merged.predict_proba_one(xs[0]).keys() == {*first, *second, "z"}
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
+def test_scores_of_labels_are_means(loss):
+    """A margin of two labels counts as the scores that it becomes when a third one comes."""
+    one, other = halves("ab", "cab", **SMALL, loss=loss, second_order=None)
+    xs = stream(20, seed=3)[0]
+    twin = copy.deepcopy(one)
+    twin._state = twin._with_label(twin._state, "c")
+    own = twin._scores_of(twin._table(frame(xs)))
+    theirs = other._scores_of(other._table(frame(xs)))[:, [other.labels[label] for label in "abc"]]
+    merged = one.merge(other)
+    assert merged._scores_of(merged._table(frame(xs))) == pytest.approx(0.5 * own + 0.5 * theirs, abs=1e-9)
+
+
+def test_the_spread_of_replicas_with_new_labels():
+    xs, ys = stream(300)
+    model = learnt(KernelClassifier(**SMALL), xs, ["a" if y > 0 else "b" for y in ys])
+    root = merging.summary(model)
+    replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
+    learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
+    learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
+    parts = [merging.summary(one, root.events) for one in replicas]
+    assert 0.0 < merging.spread_of(parts) < 2.0
+    assert merging.spread_of(parts[:1]) == 0.0
+
+
+@pytest.mark.parametrize("size", [0.0, 1e9])
+def test_the_spread_of_opposite_replicas_is_finite(size):
+    xs, ys = stream(40)
+    told = {**SMALL, "second_order": None}
+    models = [learnt(KernelRegressor(**told), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
+    spread = merging.spread_of([merging.summary(model) for model in models])
+    assert np.isfinite(spread)
+    assert (spread > 0.0) == (size > 0.0)
+
+
+# --- scales -------------------------------------------------------------------------------------------------------
+
+
+def observed(table, scales=None, take=False):
+    scales = scales or scaling.Scales()
+    directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    for row in table:
+        scales.observe(directions.row(row))
+        if take and schedule.is_due(scales.n):
+            scales.take()
+    return scales
+
+
+def of(tensors):
+    scales = scaling.Scales()
+    scales.restore(tensors)
+    return scales
+
+
+NUMBER = st.floats(-1e3, 1e3, allow_subnormal=False)
+EVENT = st.fixed_dictionaries({}, optional={"a": NUMBER, "b": NUMBER, "c": NUMBER}).filter(bool)
+
+
+@given(
+    st.lists(EVENT, max_size=12),
+    st.lists(st.lists(EVENT, min_size=1, max_size=12), min_size=1, max_size=3),
+    st.sampled_from([0.0, 1.7e9, -1e12]),
+)
+def test_moments_are_those_of_all_events(first, lists, centre):
+    first, *lists = ([{k: centre + v for k, v in x.items()} for x in part] for part in (first, *lists))
+    base = observed(first).tensors() if first else None
+    parts = []
+    for events in lists:
+        parts.append(observed(events, of(base) if base else None).tensors())
+    found = moments.merged_scales(parts, base)
+    expected = observed([*first, *(x for events in lists for x in events)]).tensors()
+    assert found["scales.n"] == expected["scales.n"]
+    assert found["scales.weights"] == pytest.approx(expected["scales.weights"])
+    assert (found["scales.names"] == expected["scales.names"]).all()
+    count, mean, squares = found["scales.moments"].T
+    wanted_count, wanted_mean, wanted = expected["scales.moments"].T
+    assert count == pytest.approx(wanted_count)
+    assert mean == pytest.approx(wanted_mean, abs=1e-9, rel=1e-13)
+    assert squares == pytest.approx(wanted, rel=1e-6, abs=1e-7 * (1.0 + 1e-12 * centre**2))
+    of(found)
+
+
+@pytest.mark.parametrize("n", [5000, 16_300, 40_000])
+def test_moments_that_were_halved_since(n):
+    """What is left of the base counts once; each replica's own events as it counts them."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(1.7e9, 5.0, n + 3 * 9000)
+    table = [{"a": v, **({"b": v - 1.7e9} if i % 3 else {})} for i, v in enumerate(values.tolist())]
+    base = observed(table[:n], take=True).tensors()
+    cuts = [(n, n + 9000), (n + 9000, n + 18_000), (n + 18_000, n + 27_000)]
+    parts = [observed(table[a:b], of(base), take=True).tensors() for a, b in cuts]
+    for part in parts:
+        part["scales.in_use"] = base["scales.in_use"]
+    found = of(moments.merged_scales(parts, base))
+    assert found.n == n + 27_000
+    weight = float(found.state.counts["weight"][0])
+    assert 9000 <= weight <= n + 27_000
+    for (count, mean, squares), share in zip(found.tensors()["scales.moments"], (1.0, 2 / 3), strict=True):
+        assert count == pytest.approx(share * weight, rel=0.01) or count == pytest.approx(
+            (5 / 3 - share) * weight, rel=0.01
+        )
+        assert abs(mean) < 0.3 or abs(mean - 1.7e9) < 0.3
+        assert np.sqrt(squares / count) == pytest.approx(5.0, rel=0.02)
+
+
+def test_default_models_go_on_from_one():
+    xs, ys = stream(3000)
+    xs = [{"a": x["a"] + 1.7e9, "b": 1e-3 * x["b"], "c": x["c"]} for x in xs]
+    base = learnt(KernelRegressor(max_features=256), xs[:500], ys[:500])
+    one, other = (pickle.loads(pickle.dumps(base)) for _ in range(2))
+    learnt(one, xs[500:1700], ys[500:1700])
+    learnt(other, xs[1700:], ys[1700:])
+    some = xs[:200]
+    errors_of = [np.mean((np.array(m.predict_many(frame(some))) - ys[:200]) ** 2) for m in (one, other)]
+    merged = one.merge(other, base=base)
+    assert merged._state.scales.n == merged.n_steps == 3000
+    assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
+
+
+# --- compaction ---------------------------------------------------------------------------------------------------
+
+
+def compacted(n=600, order=None, seed=0, events=0):
+    xs, ys = stream(n, seed)
+    told = {**SMALL, "max_features": 256, "rule": None if order else rules.DSG()}
+    model = learnt(KernelRegressor(**told, second_order=order), xs, ys)
+    upkeep.apply(upkeep.Compaction(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
+    return model
+
+
+@pytest.mark.parametrize("order", [None, "block"])
+def test_compacted_models(order):
+    model = compacted(2500, order)
+    base = copy.deepcopy(model)
+    xs, ys = stream(200, seed=5)
+    one, other = (pickle.loads(pickle.dumps(model)) for _ in range(2))
+    learnt(one, xs[:100], ys[:100])
+    learnt(other, xs[100:], ys[100:])
+    features = model.n_features
+    most = model._learner.most_blocks
+    f = [m.predict_one(xs[0]) - m._learner.numbers["offset"] for m in (one, other)]
+    merged = one.merge(other, base=base)
+    found = merged.predict_one(xs[0]) - merged._learner.numbers["offset"]
+    if order is None:
+        assert merged._learner.most_blocks == most, "the cap is as low as it was"
+        assert found == pytest.approx(np.mean(f), abs=1e-9)
+    assert features <= merged.n_features <= most * model._learner.block_size
+    twin = pickle.loads(pickle.dumps(merged))
+    assert content(learnt(twin, xs, ys)) == content(learnt(merged, xs, ys))
+    assert merged.n_features <= most * model._learner.block_size
+
+
+def test_models_that_were_compacted_in_their_own_ways():
+    """First-order ones are united if there is room, all others refused."""
+    one, other = compacted(600, seed=1), compacted(600, seed=2)
+    xs, _ = stream(9)
+    f = [np.array(model.predict_many(frame(xs))) - model._learner.numbers["offset"] for model in (one, other)]
+    refused(one, "features in all at most", other, compacted(600, seed=3))
+    united = copy.deepcopy(one).merge(other)
+    found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
+    assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
+    model, second = compacted(2500, "block", seed=1), compacted(2500, "block", seed=2)
+    refused(model, "compacted in another way", second)
+    xs, ys = stream(2500)
+    plain = learnt(KernelRegressor(**{**SMALL, "max_features": 256}, second_order="block"), xs, ys)
+    merging.summary(plain)
+    refused(model, "compacted in another way", model, base=plain)
+
+
+def test_a_job_under_way_comes_to_nothing():
+    xs, ys = stream(400)
+    told = {**SMALL, "second_order": None, "compaction": upkeep.Compaction(every=256, window=128, keep=0.25)}
+    one, other = (KernelRegressor(**told) for _ in range(2))
+    learnt(one, xs[:300], ys[:300])
+    learnt(other, xs[:20], ys[:20])
+    assert one._state.upkeep.job is not None
+    f = one.merge(other).predict_one(xs[0])
+    assert one._state.upkeep.job is None
+    assert one.predict_one(xs[0]) == f
+    learnt(one, xs, ys)
+    assert one.n_compactions >= 0
+    assert one._state.upkeep.seen == 700
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+def refused(model, text, *others, base=None):
+    """Assert that a merge is refused, and that nothing has changed."""
+    everything = [model, *others, *([] if base is None else [base])]
+    before = [content(one) if hasattr(one, "_tensors") else None for one in everything]
+    with pytest.raises(MergeError, match=text):
+        model.merge(*others, base=base)
+    assert [content(one) if hasattr(one, "_tensors") else None for one in everything] == before
+
+
+OTHERS = {
+    "seed": {"seed": 4},
+    "kernel": {"kernel": kernels.Gaussian(1.1)},
+    "kernel ": {"kernel": kernels.Laplacian(1.0)},
+    "loss": {"loss": "huber"},
+    "rule": {"rule": rules.DSG(), "second_order": None},
+    "features_per_seed": {"features_per_seed": 16},
+    "batch_size": {"batch_size": 4},
+    "max_features": {"max_features": 128},
+    "l2": {"l2": 0.1, "second_order": "block"},
+    "step": {"step": step_sizes.Constant(0.1), "second_order": "block"},
+    "second_order": {"second_order": "full"},
+    "forgetting": {"forgetting": 0.9},
+    "average": {"average": True, "second_order": None},
+    "preconditioning": {"preconditioning": 0.1, "second_order": None},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_parameters_are_refused(name):
+    xs, ys = stream(303)
+    shared = {key: value for key, value in OTHERS[name].items() if key == "second_order" and name != "second_order"}
+    model = learnt(KernelRegressor(**{**SMALL, **shared}), xs, ys)
+    other = learnt(KernelRegressor(**{**SMALL, **OTHERS[name]}), xs, ys)
+    refused(model, f"the same {name.strip()}, got", other)
+
+
+def test_other_classes_are_refused():
+    xs, ys = stream(303)
+    model = learnt(KernelRegressor(**SMALL), xs, ys)
+    refused(model, "the same class, got 'KernelRegressor' and 'KernelClassifier'", KernelClassifier(**SMALL))
+    refused(model, "got a GaussianProcessRegressor", GaussianProcessRegressor())
+    novelty = KernelNoveltyDetector(kernel=kernels.Gaussian(1.0))
+    novelty.learn_one({"a": 1.0})
+    refused(novelty, "got a KernelNoveltyDetector", novelty)
+    assert issubclass(MergeError, ValueError)
+    assert errors.MergeError is MergeError
+
+
+def test_bandwidths_that_are_not_yet_taken_are_refused():
+    xs, ys = stream(300)
+    for options in ({}, {"second_order": None}, {"second_order": None, "batch_size": 200}):
+        young = learnt(KernelRegressor(max_features=64, **options), xs[:90], ys[:90])
+        other = learnt(KernelRegressor(max_features=64, **options), xs, ys)
+        refused(young, "256 examples or more, .* has seen 90", other)
+        refused(other, "256 examples or more, .* has seen 90", young)
+
+
+def test_other_bandwidths_and_scales_are_refused():
+    xs, ys = stream(600)
+    model = learnt(KernelRegressor(max_features=64), xs[:301], ys[:301])
+    other = learnt(KernelRegressor(max_features=64), xs[301:], ys[301:])
+    refused(model, "the same kernel", other)
+    other = pickle.loads(pickle.dumps(model))
+    learnt(other, [{k: 50.0 * v for k, v in x.items()} for x in xs * 2], ys * 2)
+    refused(model, "scale their inputs in one way, got 3 of 3", other, base=pickle.loads(pickle.dumps(model)))
+    given = learnt(KernelRegressor(model.kernel_, max_features=64), xs[:300], ys[:300])
+    refused(model, "scale their inputs or none", given)
+
+
+def test_a_base_that_is_none_is_refused():
+    xs, ys = stream(400)
+    for order in ("block", None):
+        one, other = (learnt(KernelRegressor(**SMALL, second_order=order), xs[:307], ys[:307]) for _ in range(2))
+        later = learnt(KernelRegressor(**SMALL, second_order=order), xs, ys)
+        refused(one, "went on from one of 400 examples, got one of 307", other, base=later)
+        refused(one, "same seed", other, base=KernelRegressor(**SMALL, second_order=order, seed=4))
+    stranger = learnt(KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None), xs[:7], ys[:7])
+    slow = [
+        learnt(
+            KernelRegressor(
+                **SMALL,
+                rule=rules.DSG(),
+                second_order=None,
+            ),
+            xs[:3],
+            ys[:3],
+        )
+        for _ in range(2)
+    ]
+    refused(slow[0], "went on from one of 7", slow[1], base=stranger)
+    stranger._divide(1, 2)
+    learnt(stranger, xs[:8], ys[:8])
+    long = [learnt(KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None), xs, ys) for _ in range(2)]
+    for one in long:
+        one._learner.numbers["blocks"] = min(6, one._learner.numbers["blocks"])
+    refused(long[0], "features that they do not have", long[1], base=stranger)
+
+
+@pytest.mark.parametrize("order", ["block", "full"])
+def test_a_base_of_other_events_is_refused_of_second_order(order):
+    told = {**SMALL, "second_order": order}
+    one, other, stranger = (learnt(KernelRegressor(**told), *stream(400, seed, 2.0 * seed)) for seed in range(3))
+    refused(one, "went on from the base, got one whose Gram matrix is smaller", other, base=stranger)
+    refused(one, "went on from the base, got one whose Gram matrix is smaller", base=stranger)
+    forgets = [learnt(KernelRegressor(**told, forgetting=0.99), *stream(400, seed)) for seed in range(3)]
+    forgets[0].merge(forgets[1], base=forgets[2])  # of a base nearly nothing may be left
+
+
+BRANCHES = {
+    "block": {"second_order": "block"},
+    "full": {"second_order": "full"},
+    "l2": {"second_order": "full", "l2": 0.02},
+    "forgets": {"second_order": "full", "forgetting": 0.98},
+    "forgets, l2": {"second_order": "block", "forgetting": 0.98, "l2": 0.02},
+    "batches": {"second_order": "block", "batch_size": 5},
+    "arc-cosine": {"kernel": kernels.ArcCosine(1)},
+    "ladder": {"kernel": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))},
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
+    """Whatever waits for a step in them or in the base, however little is new, and merged before or not."""
+    xs, ys = stream(1500)
+    still = ([xs[0]] * 1500, ys)
+    for n in (300, 1003):
+        told = pickle.dumps(learnt(KernelRegressor(**{**SMALL, **BRANCHES[name]}), xs[:n], ys[:n]))
+        for more, (us, vs), which in (
+            (1, still, 0),
+            (3, still, 1),
+            (30, still, 2),
+            (400, still, 3),
+            (400, (xs, ys), 0),
+        ):
+            base, one, other, third = (pickle.loads(told) for _ in range(4))
+            for i, model in enumerate((one, other, third)):
+                learnt(model, us[i : i + more], vs[i : i + more])
+            for settled in (base, one)[:which]:
+                settled._learner.settle()
+            one.merge(other, base=base).merge(third, base=base)
+            assert merging.n_examples(one) == n + 3 * more
+            one.merge(base, base=base)
+
+
+def test_models_with_nan_are_refused():
+    with pytest.raises(MergeError, match="finite Gram matrices, got NaN or infinity"):
+        second_order._factor(np.array([[1.0, 0.0], [0.0, np.nan]]))
+    one, other = made("second order", 300, 1), made("second order", 300, 2)
+    for model in (one, other):
+        merging.summary(model)  # takes the step that examples wait for
+    other._learner.groups[0].factor[0, 3] = np.nan
+    refused(one, "got NaN or infinity", other)
+
+
+def test_models_together_over_the_cap_are_refused():
+    xs, ys = stream(300)
+    models = []
+    for i in range(2):
+        model = KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None)
+        learnt(model, xs[:2], ys[:2])
+        model._divide(i, 2)
+        learnt(model, xs, ys)
+        models.append(model)
+    models[1]._learner.most_blocks = models[0]._learner.most_blocks = 4
+    refused(models[0], "features in all at most", models[1])

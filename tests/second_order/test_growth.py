@@ -1,0 +1,318 @@
+"""Larger groups that begin while the stream runs: the same bits in any calls, copies and caches, and never too much."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from cases import max_examples
+from hypothesis import given
+from hypothesis import strategies as st
+from streams import WAYS, content, examples, frame, learn, predictions
+
+from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
+from streamkernel import kernels as k
+from streamkernel.learners import schedule
+from streamkernel.second_order import growth, newton_step
+from streamkernel.second_order.mixture import Mixture
+
+N = 1100
+GROWING = {"features_per_seed": 4, "max_features": 64, "second_order": "block"}
+KERNELS = {
+    "default": None,
+    "fixed": k.Gaussian(1.5),
+    "median": k.Gaussian("median"),
+    "ladder of 3": k.Ladder(k.Laplacian(2.0), (2.0, 0.25, 1.0)),
+    "sum of ladders": k.Ladder(k.Gaussian("median")) + k.Ladder(k.Laplacian("median")).on("x0"),
+    "polynomial": k.Polynomial(2),
+    "arc-cosine": k.ArcCosine(1),
+}
+
+
+@pytest.fixture(autouse=True)
+def early(monkeypatch):
+    """Larger groups begin early, for fewer examples."""
+    monkeypatch.setattr(growth, "FROM", 256)
+
+
+def classifier(**options):
+    return KernelClassifier(**GROWING | options)
+
+
+def regressor(**options):
+    return KernelRegressor(**GROWING | options)
+
+
+def stages(model):
+    """Return the blocks of the larger groups."""
+    return model._learner.table[growth.ALONE :, 0].tolist()
+
+
+def in_calls(model, xs, ys, sizes):
+    """Learn in calls of so many rows each, in turns."""
+    first, turn = 0, 0
+    while first < len(xs):
+        last = first + sizes[turn % len(sizes)]
+        model.learn_many(frame(xs[first:last]), pd.Series(ys[first:last]))
+        first, turn = last, turn + 1
+    return model
+
+
+def fine(n, seed=0, moves=None):
+    """Return a regression that more features help, another one from an example on."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, 3))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]
+    if moves:
+        y[moves:] = 1.5 * np.cos(3.0 * X[moves:, 1])
+    return [dict(zip(("x0", "x1", "x2"), x, strict=True)) for x in X.tolist()], (y + 0.05 * generator.normal(size=n))
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_every_kernel_grows_and_any_grouping_of_events_has_the_same_bits(kernel):
+    xs, ys = examples(N, ("b", "a", "d"))
+    one = learn(classifier(kernel=kernel), xs, ys)
+    assert any(stages(one))
+    assert one.n_seeds > growth.ALONE
+    assert np.isfinite(one._learner.groups.flat.newton).all()
+    for sizes in ([N], [256, 1, 255], [100, 7, 300]):
+        assert content(in_calls(classifier(kernel=kernel), xs, ys, sizes)) == content(one)
+    together = one.predict_proba_many(frame(xs[:20]))
+    for i, x in enumerate(xs[:20]):
+        assert together.iloc[i].to_dict() == pytest.approx(one.predict_proba_one(x), abs=1e-15)
+
+
+@max_examples(10)
+@given(st.lists(st.integers(1, 600), min_size=1, max_size=6), st.sampled_from([1, 7, 100]), st.booleans())
+def test_calls_of_any_sizes_across_looks_have_the_same_bits(sizes, batch, forgets):
+    xs, ys = examples(560, ("b", "a", "d"), seed=1)
+    options = {"batch_size": batch, "forgetting": 0.99 if forgets else 1.0}
+    one = in_calls(classifier(**options), xs, ys, [560])
+    assert any(stages(one))
+    assert content(in_calls(classifier(**options), xs, ys, sizes)) == content(one)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 500, 5000])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
+    xs, ys = examples(N)
+    one, twin = (in_calls(classifier(kernel=kernel, **o), xs, ys, [N]) for o in ({}, {"cache_bytes": cache_bytes}))
+    assert any(stages(one))
+    assert stages(twin) == stages(one)
+    assert predictions(twin, xs[:50]) == predictions(one, xs[:50])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kernel", [None, k.Gaussian(1.5), k.ArcCosine(1)], ids=repr)
+def test_a_copy_goes_on_with_the_same_bits_around_looks(kernel, way, tmp_path):
+    """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
+    xs, ys = fine(1100)
+    begun, model = [], regressor(kernel=kernel)
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if i in (255, 256, 257, 511, 512, 515, 1023, 1024, 1025, 1050):
+            twin = WAYS[way](model, tmp_path)
+            assert content(twin) == content(model)
+            assert predictions(twin, xs[:9]) == predictions(model, xs[:9])
+            whole = copy.deepcopy(model)
+            for other in (twin, whole):
+                in_calls(other, xs[i : i + 300], ys[i : i + 300], [2, 100])
+            assert content(twin) == content(whole)
+            assert predictions(twin, xs[:9]) == predictions(whole, xs[:9])
+        before = stages(model)
+        model.learn_one(x, y)
+        if stages(model) != before:
+            begun.append((i + 1, int(model._learner.numbers["buffered"])))
+    assert begun[0] == (256, 0)
+    assert begun[1][1] > 0
+
+
+@pytest.mark.parametrize("cap", [20, 24, 36, 40, 64, 100])
+def test_features_never_exceed_the_cap_and_only_looks_change_them(cap):
+    xs, ys = fine(4200, moves=2500)
+    model, seen = regressor(kernel=k.Gaussian(1.5), max_features=cap), set()
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        before = model.n_seeds
+        model.learn_one(x, y)
+        assert model.n_features <= cap
+        assert i < growth.ALONE or model.n_seeds == before or (schedule.is_due(i + 1) and i + 1 >= growth.FROM)
+        seen.add(model.n_seeds)
+    assert (max(seen) > growth.ALONE) == (cap >= 24)
+    assert max(seen) == {20: 4, 24: 6, 36: 6, 40: 10, 64: 16, 100: 16}[cap]
+
+
+def test_memory_is_flat_once_it_has_grown():
+    """Where the stream moves, larger groups end and others begin, in no more room."""
+    xs, ys = fine(9000, moves=5000)
+    regressor().learn_one(xs[0], ys[0])
+    gc.collect()
+    tracemalloc.start()
+    model, sizes = regressor(), []
+    in_calls(model, xs[:4500], ys[:4500], [500])
+    assert sum(stages(model)) == 12
+    own = model._raw_memory_usage
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    for x, y in zip(xs[4500:], ys[4500:], strict=True):
+        model.predict_one(x)
+        model.learn_one(x, y)
+        sizes.append(model.n_features)
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert min(sizes) < max(sizes) == 64
+    assert before > 30_000
+    assert after - before < 24_000 + sys.getsizeof(sizes)
+    assert model._raw_memory_usage - own < 10_000
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge", "smooth_hinge"])
+def test_a_class_that_appears_after_growth_leaves_what_is_said_of_the_others(loss):
+    xs, ys = examples(3000, ("no", "yes"))
+    model = learn(classifier(loss=loss), xs[:N], ys[:N])
+    assert any(stages(model))
+    before = [model.predict_proba_one(x) for x in xs[:200]]
+    model._state = model._with_label(model._state, "third")
+    for x, odds in zip(xs[:200], before, strict=True):
+        after = model.predict_proba_one(x)
+        assert (after["yes"] > after["no"]) == (odds["yes"] > odds["no"])
+        if loss in ("logistic", "softmax"):
+            assert after["yes"] / after["no"] == pytest.approx(odds["yes"] / odds["no"], rel=1e-9)
+    ys = ["third" if x["x2"] > 0.5 else y for x, y in zip(xs, ys, strict=True)]
+    right = []
+    for x, y in zip(xs[N:], ys[N:], strict=True):
+        right.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    assert np.mean(right[-500:]) > np.mean(right[:200])
+    assert np.mean(right[-500:]) > 0.75
+
+
+def test_a_larger_group_that_is_no_better_does_not_end_what_is_good():
+    """Of one bandwidth and few features: 16 blocks happen to be worse than 8, and than those by constant steps."""
+    xs, y = fine(6000)
+    model = regressor(kernel=k.Gaussian(1.5), max_features=256)
+    in_calls(model, xs[:4000], y[:4000], [4000])
+    assert stages(model) == [16, 8]
+    newton, steady = model._learner.arrays.losses[:-1].reshape(2, -1)
+    assert newton[4] > steady[5] > newton[5]
+    in_calls(model, xs[4000:5000], y[4000:5000], [1000])
+    p = model.predict_many(frame(xs[5000:]))
+    assert stages(model) == [16, 8]
+    assert np.mean((p - y[5000:]) ** 2) < 0.05 * np.var(y)
+
+
+def test_what_is_refused_at_a_look_changes_nothing():
+    xs, ys = fine(300)
+    model, spoilt = learn(regressor(), xs[:255], ys[:255]), {**xs[0], "x1": float("inf")}
+    before = content(model)
+    with pytest.raises(InputError, match="x1"):
+        model.learn_one(spoilt, 0.0)
+    with pytest.raises(InputError, match="x1"):
+        model.learn_many(frame([*xs[255:260], spoilt]), pd.Series(ys[:6]))
+    assert content(model) == before
+    in_calls(model, xs[255:], ys[255:], [45])
+    assert any(stages(model))
+    assert content(model) == content(learn(regressor(), xs, ys))
+
+
+@pytest.mark.parametrize("bad", [0, 255, 256, 257, 511, 512, 599])
+def test_rows_before_one_that_is_refused_are_learnt_across_looks(bad):
+    xs, y = fine(600)
+    X = np.array([list(x.values()) for x in xs])
+    f, whole = (
+        Mixture(k.Gaussian(1.5), losses.Square(), step_sizes.Constant(0.75), block_size=4, max_features=64)
+        for _ in range(2)
+    )
+    whole.learn(whole.directions.rows(list(xs[0]), X[:bad]), y[:bad])
+    X[bad, 1] = np.inf
+    with pytest.raises(InputError, match="size"):
+        f.learn(f.directions.rows(list(xs[0]), X), y)
+    assert f.offered == bad
+    ours, theirs = f.tensors(), whole.tensors()
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
+
+
+def test_targets_that_are_constant_when_a_group_begins_do_no_harm():
+    """The mixture has learnt nothing, not even a size of the targets."""
+    xs, ys = fine(1500)
+    model = learn(regressor(), xs[:600], [5.0] * 600)
+    assert any(stages(model))
+    assert model.predict_one(xs[0]) == 5.0
+    found = []
+    for x, y in zip(xs[600:], ys[600:], strict=True):
+        found.append(model.predict_one(x))
+        model.learn_one(x, y)
+    assert np.isfinite(found).all()
+    assert np.mean((found - ys[600:])[-300:] ** 2) < 0.6 * np.var(ys)
+
+
+@max_examples(30)
+@given(st.integers(0, 1000), st.integers(2, 20), st.data())
+def test_the_mixture_without_functions_is_what_the_others_alone_say(seed, n, data):
+    """With what those gone said as their target: (A v)_others = A_others v_others, and A as if they never were."""
+    gone = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=n - 1, unique=True).map(sorted))
+    generator = np.random.default_rng(seed)
+    F = generator.normal(size=(3 * n, n))
+    A, v = F.T @ F + np.eye(n), generator.normal(size=n)
+    mixer, weights = np.linalg.cholesky(A).T.copy(), v.copy()
+    found, weights = newton_step.without(mixer, weights, np.array(gone), 7.0)
+    others = np.setdiff1d(np.arange(n), gone)
+    expected = np.zeros((n, n))
+    expected[np.ix_(others, others)] = A[np.ix_(others, others)]
+    expected[gone, gone] = 7.0
+    assert np.allclose(found.T @ found, expected, rtol=1e-9, atol=1e-9)
+    assert np.allclose(found, np.triu(found))
+    assert (found.diagonal() > 0.0).all()
+    assert (weights[gone] == 0.0).all()
+    ridge = np.linalg.solve(expected[np.ix_(others, others)], (A @ v)[others])
+    assert np.allclose(weights[others], ridge, rtol=1e-8, atol=1e-8)
+    assert np.array_equal(mixer, np.linalg.cholesky(A).T)
+
+
+DUE = {
+    "nothing has begun": ((0.4, None, 0.5), {"stage": 0}, 1),
+    "too early": ((0.4, None, 0.5), {"stage": 0, "seen": 255}, 0),
+    "no room": ((0.4, None, 0.5), {"stage": 0, "last": 0}, 0),
+    "better by the margin": ((0.4, 0.38, 0.5), {}, 3),
+    "better by less": ((0.4, 0.39, 0.5), {}, 0),
+    "better, and the largest there may be": ((0.4, 0.38, 0.5), {"last": 2}, 0),
+    "worse at the bandwidth wanted": ((0.4, 0.5, 0.6), {"rung": 1}, 0),
+    "worse at another": ((0.4, 0.42, 0.6), {}, 1),
+    "hardly worse at another": ((0.4, 0.41, 0.6), {}, 0),
+    "all worse than constant steps": ((0.4, 0.4, 0.38), {}, 1),
+    "all hardly worse than constant steps": ((0.4, 0.4, 0.39), {}, 0),
+    "all worse than constant steps, and young": ((0.4, 0.4, 0.38), {"seen": 511 + 4 * 32}, 0),
+    "of age": ((0.4, 0.4, 0.38), {"seen": 512 + 4 * 32}, 1),
+}
+
+
+@pytest.mark.parametrize(("losses", "options", "stage"), DUE.values(), ids=DUE)
+def test_a_larger_group_begins_where_it_is_worth_it_and_ends_where_it_is_not(losses, options, stage):
+    """Losses of the best single block, the largest group, and the best constant steps on a single block."""
+    single, own, steady = losses
+    told = {"stage": 2, "rung": 2, "seen": 4096, "last": 3, **options}
+    largest = [1 << told["stage"], told["rung"], 512] if told["stage"] else [0, 0, 0]
+    table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], largest, [0, 0, 0]])
+    standing = np.array([[0.7, single, 0.8, 0.9, own or 0.0, 0.0], [steady, 0.9, 0.9, 0.9, 0.01, 0.0]])
+    assert growth.due(told["seen"], 8 * table[:, 0], table, standing, told["last"], wanted=1) == stage
+
+
+@pytest.mark.parametrize("blocks", range(70))
+@pytest.mark.parametrize("numbers", [10**4, 10**5, 10**9])
+def test_larger_groups_fit_in_the_blocks_and_do_not_overlap(blocks, numbers):
+    last, outputs = growth.stages(blocks, 8, numbers), 8
+    stands = [(growth.first_block(growth.slot(stage, last), last), 1 << stage) for stage in range(1, last + 1)]
+    for first, size in stands:
+        assert first >= growth.ALONE
+        assert first + size <= min(blocks, growth.MOST)
+    for (first, size), (second, more) in itertools.pairwise(stands):
+        assert first + size <= second or second + more <= first
+        assert (4 + size**2 + more**2) * outputs**2 <= numbers
+    if numbers == 10**9:
+        assert last == sum(blocks >= least for least in (6, 10, 16, 28, 52))
