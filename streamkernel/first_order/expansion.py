@@ -73,7 +73,7 @@ class Expansion(Learner):
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> f = Expansion(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), steps.Constant(0.5), seed=1)
+    >>> f = Expansion(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
     >>> row = f.row({"x": 1.0})
     >>> f.learn(row, np.array([2.0]))
     >>> f.scores(row).round(6)

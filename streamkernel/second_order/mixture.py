@@ -93,7 +93,7 @@ class Mixture(Learner):
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> step = steps.Constant(0.75)
+    >>> step = step_sizes.Constant(0.75)
     >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), step, joint=True, block_size=16, max_features=16)
     >>> row = f.row({"x": 1.0})
     >>> for _ in range(1000):

@@ -20,7 +20,7 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
     **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
-    "step": ("a step size", "steps"),
+    "step": ("a step size", "step_sizes"),
     "compaction": ("a compaction", "upkeep"),
     "polish": ("a polish", "upkeep"),
 }
