@@ -41,13 +41,13 @@ from streamkernel import (
     load,
     save,
     step_sizes,
+    tensor_file,
 )
 from streamkernel.cli import app
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.telemetry import terminal
-from streamkernel.estimators import model_file
 from streamkernel.jit import cache
 
 CONFIG = """
@@ -129,7 +129,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> int:
 
 
 def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     description["state"] = json.loads(json.dumps(description["state"]).replace(str(folder), "FOLDER"))
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
 

@@ -14,7 +14,7 @@ from river import compose
 
 from connectors import CommitRefused, Divided, Share
 from connectors.json_text import to_json
-from streamkernel import merging
+from streamkernel import merging, tensor_file
 from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
 from streamkernel.cluster.source import PlannedSource
@@ -25,7 +25,6 @@ from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS, Engine
 from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations
 from streamkernel.engine.telemetry.status import point_of
-from streamkernel.estimators import model_file
 from streamkernel.kernels import bandwidth
 
 log = structlog.get_logger("streamkernel")
@@ -161,7 +160,7 @@ class ClusterEngine(Engine):
             return True
         plan = {"positions": self._positions, "shares": [[*share] for share in shares]}
         try:
-            model_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
+            tensor_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
         except OSError as error:
             self._count("checkpoint_failed")
             log.error("the plan of a round could not be written and is tried again later", reason=str(error))

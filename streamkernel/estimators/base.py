@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamkernel import losses, merging, rules, step_sizes
+from streamkernel import losses, merging, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
-from streamkernel.features import numeric_names, scaling
+from streamkernel.features import example_tensors, numeric_names, scaling
 from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
@@ -645,15 +645,19 @@ class KernelModel(model_file.Portable):
     def _tensors(self) -> dict[str, Any]:
         """Return what it has learned, as arrays that share nothing with it."""
         found = self._state
-        first = {} if found.first is None else model_file.pack_examples("first", found.first)
+        first = {} if found.first is None else example_tensors.pack_examples("first", found.first)
         scales = {} if found.scales is None else found.scales.tensors()
         upkeep = {} if found.upkeep is None else found.upkeep.tensors()
         return (
-            found.learner.tensors() | first | scales | upkeep | model_file.pack_hashes("numeric_names", found.numeric)
+            found.learner.tensors()
+            | first
+            | scales
+            | upkeep
+            | example_tensors.pack_hashes("numeric_names", found.numeric)
         )
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         return self._description(), self._tensors()
 
@@ -666,12 +670,12 @@ class KernelModel(model_file.Portable):
         scales = None if self._state.scales is None else scaling.Scales()
         if scales is not None:
             scales.restore(tensors)
-        first = model_file.unpack_examples("first", tensors, learner.directions)
+        first = example_tensors.unpack_examples("first", tensors, learner.directions)
         learner.check_targets([y for _, y in first or []])
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         known = None if first is None else tuple(first)
-        numeric, own = model_file.unpack_hashes("numeric_names", tensors), self._own_in(tensors)
+        numeric, own = example_tensors.unpack_hashes("numeric_names", tensors), self._own_in(tensors)
         self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, own)
         upkeep = self._state.upkeep
         if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from river import base
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import losses, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import Rows
@@ -231,12 +230,12 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(0.02)
 
-    def _tensors(self) -> model_file.Tensors:
+    def _tensors(self) -> tensor_file.Tensors:
         counts, running = self._state.own
         return super()._tensors() | {"counts": counts.copy(), "losses": running.copy()}
 
     def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        counts = model_file.taken(tensors, "counts", np.int64, (2,))
+        counts = tensor_file.require_tensor(tensors, "counts", np.int64, (2,))
         if (counts < 0).any():
             raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
-        return counts, model_file.taken(tensors, "losses", np.float64, (2,))
+        return counts, tensor_file.require_tensor(tensors, "losses", np.float64, (2,))

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from streamkernel import rules, step_sizes
+from streamkernel import rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.features import numeric_names
+from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -199,11 +199,11 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         self._seen = after if learned else self._seen._replace(journal=None)
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         model, tensors = seen.model._described()
-        waiting = model_file.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
+        waiting = example_tensors.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
         description = {
             "model": model,
             "statistic": seen.statistic,
@@ -212,10 +212,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         }
         return description, tensors | waiting
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         model = self._new_model()
         model._restore(description["model"], tensors)
-        waiting = model_file.unpack_examples("waiting", tensors, model._learner.directions) or []
+        waiting = example_tensors.unpack_examples("waiting", tensors, model._learner.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
         statistic = float(description["statistic"])

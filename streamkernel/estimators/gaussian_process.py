@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from river import base
 
-from streamkernel import step_sizes
+from streamkernel import step_sizes, tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.regressor import _checked
+from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
@@ -317,14 +318,14 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         return Stochastic(phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         tensors = seen.posterior.tensors()
-        first = {} if seen.first is None else model_file.pack_examples("first", seen.first)
+        first = {} if seen.first is None else example_tensors.pack_examples("first", seen.first)
         return {"kernel": self.kernel_, "offset": seen.offset, "ratio": seen.ratio}, tensors | first
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         kernel = model_file.kernel_in(description, self._given)
         phis = tuple(phi.with_kernel(kernel) for phi in self._seen.phis)
         offset, ratio = float(description["offset"]), float(description["ratio"])
@@ -332,7 +333,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {offset!r} and {ratio!r}")
         posterior = self._new_posterior(phis, ratio)
         posterior.restore(tensors)
-        first = model_file.unpack_examples("first", tensors, phis[0].directions)
+        first = example_tensors.unpack_examples("first", tensors, phis[0].directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         self._seen = _Seen(phis, posterior, offset, ratio, None if first is None else tuple(first))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from streamkernel import tensor_file
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
 
@@ -82,7 +83,7 @@ def load(path: str | Path) -> Any:
     path = Path(path)
     if path.is_dir():
         return _in_state(path)
-    description, tensors = model_file.read(path, "model", "pipeline")
+    description, tensors = tensor_file.read(path, "model", "pipeline")
     if not isinstance(description, dict) or "models" not in description:
         return model_file.rebuild(description, tensors, str(path))
     from streamkernel.engine.checkpoint import state_file

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
+from streamkernel import tensor_file
 from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
@@ -135,14 +137,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             features = features.with_kernel(kernel)
         self._seen = features, None if is_enough else first
 
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         features, first = self._seen
-        rows = {} if first is None else model_file.pack_examples("first", [(row, 0.0) for row in first])
+        rows = {} if first is None else example_tensors.pack_examples("first", [(row, 0.0) for row in first])
         return {"kernel": features.kernel}, rows
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         features = self._map.with_kernel(model_file.kernel_in(description, self.kernel))
-        first = model_file.unpack_examples("first", tensors, features.directions)
+        first = example_tensors.unpack_examples("first", tensors, features.directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         self._seen = features, None if first is None else tuple(row for row, _ in first)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import from_dtype, types
 
-from streamkernel.estimators import model_file
+from streamkernel import tensor_file
 from streamkernel.features.evaluate import LARGEST_VALUE
 from streamkernel.features.rows import ROWS, Rows
 from streamkernel.jit import compiled, inlined, unit
@@ -320,7 +320,7 @@ class Scales:
         """Put the scales of the moments in use, and return whether one of them has changed."""
         return bool(take(self.state))
 
-    def tensors(self) -> model_file.Tensors:
+    def tensors(self) -> tensor_file.Tensors:
         """Return all of this as arrays, names in the order of their hashes."""
         counts, table = self.state.counts[0], self.state.table
         known = np.sort(table[table["key"] > 0], order="key")
@@ -340,11 +340,11 @@ class Scales:
         ValueError
             If the tensors do not fit together.
         """
-        (n,) = model_file.taken(tensors, "scales.n", np.int64, (1,)).tolist()
-        weights = model_file.taken(tensors, "scales.weights", np.float64, (2,))
-        names = model_file.taken(tensors, "scales.names", np.int64, (None,))
-        moments = model_file.taken(tensors, "scales.moments", np.float64, (len(names), 3))
-        in_use = model_file.taken(tensors, "scales.in_use", np.float64, (len(names), 2))
+        (n,) = tensor_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
+        weights = tensor_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
+        names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))
+        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), 3))
+        in_use = tensor_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
             raise ValueError(f"expected up to {MOST_NAMES} sorted hashes as scales.names, got {len(hashes)} others")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, rules, step_sizes
-from streamkernel.estimators import model_file
+from streamkernel import losses, rules, step_sizes, tensor_file
+from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
@@ -454,7 +454,7 @@ class Expansion(Learner):
             "coef": np.ascontiguousarray(coef.reshape(len(coef), self.n_functions, components, width)),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
         } | (self._kept() if kept is None else {"kept": kept})
-        return learned | state.learned(numbers) | model_file.pack_examples("pending", self.pending)
+        return learned | state.learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: what is left to grow is divided, each block of another seed.
@@ -487,7 +487,7 @@ class Expansion(Learner):
         used = -(-blocks * self.block_size // self.directions.width)
         learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
         waiting = pending[1] if pending[0] == numbers["examples"] else []
-        return learned | self._kept() | state.learned(numbers) | model_file.pack_examples("pending", waiting)
+        return learned | self._kept() | state.learned(numbers) | example_tensors.pack_examples("pending", waiting)
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict: all, which is small."""
@@ -517,9 +517,9 @@ class Expansion(Learner):
             self.most_blocks = numbers["most_blocks"] = most
         width = self.directions.width
         panels = -(-blocks * self.block_size // width)
-        coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
-        beta = model_file.taken(tensors, "beta", np.float64, (blocks, columns))
-        pending = model_file.unpack_examples("pending", tensors, self.directions) or []
+        coef = tensor_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
+        beta = tensor_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
+        pending = example_tensors.unpack_examples("pending", tensors, self.directions) or []
         if len(pending) >= self.batch_size:
             raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")
         self.check_targets([y for _, y in pending])

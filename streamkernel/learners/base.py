@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import losses, step_sizes
+from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
-from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import BLOCK
 from streamkernel.features.rows import F64, I64, Rows
@@ -182,7 +181,7 @@ class Learner:
         """
         if "kept" not in tensors:
             return None
-        kept: I64 = model_file.taken(tensors, "kept", np.int64, (None, 3))
+        kept: I64 = tensor_file.require_tensor(tensors, "kept", np.int64, (None, 3))
         if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
             raise ValueError("expected features of whole blocks as kept")
         return kept
@@ -226,8 +225,8 @@ class Learner:
         ValueError
             If it is not what can be learned.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
         blocks, steps_taken = ints[:2].tolist()
         if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streamkernel import step_sizes
+from streamkernel import step_sizes, tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import counter_bits, domain_key
 from streamkernel.features.rows import F64, Rows
 from streamkernel.posterior.bayesian_linear import BayesianLinear
@@ -228,7 +228,7 @@ class Stochastic:
         f, A, steps_taken, pending = self._learned
         learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
         counters = {"count": np.array([steps_taken], np.int64)}
-        return learned | counters | model_file.pack_examples("pending", pending)
+        return learned | counters | example_tensors.pack_examples("pending", pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what has been learned; raises a ValueError if it does not fit."""
@@ -237,7 +237,7 @@ class Stochastic:
         f, A, _, _ = self._learned
         f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
         A.restore(tensors, blocks)
-        pending = model_file.unpack_examples("pending", tensors, self._phis[0].directions) or []
+        pending = example_tensors.unpack_examples("pending", tensors, self._phis[0].directions) or []
         if len(pending) >= self._batch:
             raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(pending)}")
         self._learned = _Learned(f, A, steps_taken, tuple(pending))
@@ -301,7 +301,7 @@ def _keys(rows: Rows) -> Sequence[Hashable]:
 
 def _count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
-    (found,) = model_file.taken(tensors, "count", np.int64, (1,))
+    (found,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
     if found < 0:
         raise ValueError(f"expected a count, got {found}")
     return int(found)

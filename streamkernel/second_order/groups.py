@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel.estimators import model_file
+from streamkernel import tensor_file
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.second_order import learning
 
@@ -100,11 +100,11 @@ class Groups:
         """
         n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
         for name in FUNCTIONS:
-            getattr(self.flat, name)[:] = model_file.taken(tensors, name, np.float64, (self._columns * n,))
+            getattr(self.flat, name)[:] = tensor_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
             return
-        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
-        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
+        factor = tensor_file.require_tensor(tensors, "factor", np.float32, (triangles,))
+        rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2

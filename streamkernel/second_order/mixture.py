@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel import losses, step_sizes
-from streamkernel.estimators import model_file
+from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F32, F64, I64, Rows
@@ -528,7 +527,7 @@ class Mixture(Learner):
             directions = Directions(directions.plan, self.block_size, directions.cache_bytes, features)
         empty = self._new_live(directions, self.columns, int(self.numbers["intercept"]))
         shapes = {name: getattr(empty.state, own).shape for name, own in _IN_FILES.items()}
-        kept = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in shapes.items()}
+        kept = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
         blocks, steps_taken, _, examples, waiting = ints.tolist()
         if (
             not waiting < max(self.batch_size, newton_step.LONGEST_BATCH)
@@ -542,7 +541,7 @@ class Mixture(Learner):
         error_scale = reals[state.LEARNED_REALS.index("error_scale")]
         if min(kept["bounds"].min(), kept["standing"].min(), error_scale) < 0.0:
             raise ValueError("expected bounds, losses and a spread of at least 0")
-        table = model_file.taken(tensors, "table", np.int64, empty.table.shape)
+        table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
         if not growth.possible(table, self._alone, self._stages, examples):
             raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
         arrays = {own: kept[name].copy() for name, own in _IN_FILES.items()}

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import Mixture
@@ -153,7 +154,7 @@ class Upkeep:
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
         found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
         if job is None:
-            return found | model_file.pack_examples("upkeep.recent", [*self.recent])
+            return found | example_tensors.pack_examples("upkeep.recent", [*self.recent])
         predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
         runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
         for examples in job.since[: self.fed]:
@@ -161,9 +162,9 @@ class Upkeep:
                 runs.append([])
             else:
                 runs[-1].append(examples)
-        since = [model_file.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
+        since = [example_tensors.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
         found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64)
-        recent = model_file.pack_examples("upkeep.recent", job.window)
+        recent = example_tensors.pack_examples("upkeep.recent", job.window)
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
     def restored(self, function: Function, tensors: Mapping[str, Any]) -> Upkeep:
@@ -174,8 +175,8 @@ class Upkeep:
         ValueError
             If a tensor is missing or does not fit.
         """
-        seen, compactions = model_file.taken(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
-        gap, is_known = model_file.taken(tensors, "upkeep.gap", np.float64, (2,)).tolist()
+        seen, compactions = tensor_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
+        gap, is_known = tensor_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()
         if min(seen, compactions) < 0:
             raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
         recent = _unpacked("recent", tensors, function)
@@ -189,7 +190,9 @@ class Upkeep:
         )
         if "upkeep.job" not in tensors:
             return found
-        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)).tolist()
+        until, columns, *is_done = tensor_file.require_tensor(
+            tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)
+        ).tolist()
         if not (seen < until and 0 < columns <= function.columns):
             raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
         names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
@@ -328,7 +331,7 @@ def _joined(examples: Sequence[Examples], function: Function) -> Examples:
 
 
 def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
-    found = model_file.unpack_examples(f"upkeep.{name}", tensors, function.directions)
+    found = example_tensors.unpack_examples(f"upkeep.{name}", tensors, function.directions)
     if found is None:
         raise ValueError(f"expected examples as upkeep.{name}, got none")
     function.check_targets([y for _, y in found])

@@ -18,7 +18,7 @@ from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
 from connectors import DividedFiles, FileSource, Share
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules, tensor_file
 from streamkernel.cluster import replica, step_merging
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
@@ -329,7 +329,7 @@ def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(dat
 
 
 def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypatch):
-    one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), model_file.put
+    one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), tensor_file.put
 
     def put_or_fail(path, content, mode):
         if path.name == "round.json" and next(fails, False):

@@ -22,7 +22,7 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel import KernelClassifier, KernelRegressor, tensor_file
 from streamkernel.engine import Engine, delayed_labels, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack
@@ -33,7 +33,6 @@ from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.terminal import View
 from streamkernel.errors import JoinError
-from streamkernel.estimators import model_file
 
 Record = dict[str, Any]
 
@@ -269,7 +268,7 @@ def light() -> Any:
 
 def kept(folder: Path) -> tuple[Any, ...]:
     """Return all that a run left behind."""
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     files = [(folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")]
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}, files
 

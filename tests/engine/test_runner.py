@@ -16,7 +16,7 @@ from states import state_in
 from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
@@ -27,7 +27,6 @@ from streamkernel.engine.checkpoint.state_directory import (
 )
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators import model_file
 from streamkernel.upkeep import Compaction, Polish
 
 
@@ -102,7 +101,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable
 
 
 def newest_content(folder: Path) -> tuple[Any, dict[str, bytes]]:
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
 
 

@@ -19,8 +19,10 @@ from streamkernel import (
     RandomFeatures,
     kernels,
     load,
+    tensor_file,
 )
 from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 
 
 @pytest.fixture
@@ -34,14 +36,14 @@ def parts():
 
 def check_refused(tmp_path, description, tensors):
     path = tmp_path / "model"
-    model_file.write(path, "model", description, tensors)
+    tensor_file.write(path, "model", description, tensors)
     with pytest.raises(ModelFileError) as caught:
         load(path)
     assert str(path) in str(caught.value)
 
 
 def test_what_is_crafted_like_a_model_is_one(parts, tmp_path):
-    model_file.write(tmp_path / "model", "model", *parts)
+    tensor_file.write(tmp_path / "model", "model", *parts)
     assert load(tmp_path / "model").n_steps == 10
 
 
@@ -197,9 +199,9 @@ def test_tensors_that_do_not_fit_are_refused(change, parts, tmp_path):
     "text", [None, "", "{", "[" * 100_000, '{"class": ' + "9" * 5000 + "}", "NaN"], ids=lambda t: str(t)[:12]
 )
 def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
-    header = {"format": model_file.FORMAT, "version": str(model_file.VERSION), "kind": "model"}
+    header = {"format": tensor_file.FORMAT, "version": str(tensor_file.VERSION), "kind": "model"}
     header |= {} if text is None else {"description": text}
-    header["checksum"] = model_file._checksum(header, parts[1])
+    header["checksum"] = tensor_file.checksum(header, parts[1])
     path = tmp_path / "model"
     path.write_bytes(save(parts[1], header))
     with pytest.raises(ModelFileError):
@@ -212,7 +214,7 @@ def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
 def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
     """Also of the types that safetensors knows and numpy does not."""
     path = tmp_path / "model"
-    model_file.write(path, "model", *parts)
+    tensor_file.write(path, "model", *parts)
     whole = path.read_bytes()
     length = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + length])
@@ -227,7 +229,7 @@ def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
 def crafted(model, tmp_path, change):
     """Check that a file of `model` is read, and refused once it is changed."""
     description, tensors = copy.deepcopy(model_file.describe(model))
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     load(tmp_path / "model")
     change(description, tensors)
     check_refused(tmp_path, description, tensors)
@@ -288,7 +290,7 @@ def test_more_first_examples_than_decide_are_refused(tmp_path):
 
     def more(_, tensors):
         rows = [(model._seen[1][0], 0.0)] * 256
-        tensors.update(model_file.pack_examples("first", rows))
+        tensors.update(example_tensors.pack_examples("first", rows))
 
     crafted(model, tmp_path, more)
 

@@ -13,7 +13,7 @@ from reference import tasks as plain
 from river import preprocessing
 from streams import SMALL, WAYS, content, examples
 
-from streamkernel import InputError, KernelDensityRatio, ModelFileError, load, step_sizes
+from streamkernel import InputError, KernelDensityRatio, ModelFileError, load, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.estimators.density_ratio import Ratio, TruncatedRatio
 from streamkernel.kernels import Gaussian
@@ -186,7 +186,7 @@ def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
 )
 def test_a_file_with_running_numbers_of_no_kind_is_refused(name, tensor, tmp_path):
     description, tensors = model_file.describe(learn(KernelDensityRatio(**SMALL), *examples(5, (False, True))))
-    model_file.write(tmp_path / "model", "model", description, tensors | {name: tensor})
+    tensor_file.write(tmp_path / "model", "model", description, tensors | {name: tensor})
     with pytest.raises(ModelFileError, match="expected"):
         load(tmp_path / "model")
 

@@ -11,7 +11,7 @@ from reference import algorithms as plain
 from river import base
 from streams import content, examples
 
-from streamkernel import InputError, KernelDriftDetector, ModelFileError, load
+from streamkernel import InputError, KernelDriftDetector, ModelFileError, load, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.kernels import Gaussian
 
@@ -200,7 +200,7 @@ def test_a_copy_goes_on_with_the_same_bits(n, kernel, way, tmp_path):
 def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
     description, tensors = model_file.describe(updated(small(), examples(50)[0]))
     description["state"]["statistic"] = statistic
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError, match=r"expected a statistic|float"):
         load(tmp_path / "model")
 
@@ -208,7 +208,7 @@ def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
 def test_a_file_with_more_waiting_events_than_the_window_holds_is_refused(tmp_path):
     description, tensors = model_file.describe(updated(small(window=40), examples(50)[0]))
     description["parameters"]["window"] = 20
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError, match="half of the window of 20"):
         load(tmp_path / "model")
 

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
 
-from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes
+from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.kernels import Gaussian
 
@@ -171,11 +171,11 @@ def test_a_file_with_a_flipped_bit_is_refused(written):
 
 
 def test_a_file_of_another_version_or_kind_is_refused(written, monkeypatch):
-    description, tensors = model_file.read(written, "model")
-    model_file.write(written, "checkpoint", description, tensors)
+    description, tensors = tensor_file.read(written, "model")
+    tensor_file.write(written, "checkpoint", description, tensors)
     assert "got a 'checkpoint'" in refused(written)
     monkeypatch.setattr(model_file, "VERSION", 99)
-    model_file.write(written, "model", description, tensors)
+    tensor_file.write(written, "model", description, tensors)
     monkeypatch.undo()
     assert "got '99'" in refused(written)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import WAYS, classifier, content, examples, learn, predictions, regressor
 
-from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, rules, step_sizes
+from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Cauchy, Gaussian, Ladder, Laplacian, Matern
@@ -114,7 +114,7 @@ def test_a_file_with_other_multiples_is_refused(crafted, tmp_path):
     xs, ys = examples(40)
     description, tensors = model_file.describe(learn(classifier(kernel=Ladder(Gaussian())), xs, ys))
     description["state"]["kernel"]["multiples"] = crafted
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 

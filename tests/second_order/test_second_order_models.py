@@ -14,7 +14,7 @@ import pytest
 from cases import pairwise
 from streams import WAYS, content, examples, frame, learn, predictions, traced
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, load, losses, rules
+from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, load, losses, rules, tensor_file
 from streamkernel import kernels as k
 from streamkernel.estimators import model_file
 from streamkernel.second_order import growth
@@ -451,10 +451,10 @@ def grown_parts():
 @pytest.mark.parametrize("change", LARGER)
 def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_path):
     description, tensors = copy.deepcopy(grown_parts)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     assert load(tmp_path / "model").n_features == 40
     LARGER[change](tensors)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -463,10 +463,10 @@ def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_p
 def test_a_crafted_file_is_refused(change, parts, tmp_path):
     """What passes is trusted by compiled code."""
     description, tensors = copy.deepcopy(parts)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     assert load(tmp_path / "model").n_steps == 290
     CRAFTED[change](tensors)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -489,6 +489,6 @@ def test_a_crafted_file_is_refused(change, parts, tmp_path):
 def test_a_crafted_parameter_is_refused(name, value, parts, tmp_path):
     description, tensors = copy.deepcopy(parts)
     description["parameters"][name] = value
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")

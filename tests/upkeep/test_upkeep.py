@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, kernels, load, upkeep
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelRegressor,
+    ModelFileError,
+    kernels,
+    load,
+    tensor_file,
+    upkeep,
+)
 from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
@@ -341,12 +350,12 @@ def test_crafted_files_are_refused(second_order, change, tmp_path):
         model = learnt(KernelClassifier(kernels.Gaussian(1.0), **options), events(n, 2))
         description, tensors = model_file.describe(model)
         assert name in tensors
-        model_file.write(tmp_path / "model", "model", description, tensors)
+        tensor_file.write(tmp_path / "model", "model", description, tensors)
         load(tmp_path / "model")
         try:
             changed = change(tensors)
         except KeyError:
             continue
-        model_file.write(tmp_path / "model", "model", description, changed)
+        tensor_file.write(tmp_path / "model", "model", description, changed)
         with pytest.raises(ModelFileError):
             load(tmp_path / "model")
