@@ -31,7 +31,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import Config
 
 MODELS: dict[str, dict[str, Any]] = {
-    "first order, 1,024 features": {"max_features": 1024, "second_order": False},
+    "first order, 1,024 features": {"max_features": 1024, "learner": "dsg"},
     "second order, 1,024 features": {"max_features": 1024},
     "no arguments": {},
 }
@@ -68,14 +68,11 @@ def written(folder: Path, events: int) -> None:
 
 def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, predictions: bool) -> Rates:
     """Return how fast a run is, and where its time goes."""
-    options = {name: value for name, value in model.items() if value is not False}
-    if model.get("second_order") is False:  # TOML has no word for None, but a step says the same
-        options["step"] = {"type": "Constant", "gamma": 0.25}
     with tempfile.TemporaryDirectory() as state:
         told: dict[str, Any] = {
             "label": "y",
             "source": {"path": str(folder / "part-*.jsonl")},
-            "model": {"type": "KernelClassifier", **options},
+            "model": {"type": "KernelClassifier", **model},
             "state": {"directory": state},
             "cluster": {"workers": max(1, workers), "round_events": round_events},
         }

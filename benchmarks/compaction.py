@@ -24,7 +24,7 @@ from streamkernel import KernelClassifier
 from streamkernel.upkeep import Compaction
 
 EVERY = 8192
-ORDERS: dict[str, dict[str, Any]] = {"first": {"second_order": None}, "second": {}}
+ORDERS: dict[str, dict[str, Any]] = {"first": {"learner": "dsg"}, "second": {}}
 LAST = 2000
 
 
@@ -35,7 +35,10 @@ def events_of(name: str, data: Path) -> list[tuple[dict[str, float], Any]]:
 
 def side_by_side(events: list[Any], options: dict[str, Any]) -> None:
     """Print what both models are worth on one stream."""
-    models = KernelClassifier(**options), KernelClassifier(**options, compaction=Compaction(every=EVERY))
+    models = (
+        KernelClassifier(**options),
+        KernelClassifier(compaction=Compaction(every=EVERY), **options),
+    )
     hits, seconds, since = np.zeros((len(events), 2)), np.zeros((len(events), 2)), None
     most = 0
     for i, (x, y) in enumerate(events):

@@ -13,6 +13,7 @@ there counts as infinite.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,8 +35,8 @@ GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5
 LOSSES = {"a9a": "hinge", "elec2": "logistic", "kin40k": "square"}
 RULES: dict[str, rules.Rule] = {
     "DSG": rules.DSG(),
-    "CDSG": rules.CDSG(),
-    "CDSG, steps of γ at most": rules.CDSG(longest=1.0),
+    "CDSG": rules.CDSG(math.inf),
+    "CDSG, steps of γ at most": rules.CDSG(),
 }
 
 

@@ -47,13 +47,13 @@ import brokers
 
 INPUTS, CHECKPOINT_SECONDS, SLICE = 10, 5.0, 64
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
-    "KernelClassifier(max_features=1024, second_order=None)": ({"max_features": 1024, "second_order": None}, 1),
+    "KernelClassifier(max_features=1024, learner='dsg')": ({"max_features": 1024, "learner": "dsg"}, 1),
     "KernelClassifier(max_features=1024)": ({"max_features": 1024}, 5),
 }
 """Arguments, and what the number of events is divided by."""
 
 RESTARTED = {
-    "KernelClassifier(max_features=4096, second_order=None)": (
+    "KernelClassifier(max_features=4096, learner='dsg')": (
         'type = "KernelClassifier"\nmax_features = 4096\nrule = { type = "CDSG", longest = 1.0 }',
         2000,
     ),

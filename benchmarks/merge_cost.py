@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import pickle
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,10 @@ from scipy.optimize import curve_fit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import arguments, seconds, show
-from streamkernel import KernelRegressor, kernels, merging, rules
+from streamkernel import KernelRegressor, kernels, learners, merging, rules
 
 KERNEL = kernels.Gaussian(2.0)
-ORDERS: dict[str, dict[str, Any]] = {
-    "first": {"second_order": None, "rule": rules.DSG()},
-    "second": {"second_order": "full"},
-}
+LEARNERS = {"first": learners.DSG(rule=rules.DSG()), "second": learners.Newton(joint=True)}
 SIZES = {"first": [256, 1024, 4096, 16_384], "second": [256, 512, 1024, 2048]}
 REPLICAS = [1, 2, 4, 8]
 INPUTS, EVENTS = 10, 300
@@ -37,8 +35,8 @@ INPUTS, EVENTS = 10, 300
 
 def model_of(order: str, features: int) -> KernelRegressor:
     """Return a model at its cap."""
-    block_size = min(256, features // 4)
-    model = KernelRegressor(KERNEL, features_per_seed=block_size, max_features=features, **ORDERS[order])
+    learner = replace(LEARNERS[order], features_per_seed=min(256, features // 4))
+    model = KernelRegressor(KERNEL, learner=learner, max_features=features)
     for x, y in events():
         model.learn_one(x, y)
     assert model.n_features == features

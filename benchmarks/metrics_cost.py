@@ -29,7 +29,7 @@ from streamkernel.engine.runner import Engine
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 
 INPUTS, SLICE, SCRAPES = 10, 512, 100
-FIRST = {"max_features": 1024, "second_order": None}
+FIRST = {"max_features": 1024, "learner": "dsg"}
 MODELS: dict[str, tuple[type, Mapping[str, Any], type, int]] = {
     "KernelClassifier, first order, 1,024 features": (KernelClassifier, FIRST, metrics.Accuracy, 1),
     "KernelRegressor, first order, 1,024 features": (KernelRegressor, FIRST, metrics.MAE, 1),

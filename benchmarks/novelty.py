@@ -28,7 +28,7 @@ RATE, MOST = 0.05, 4000
 DETECTORS: dict[str, Callable[[int], base.AnomalyDetector]] = {
     "KernelNoveltyDetector()": lambda seed: preprocessing.StandardScaler() | KernelNoveltyDetector(seed=seed),
     "KernelNoveltyDetector(nu=0.1)": lambda seed: (
-        preprocessing.StandardScaler() | KernelNoveltyDetector(0.1, seed=seed)
+        preprocessing.StandardScaler() | KernelNoveltyDetector(nu=0.1, seed=seed)
     ),
     "OneClassSVM": lambda seed: preprocessing.StandardScaler() | anomaly.OneClassSVM(),
     "RBFSampler | OneClassSVM": lambda seed: (

@@ -38,7 +38,7 @@ def main() -> None:
         events = [event for event, _ in zip(scenario.events(told.data), range(told.events), strict=False)]
         is_number = scenario.task == NUMBERS
         kind: Any = KernelRegressor if is_number else KernelClassifier
-        plain, polished = kind(second_order=None), kind(second_order=None, polish=TASK)
+        plain, polished = kind(learner="dsg"), kind(learner="dsg", polish=TASK)
         pair = [errors(events, model, is_number=is_number) for model in (plain, polished)]
         first = 256 + TASK.every + TASK.every // 2
         unit = np.var([y for _, y in events[first:]]) if is_number else 1.0

@@ -23,7 +23,7 @@ from benchmarks.scenarios import SCENARIOS
 from streamkernel import KernelClassifier, merging
 from streamkernel.kernels import bandwidth
 
-ORDERS: dict[str, dict[str, Any]] = {"first": {"second_order": None}, "second": {}}
+ORDERS: dict[str, dict[str, Any]] = {"first": {"learner": "dsg"}, "second": {}}
 COLORS = {1: "#009e73", 2: "#0072b2", 4: "#e69f00", 8: "#d55e00"}
 
 

@@ -26,7 +26,7 @@ from benchmarks import race
 from benchmarks.common import arguments, seconds, show
 from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import arm, forest
-from streamkernel import KernelClassifier, KernelRegressor, losses, rules
+from streamkernel import KernelClassifier, KernelRegressor, learners, losses, rules
 from streamkernel.kernels import Gaussian
 from streamkernel.kernels.plan import Plan
 from streamkernel.solvers import AsyDSSKL
@@ -63,11 +63,11 @@ def double_sgd(X: F64, y: F64, loss: str) -> Iterator[Fitted]:
     """Learn the rows once, twice, and four times; as a stream has them."""
     scale = StandardScaler().fit(X)
     sigma = float(np.sqrt(X.shape[1]))
-    given: dict[str, Any] = {"rule": rules.DSG(), "max_features": 5 * FEATURES}
+    given: dict[str, Any] = {"learner": learners.DSG(rule=rules.DSG()), "max_features": 5 * FEATURES}
     if loss == "logistic":
-        model: Any = KernelClassifier(Gaussian(sigma), losses.Logistic(), **given)
+        model: Any = KernelClassifier(Gaussian(sigma), loss=losses.Logistic(), **given)
     else:
-        model = KernelRegressor(Gaussian(sigma), losses.Square(), **given)
+        model = KernelRegressor(Gaussian(sigma), loss=losses.Square(), **given)
     names = [str(i) for i in range(X.shape[1])]
     targets = pd.Series(y.astype(int) if loss == "logistic" else y)
 

@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, losses
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, losses
 
 F64 = npt.NDArray[np.float64]
 Event = Callable[[float], dict[str, float]]
@@ -104,7 +104,7 @@ def draw_kernel(picture: KernelPicture) -> Figure:
     low, high = picture.span
     v = np.linspace(low, high, 161)
     table = pd.DataFrame([picture.event(a) for a in v])
-    z = RandomFeatures(picture.kernel, FEATURES).transform_many(table).to_numpy()
+    z = RandomFeatures(picture.kernel, n_features=FEATURES).transform_many(table).to_numpy()
     for at, color in ((40, BLUE), (104, ORANGE)):
         x2 = picture.event(v[at])
         one.plot(v, [picture.kernel(picture.event(a), x2) for a in v], color=color)
@@ -122,7 +122,7 @@ def draw_kernel(picture: KernelPicture) -> Figure:
     rng = np.random.default_rng(1)
     u = rng.uniform(0.0, 1.0, 1000)
     events, y = picture.span[0] + (picture.span[1] - picture.span[0]) * u, wave(u) + 0.2 * rng.standard_normal(1000)
-    model = KernelRegressor(picture.kernel, max_features=512, second_order=None)
+    model = KernelRegressor(picture.kernel, learner="dsg", max_features=512)
     for a, target in zip(events, y, strict=True):
         model.learn_one(picture.event(a), target)
     three.plot(events[:300], y[:300], ".", color=GREY, markersize=2, alpha=0.6)
@@ -197,7 +197,7 @@ def _learnt_numbers(axis: Axes, picture: LossPicture) -> None:
     axis.plot(x[:500], y[:500], ".", color=GREY, markersize=2, alpha=0.6)
     axis.plot(v, np.sin(2.0 * v), color=GREY, linestyle="--", linewidth=1, label="without the outliers")
     for loss, color, width in ((picture.beside, ORANGE, 1.0), (picture.loss, BLUE, 1.8)):
-        model = KernelRegressor(NEAR, loss, max_features=512, average=True)
+        model = KernelRegressor(NEAR, learner=learners.DSG(averaging=True), loss=loss, max_features=512)
         for a, target in zip(x, y, strict=True):
             model.learn_one({"a": a}, target)
         axis.plot(v, [model.predict_one({"a": a}) for a in v], color=color, linewidth=width, label=shown(loss))
@@ -212,7 +212,7 @@ def _learnt_classes(axis: Axes, picture: LossPicture) -> None:
     v = np.linspace(-2.0, 2.0, 161)
     colors = (BLUE, GREEN)
     for loss, width in ((picture.beside, 1.0), (picture.loss, 1.8)):
-        model = KernelClassifier(NEAR, loss, max_features=512, average=True)
+        model = KernelClassifier(NEAR, learner=learners.DSG(averaging=True), loss=loss, max_features=512)
         for a, label in zip(x, y, strict=True):
             model.learn_one({"a": a}, label)
         found = [model.predict_proba_one({"a": a}) for a in v]

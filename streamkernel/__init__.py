@@ -5,7 +5,7 @@ from streamkernel.interpreter import check_interpreter
 
 check_interpreter()
 
-from streamkernel import kernels, losses, rules, step_sizes
+from streamkernel import kernels, learners, losses, rules, step_sizes
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
@@ -33,6 +33,7 @@ __all__ = [
     "RandomFeatures",
     "__version__",
     "kernels",
+    "learners",
     "load",
     "losses",
     "rules",

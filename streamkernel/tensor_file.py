@@ -16,7 +16,9 @@ from safetensors.numpy import save
 from streamkernel.errors import ModelFileError
 
 FORMAT = "streamkernel"
-VERSION = 3
+VERSION = 4
+READABLE = ("3", "4")
+"""Versions of files that can be read; 3 is that of release 0.1."""
 
 Tensors = dict[str, Any]
 
@@ -87,9 +89,9 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise ModelFileError(f"Expected a {FORMAT} file, got another safetensors file - at {path}")
-            if header.get("version") != str(VERSION):
+            if header.get("version") not in READABLE:
                 raise ModelFileError(
-                    f"Expected format version {VERSION}, got {header.get('version')!r} - at {path}; "
+                    f"Expected format version {' or '.join(READABLE)}, got {header.get('version')!r} - at {path}; "
                     "it was written by another release of streamkernel"
                 )
             if header.get("kind") not in kinds:

@@ -38,6 +38,7 @@ from streamkernel import (
     cli,
     demo,
     kernels,
+    learners,
     load,
     save,
     step_sizes,
@@ -292,7 +293,7 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
 
 def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500) + "{broken\n")
-    model, hinge = KernelClassifier(second_order=None, max_features=128), KernelClassifier(loss="hinge")
+    model, hinge = KernelClassifier(learner="dsg", max_features=128), KernelClassifier(learner="dsg", loss="hinge")
     for line in events(500).splitlines():
         x = json.loads(line)
         y = x.pop("y")
@@ -352,7 +353,7 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
 
 def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500))
-    model = preprocessing.StandardScaler() | KernelClassifier(second_order=None, max_features=64)
+    model = preprocessing.StandardScaler() | KernelClassifier(learner="dsg", max_features=64)
     for line in events(500).splitlines():
         x = json.loads(line)
         y = x.pop("y")
@@ -367,7 +368,7 @@ def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp
 
 
 def test_saved_models_are_merged(tmp_path: Path) -> None:
-    base = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128)
+    base = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=128)
     base.learn_one({"a": 1.0}, "no")
     parts = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for model, n, label in zip(parts, (40, 1200), ("yes", "perhaps"), strict=True):
@@ -386,8 +387,8 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
     GaussianProcessRegressor().save(tmp_path / "process")
     novelty = KernelNoveltyDetector()
     novelty.save(tmp_path / "novelty")
-    KernelRegressor(kernels.Gaussian(1.0), second_order=None, max_features=128).save(tmp_path / "regressor")
-    KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128, seed=7).save(tmp_path / "seed")
+    KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=128).save(tmp_path / "regressor")
+    KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=128, seed=7).save(tmp_path / "seed")
     before = (tmp_path / "a").read_bytes()
     for words, text in [
         (["a"], "Expected two models or more to merge, got 1"),
@@ -512,7 +513,7 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
 
 
 def test_a_model_that_cannot_learn_made_up_examples_is_started_all_the_same() -> None:
-    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
+    steep = KernelRegressor(learner=learners.DSG(step_size=step_sizes.Constant(1e200)))
     terminal.compile_for(steep, Console(quiet=True))
     assert steep.n_steps == 0
 
@@ -550,7 +551,7 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(second_order=None, max_features=64))
+    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(learner="dsg", max_features=64))
     answer = call("demo", "--events", 1000, "--directory", tmp_path / "demo")
     assert answer.exit_code == 0, answer.stderr
     assert not (tmp_path / "demo" / "demo.png").exists()

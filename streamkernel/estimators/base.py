@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamkernel import losses, merging, rules, step_sizes, tensor_file
+from streamkernel import losses, merging, step_sizes, tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.features import example_tensors, numeric_names, scaling
@@ -20,22 +20,24 @@ from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel, Ladder, bandwidth
+from streamkernel.learners import options as learners
 from streamkernel.learners import state
+from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
-from streamkernel.second_order.growth import ALONE
-from streamkernel.second_order.mixture import LARGEST, Mixture
+from streamkernel.second_order.mixture import Mixture
 from streamkernel.upkeep import Compaction, Polish
 from streamkernel.upkeep.scheduler import Upkeep
 
 log = logging.getLogger(__name__)
 
+Choice = str | Newton | DSG
+"""A value of the parameter `learner`."""
 
-DEFAULT_KERNEL = Gaussian("median", multiple=0.4)
+DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
-DEFAULT_RULE = rules.CDSG(longest=1.0)
 
 LARGEST_BLOCK = 256
-"""Features in a block unless `features_per_seed` says otherwise."""
+"""Features in a block at most, unless `features_per_seed` says otherwise."""
 
 
 @dataclass(slots=True)
@@ -118,72 +120,50 @@ class KernelModel(model_file.Portable):
 
     _for_classes: bool | None
     _default_kernel: Kernel = DEFAULT_KERNEL
-    _default_rule: rules.Rule = DEFAULT_RULE
 
     def __init__(
         self,
+        *,
         kernel: Kernel | None,
         loss: str | losses.Loss,
-        rule: rules.Rule | None,
-        features_per_seed: int | None,
-        batch_size: int,
+        learner: Choice,
         max_features: int | str | None,
         l2: float,
-        step: step_sizes.Step | None,
-        preconditioning: float | None,
-        average: bool,
         cache_bytes: int,
         seed: int,
-        second_order: str | None,
-        forgetting: float,
         compaction: Compaction | None = None,
         polish: Polish | None = None,
     ) -> None:
-        _at_least(1, batch_size=batch_size)
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
         if max_features is not None and not isinstance(max_features, str):
             _at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
-        if features_per_seed is not None:
-            _at_least(1, features_per_seed=features_per_seed)
         _at_least(0, cache_bytes=cache_bytes)
         if not isinstance(seed, (int, np.integer)):
             raise ValueError(f"Expected seed to be an integer, got {seed!r}")
-        if not isinstance(average, (bool, np.bool_)):
-            raise ValueError(f"Expected average to be a Boolean, got {average!r}")
-        if step is not None and not callable(step):
-            raise ValueError(f"Expected step as one of streamkernel.step_sizes or None, got {step!r}")
         if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
-        if preconditioning is not None and (isinstance(preconditioning, str) or not 0.0 < preconditioning < math.inf):
-            raise ValueError(f"Expected preconditioning > 0, got {preconditioning!r}")
-        if isinstance(forgetting, str) or not 0.0 < forgetting <= 1.0:
-            raise ValueError(f"Expected 0 < forgetting <= 1, got {forgetting!r}")
         self.kernel = kernel
         self.loss = loss
-        self.rule = rule
-        self.features_per_seed = features_per_seed
-        self.batch_size = batch_size
+        self.learner = learner
         self.max_features = max_features
         self.l2 = l2
-        self.step = step
-        self.preconditioning = preconditioning
-        self.average = average
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self.second_order = second_order
-        self.forgetting = forgetting
         self.compaction = compaction
         self.polish = polish
         self._loss = losses.named(loss, self._for_classes)
-        self._order = self._chosen_order()
-        self._cap, self._block_size = self._sizes()
-        self._wanted = kernel or (MANY_BANDWIDTHS if self._order else self._default_kernel)
+        self._check_learner()
+        self._cap, self._options = self._resolved()
+        is_second_order = isinstance(self._options, Newton)
+        self._wanted = kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel)
         self._lock = Lock()
         self._state = State(
             learner=self._new_learner(self._wanted, 1),
-            scales=scaling.Scales() if self._order and kernel is None else None,
-            first=() if self._wanted.is_pending or self._order else None,
+            scales=scaling.Scales() if is_second_order and kernel is None else None,
+            first=() if self._wanted.is_pending or is_second_order else None,
             labels={},
             upkeep=None,
             own=self._new_own(),
@@ -193,6 +173,11 @@ class KernelModel(model_file.Portable):
     @property
     def _learner(self) -> Expansion | Mixture:
         return self._state.learner
+
+    @property
+    def learner_(self) -> Newton | DSG:
+        """The learner that runs, with the values that ``"auto"`` stands for where these are numbers."""
+        return self._options
 
     @property
     def kernel_(self) -> Kernel:
@@ -253,75 +238,76 @@ class KernelModel(model_file.Portable):
         """Return what a subclass keeps besides, before the first example."""
         return None
 
-    def _chosen_order(self) -> str | None:
-        """Return "block" or "full" for second-order steps, None for first-order ones."""
-        if self.second_order not in ("auto", "block", "full", None):
-            raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
-        first_order = {
-            name: getattr(self, name)
-            for name in ("rule", "preconditioning", "polish")
-            if getattr(self, name) is not None
-        } | ({"average": True} if self.average else {})
+    def _check_learner(self) -> None:
+        """Raise a ValueError if a parameter does not go with the learner; names it."""
+        if isinstance(learners.chosen(self.learner), DSG):
+            return
+        got = f"got learner={self.learner!r}"
         if not self._loss.is_curved:
-            first_order["loss"] = self.loss
-        if self.max_features is None:
-            first_order["max_features"] = None
-        order = self.second_order
-        if order == "auto":
-            too_large = ALONE * (2 * (self.features_per_seed or LARGEST_BLOCK)) ** 2 > LARGEST
-            order = None if first_order or self.step is not None or self.l2 > 0.0 or too_large else "block"
-        elif order and first_order:
-            name, value = next(iter(first_order.items()))
-            raise ValueError(f"Expected second_order=None with {name}={value!r}, got {order!r}")
-        if order is None and self.forgetting < 1.0:
-            raise ValueError(f"Expected second-order steps with forgetting={self.forgetting!r}, got first-order ones")
-        return order
+            raise ValueError(
+                f'Expected learner="dsg" with loss={self.loss!r}, which has no second derivative to take Newton steps '
+                f"with, {got}"
+            )
+        for name, value, is_given in (
+            ("max_features", None, self.max_features is None),
+            ("polish", self.polish, self.polish is not None),
+        ):
+            if is_given:
+                raise ValueError(f'Expected learner="dsg" with {name}={value!r}, {got}')
 
-    def _sizes(self) -> tuple[int | None, int]:
-        """Return the cap on the features, ``None`` for none, and the features in a block."""
-        cap = self.max_features
+    def _resolved(self) -> tuple[int | None, Newton | DSG]:
+        """Return the cap on the features, ``None`` for none, and the learner with numbers in place of "auto"."""
+        cap, options = self.max_features, learners.chosen(self.learner)
+        is_second_order = isinstance(options, Newton)
         if isinstance(cap, str):
-            cap = 16 * LARGEST_BLOCK if self._order else 4 * LARGEST_BLOCK
-        quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
-        block_size = self.features_per_seed or (min(LARGEST_BLOCK, quarter) if self._order else quarter)
+            cap = 16 * LARGEST_BLOCK if is_second_order else 4 * LARGEST_BLOCK
+        block_size = options.features_per_seed
+        if isinstance(block_size, str):
+            quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
+            block_size = min(LARGEST_BLOCK, quarter) if is_second_order else quarter
         if cap is not None and cap < block_size:
             raise ValueError(f"Expected max_features to hold one block of features_per_seed={block_size}, got {cap}")
-        return cap, block_size
+        options = replace(options, features_per_seed=block_size)
+        if isinstance(options, Newton):
+            step = learners.as_step(options.step_size) or step_sizes.Constant(0.75 / self._loss.curvature)
+            forgetting = 1.0 if isinstance(options.forgetting, str) else options.forgetting
+            options = replace(options, step_size=step, forgetting=forgetting)
+        return cap, options
 
     def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
-        if self._order:
+        options: Any = self._options
+        step = learners.as_step(options.step_size)
+        shared: dict[str, Any] = {
+            "block_size": options.features_per_seed,
+            "l2": self.l2,
+            "columns": columns,
+            "intercept": self._intercept,
+            "cache_bytes": self.cache_bytes,
+            "seed": self.seed,
+        }
+        if isinstance(options, Newton):
             return Mixture(
                 kernel,
                 self._loss,
-                self.step or step_sizes.Constant(0.75 / self._loss.curvature),
-                joint=self._order == "full",
-                block_size=self._block_size,
+                step or self._default_step(),
+                joint=options.joint,
                 max_features=self._cap or 0,
-                batch_size=self.batch_size,
-                forgetting=self.forgetting,
-                l2=self.l2,
-                columns=columns,
-                intercept=self._intercept,
-                cache_bytes=self.cache_bytes,
-                seed=self.seed,
+                batch_size=options.batch_size or 1,
+                forgetting=float(options.forgetting),
+                **shared,
             )
         return Expansion(
             kernel,
             self._loss,
-            self.rule or self._default_rule,
-            self.step or self._default_step(),
-            per_k_xx=self.step is None and self.preconditioning is None,
-            epsilon=self.preconditioning or 0.0,
-            block_size=self._block_size,
+            options.rule,
+            step or self._default_step(),
+            per_k_xx=step is None and options.preconditioner is None,
+            epsilon=options.preconditioner or 0.0,
             max_features=self._cap,
-            batch_size=self.batch_size,
-            l2=self.l2,
-            columns=columns,
-            average=self.average,
-            intercept=self._intercept,
-            per_error=self.step is None and self._loss.directional,
-            cache_bytes=self.cache_bytes,
-            seed=self.seed,
+            batch_size=options.batch_size,
+            average=options.averaging,
+            per_error=step is None and self._loss.directional,
+            **shared,
         )
 
     def _new_upkeep(self) -> Upkeep | None:
@@ -550,10 +536,11 @@ class KernelModel(model_file.Portable):
         Examples
         --------
         >>> import random
-        >>> from streamkernel import KernelRegressor, kernels
+        >>> from streamkernel import KernelRegressor, kernels, learners
         >>> rng = random.Random(1)
         >>> kernel = kernels.Gaussian(1.0)
-        >>> north, south = (KernelRegressor(kernel, max_features=256, second_order="full") for _ in range(2))
+        >>> learner = learners.Newton(joint=True)
+        >>> north, south = (KernelRegressor(kernel, learner=learner, max_features=256) for _ in range(2))
         >>> for _ in range(1000):
         ...     (x, z) = (rng.random(), rng.random())
         ...     north.learn_one({"x": x}, x)
@@ -714,3 +701,8 @@ def _at_least(least: int, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
+
+
+def refuse_weights(w: Any) -> None:
+    """Raise a ValueError for weights of examples."""
+    raise ValueError(f"Expected no weight other than 1, for weights are not supported yet, got w={w!r}")

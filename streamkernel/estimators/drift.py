@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from streamkernel import rules, step_sizes, tensor_file
+from streamkernel import learners, rules, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.features import example_tensors, numeric_names
@@ -44,14 +44,14 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     Parameters
     ----------
+    kernel
+        The kernel; by default a Gaussian of half the median distance between the first events. Features should be
+        on comparable scales.
     average_run_length
         The least expected number of events until a false alarm.
     window
         By how many events the compared ones are apart; half as many are kept. There is no alarm before as many have
         been seen. A subtle change needs a longer one.
-    kernel
-        The kernel; by default a Gaussian of half the median distance between the first events. Features should be
-        on comparable scales.
     max_features
         Random features of f.
     seed
@@ -90,9 +90,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def __init__(
         self,
+        kernel: Kernel | None = None,
+        *,
         average_run_length: float = 100_000.0,
         window: int = 1000,
-        kernel: Kernel | None = None,
         max_features: int = 512,
         seed: int = 0,
     ) -> None:
@@ -115,11 +116,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def _new_model(self) -> KernelClassifier:
         return KernelClassifier(
-            self.kernel or Gaussian("median", multiple=0.5),
-            rule=rules.DSG(),
+            self.kernel or Gaussian("median", median_factor=0.5),
+            learner=learners.DSG(rule=rules.DSG(), step_size=1.0),
             max_features=self.max_features,
             l2=1.0 / self.window,
-            step=step_sizes.Constant(1.0),
             seed=self.seed,
         )
 

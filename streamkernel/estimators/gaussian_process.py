@@ -21,6 +21,7 @@ from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
+from streamkernel.learners.options import as_step, check_step_size
 from streamkernel.locking import locked
 from streamkernel.posterior import marginal_likelihood
 from streamkernel.posterior.feature_matrix import FeatureMap
@@ -59,7 +60,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
     points
         The points of ``"points"``, a list of examples whose names are strings.
-    features_per_seed, batch_size, step
+    features_per_seed, batch_size, step_size
         Of the stochastic forms: features a block (a quarter of `n_features` by default), examples a step, γ_t (1).
     cache_bytes, seed
         Memory for cached directions, which changes no prediction; and the seed of the features.
@@ -98,13 +99,14 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
     def __init__(
         self,
         kernel: Kernel | None = None,
+        *,
         noise: float | None = None,
         n_features: int = 256,
         variance: Form = "recursive",
         points: Sequence[Mapping[str, float]] | None = None,
         features_per_seed: int | None = None,
         batch_size: int = 64,
-        step: step_sizes.Step | None = None,
+        step_size: float | str | step_sizes.Step = "auto",
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -124,6 +126,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             raise ValueError(f'Expected points with variance="points" alone, got {variance!r} and points={points!r}')
         if n_features < per_block:
             raise ValueError(f"Expected n_features to hold one block of {per_block} features, got {n_features}")
+        check_step_size(step_size)
         self.kernel = kernel
         self.noise = noise
         self.n_features = n_features
@@ -131,7 +134,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         self.points = points
         self.features_per_seed = features_per_seed
         self.batch_size = batch_size
-        self.step = step
+        self.step_size = step_size
         self.cache_bytes = cache_bytes
         self.seed = seed
         self._blocks = 1 if variance == "recursive" else n_features // per_block
@@ -314,7 +317,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
     def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
         if self.variance == "recursive" or self.noise is None:
             return Recursive(phis[0], self.noise, ratio)
-        step = self.step or step_sizes.Constant(1.0)
+        step = as_step(self.step_size) or step_sizes.Constant(1.0)
         return Stochastic(phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
 
     @locked

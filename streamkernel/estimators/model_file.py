@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streamkernel import kernels, losses, rules, step_sizes, upkeep
+from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
+from streamkernel.estimators import older_files
 from streamkernel.kernels.stationary import Stationary
 from streamkernel.tensor_file import Tensors, write
 
@@ -17,8 +18,10 @@ _PARTS: dict[str, dict[str, Any]] = {
     for parameter, module in (
         ("kernel", kernels),
         ("loss", losses),
+        ("learner", learners),
         ("rule", rules),
-        ("step", step_sizes),
+        ("step_size", step_sizes),
+        ("step", step_sizes),  # of format version 3
         ("compaction", upkeep),
         ("polish", upkeep),
     )
@@ -87,8 +90,9 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
     try:
-        parameters, state = (_decoded(name, description[name]) for name in ("parameters", "state"))
-        model = classes[found](**parameters)
+        parts = older_files.renamed(description)
+        parameters, state = (_decoded(name, parts[name]) for name in ("parameters", "state"))
+        model = classes[found](**older_files.with_learner(found, parameters))
         model._restore(state, tensors)
     except (
         KeyError,
@@ -122,7 +126,7 @@ def _is_with_bandwidths(found: Any, wanted: Any) -> bool:
     if not isinstance(wanted, kernels.Kernel) or type(found) is not type(wanted):
         return bool(found == wanted)
     if isinstance(wanted, Stationary) and isinstance(found, Stationary) and wanted.is_pending:
-        return bool(found.pending(wanted.multiple) == wanted)
+        return bool(found.pending(wanted.median_factor) == wanted)
     names = [field.name for field in dataclasses.fields(wanted)]  # type: ignore[arg-type]  # all kernels are
     return all(_is_with_bandwidths(getattr(found, name), getattr(wanted, name)) for name in names)
 

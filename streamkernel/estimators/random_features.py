@@ -56,14 +56,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     --------
     >>> from streamkernel import RandomFeatures, kernels
     >>> k = kernels.Gaussian(sigma=1.0)
-    >>> features = RandomFeatures(k, n_features=10_000)
+    >>> features = RandomFeatures(k, n_features=10000)
     >>> x, x2 = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.0}
     >>> z, z2 = features.transform_one(x), features.transform_one(x2)
     >>> round(sum(z[name] * z2[name] for name in z), 2), round(k(x, x2), 2)
     (0.54, 0.54)
     """
 
-    def __init__(self, kernel: Kernel, n_features: int = 512, seed: int = 0) -> None:
+    def __init__(self, kernel: Kernel, *, n_features: int = 512, seed: int = 0) -> None:
         if not isinstance(n_features, (int, np.integer)) or n_features < 1:
             raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
         self.kernel = kernel

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from streamkernel import losses, rules, vectors
+from streamkernel import losses, vectors
 from streamkernel.features.evaluate import KERNEL, features, power, prepare
 from streamkernel.features.rows import F64, ROWS
+from streamkernel.first_order import block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
@@ -175,7 +176,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             gamma = 1.0 / numbers.l2
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
-    k, eta = rules.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
+    k, eta = block_choice.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     if numbers.ridge > 0.0:

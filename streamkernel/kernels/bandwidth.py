@@ -36,10 +36,10 @@ def is_enough(first: Sequence[Rows]) -> bool:
     return len(first) == FIRST or (len(first) > 1 and sum(len(row.values) for row in first) >= MOST_VALUES)
 
 
-def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) -> Kernel:
+def with_medians(kernel: Kernel, plan: Plan, rows: Rows, median_factor: float = 1.0) -> Kernel:
     """Return `kernel` with its pending bandwidths taken from median distances of what each part reads of `rows`.
 
-    The medians are multiplied by `multiple`.
+    The medians are multiplied by `median_factor`.
 
     Examples
     --------
@@ -48,11 +48,11 @@ def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) 
     >>> kernel = kernels.Gaussian("median")
     >>> directions = Directions(Plan(kernel, seed=0), block_size=1, cache_bytes=0)
     >>> with_medians(kernel, directions.plan, directions.rows(["x"], np.array([[0.0], [1.0], [3.0]])))
-    Gaussian(sigma=2.0, multiple=1.0)
+    Gaussian(sigma=2.0, median_factor=1.0)
     """
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        multiple * median_distance(rows, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
+        median_factor * median_distance(rows, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
     )
 
 

@@ -131,7 +131,7 @@ class Mixture(Learner):
         if numbers > LARGEST:
             raise ValueError(
                 f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
-                f"use fewer features_per_seed, or second_order=None"
+                'use fewer features_per_seed or learner="dsg"'
             )
         self._live = self._new_live(directions, columns, intercept)
 

@@ -83,7 +83,7 @@ class Compaction(Task):
     Examples
     --------
     >>> from streamkernel import KernelRegressor
-    >>> model = KernelRegressor(max_features=256, second_order=None, compaction=Compaction(every=500, window=400))
+    >>> model = KernelRegressor(learner="dsg", max_features=256, compaction=Compaction(every=500, window=400))
     >>> for i in range(1010):
     ...     model.learn_one({"x": i % 10}, float(i % 10))
     >>> model.n_compactions, model.n_features

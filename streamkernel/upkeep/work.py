@@ -32,7 +32,7 @@ def done(
             raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
         return compacted(function, rows, y, task.keep, build, tell), None
     if not isinstance(task, Polish) or not isinstance(function, Expansion):
-        raise ValueError("Expected a first-order model, as of second_order=None, to polish, got a second-order one")
+        raise ValueError('Expected a model with learner="dsg" to polish, got one that takes Newton steps')
     return polished(function, rows, y, task, build, tell)
 
 
@@ -68,7 +68,7 @@ def apply(
     Examples
     --------
     >>> from streamkernel import KernelRegressor, upkeep
-    >>> model = KernelRegressor(second_order=None)
+    >>> model = KernelRegressor(learner="dsg")
     >>> events = [({"x": i % 10}, float(i % 10)) for i in range(1000)]
     >>> for x, y in events:
     ...     model.learn_one(x, y)

@@ -12,7 +12,7 @@ from typing import Any
 
 from river import metrics, preprocessing
 from states import state_in
-from streams import content
+from streams import content, nested
 
 from connectors import DeadLetters, DividedFiles, FileSink
 from connectors.files.many_files import place_in
@@ -48,7 +48,7 @@ def write(folder: Path, *files: Sequence[str]) -> Path:
 
 def classifier(**options: Any) -> Any:
     """Return the model of most tests."""
-    return preprocessing.StandardScaler() | KernelClassifier(**{"max_features": 64, **options})
+    return preprocessing.StandardScaler() | KernelClassifier(**nested(**{"max_features": 64, **options}))
 
 
 class HereCrew:

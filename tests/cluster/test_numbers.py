@@ -13,7 +13,7 @@ from river import metrics
 from rounds import HereCrew
 
 from connectors import DividedFiles, Position, Share
-from streamkernel import KernelClassifier
+from streamkernel import KernelClassifier, learners
 from streamkernel.cluster import ClusterEngine
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.source import PlannedSource
@@ -42,7 +42,7 @@ def engine(tmp_path: Path) -> ClusterEngine:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
     crew: Any = HereCrew(replica)
-    model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
+    model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
     return ClusterEngine(
         model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
         label="y", metric=metrics.Accuracy(),

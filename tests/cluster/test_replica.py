@@ -18,7 +18,7 @@ from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
 from connectors import DividedFiles, FileSource, Share
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules, tensor_file
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
 from streamkernel.cluster import replica, step_merging
 from streamkernel.cluster.replica import Replica, Task
 from streamkernel.engine import Engine
@@ -30,9 +30,9 @@ from streamkernel.kernels import Gaussian, bandwidth
 SIZES = 700, 500, 300
 MODELS = {
     "default": lambda: classifier(),
-    "no steps, forgetting": lambda: KernelClassifier(max_features=64, forgetting=0.99),
-    "first order": lambda: classifier(second_order=None, batch_size=7, average=True, l2=0.01),
-    "first order, median": lambda: classifier(second_order=None, kernel=Gaussian("median"), rule=rules.DSG()),
+    "no steps, forgetting": lambda: KernelClassifier(learner=learners.Newton(forgetting=0.99), max_features=64),
+    "first order": lambda: classifier(learner="dsg", batch_size=7, averaging=True, l2=0.01),
+    "first order, median": lambda: classifier(learner="dsg", kernel=Gaussian("median"), rule=rules.DSG()),
     "steps": lambda: (
         preprocessing.StandardScaler()
         | RandomFeatures(Gaussian("median"), n_features=8, seed=1)
@@ -220,14 +220,14 @@ def engine_rounds(data, folder):
     return one.cluster.recent
 
 
-@pytest.mark.parametrize("second_order", ["auto", None])
-def test_regressors(tmp_path, second_order):
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
+def test_regressors(tmp_path, learner):
     data = write(tmp_path / "data", *(lines_of(600, lambda e: 3.0 * e["a"] + 100.0, seed) for seed in range(3)))
-    model = preprocessing.StandardScaler() | KernelRegressor(max_features=64, second_order=second_order)
+    model = preprocessing.StandardScaler() | KernelRegressor(learner=learner, max_features=64)
     engine(data, tmp_path / "run", model, metric=metrics.MAE(), workers=3).run()
     state = rounds.read_newest(tmp_path / "run" / "state")
     assert state["outcomes"]["learned"] == 1800
-    assert state["metric"].get() < (1.0 if second_order else 2.4)  # of one that says the mean it is 2.4
+    assert state["metric"].get() < (1.0 if learner == "newton" else 2.4)  # of one that says the mean it is 2.4
 
 
 def test_rounds_in_which_all_events_are_bad(tmp_path):
@@ -275,7 +275,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
 
 
 def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
-    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=16))
+    one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=16))
     one.run()
     alone = [tasks for tasks in one._crew.asked if tasks[0].is_alone]
     assert len(alone) == 2  # the first one holds bad events
@@ -367,7 +367,7 @@ def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
 def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
     """As where its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
-    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=32))
+    one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))
     plan = one._divided.plan
     one._divided.plan = lambda *args: (found := plan(*args)) and [Share({}, {}, 0), *found]
     one.run()

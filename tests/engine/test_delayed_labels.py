@@ -22,7 +22,7 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, tensor_file
+from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_file
 from streamkernel.engine import Engine, delayed_labels, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack
@@ -325,9 +325,11 @@ def test_a_crash_at_any_event_leaves_no_trace(whole: tuple[Path, int]) -> None:
 def test_a_kernel_model_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     records = delayed(300, seed=4)
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    engine_in(tmp_path / "whole", KernelClassifier(max_features=64, features_per_seed=16)).run()
+    engine_in(
+        tmp_path / "whole", KernelClassifier(learner=learners.Newton(features_per_seed=16), max_features=64)
+    ).run()
     for events in (40, 290, 10**6):
-        model = KernelClassifier(max_features=64, features_per_seed=16)
+        model = KernelClassifier(learner=learners.Newton(features_per_seed=16), max_features=64)
         engine_in(tmp_path / "parts", model).run(stopping=asked(*[bool] * events))
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 

@@ -278,7 +278,7 @@ def _ended(told: list[Event]) -> Stream:
     "model",
     [
         KernelClassifier(max_features=256),
-        KernelClassifier(max_features=64, second_order=None),
+        KernelClassifier(learner="dsg", max_features=64),
         KernelRegressor(max_features=64),
         compose.Pipeline(preprocessing.StandardScaler(), KernelClassifier(max_features=64)),
         compose.Pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),

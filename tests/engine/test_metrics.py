@@ -20,9 +20,10 @@ from made_up_cluster import cluster_numbers
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
+from streams import nested
 
 from connectors import Event, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, kernels, step_sizes
+from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, step_sizes
 from streamkernel.engine import Engine, durable
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
@@ -31,7 +32,7 @@ from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Polish
 
-FIRST: dict[str, Any] = {"second_order": None, "max_features": 64, "features_per_seed": 16}
+FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
@@ -81,9 +82,13 @@ def engines(folder: Path) -> Iterator[Engine]:
     with_labels += [{"id": i, "y": i % 2} for i in range(20)]
     for i, (model, made, labels) in enumerate(
         [
-            (KernelClassifier(**FIRST), records(50), None),
+            (KernelClassifier(**nested(**FIRST)), records(50), None),
             (KernelClassifier(), with_labels, DelayedLabels("id")),
-            (KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(20, 20)), records(50), None),
+            (
+                KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, polish=Polish(20, 20)),
+                records(50),
+                None,
+            ),
         ]
     ):
         state = StateDirectory(folder / str(i))
@@ -147,7 +152,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 
 
 def test_a_cluster_is_told_where_there_is_one() -> None:
-    engine = Engine(KernelClassifier(**FIRST), Records(records(3)), label="y", metric=metrics.Accuracy())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), Records(records(3)), label="y", metric=metrics.Accuracy())
     alone = values(engine)
     engine.cluster = numbers = cluster_numbers(3, workers=3)
     found = {name: value for name, value in values(engine).items() if name not in alone}
@@ -171,7 +176,7 @@ def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPat
     """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
     monkeypatch.setattr("streamkernel.engine.runner.PUBLISH_SECONDS", 0.01)
     made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
-    engine = Engine(KernelClassifier(**FIRST), Records(made), label="y", metric=metrics.MacroF1())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), Records(made), label="y", metric=metrics.MacroF1())
     seen: list[dict[str, float]] = []
     errors: list[Exception] = []
 
@@ -233,7 +238,7 @@ def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_told(tmp_pa
     engine = Engine(KernelRegressor(), Records(twice), label="y", metric=metrics.MAE(), labels=DelayedLabels("id"))
     engine.run()
     assert engine.refused["join"] == 2
-    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
+    steep = KernelRegressor(learner=learners.DSG(step_size=step_sizes.Constant(1e200)))
     engine = Engine(steep, Records(records(9)), label="y", metric=metrics.MAE())
     engine.run()
     assert engine.refused["diverged"] > 0
@@ -247,7 +252,7 @@ def test_reasons_and_counters_survive_a_restart(tmp_path: Path) -> None:
     for stop in (9, 10**6):
         asked = iter(range(10**7))
         engine = Engine(
-            KernelClassifier(**FIRST),
+            KernelClassifier(**nested(**FIRST)),
             FileSource(tmp_path / "events.jsonl"),
             label="y",
             metric=metrics.Accuracy(),
@@ -264,7 +269,12 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
     state = StateDirectory(tmp_path)
     source = Records(records(30))
     engine = Engine(
-        KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy(), state=state, checkpoint_seconds=0.0
+        KernelClassifier(**nested(**FIRST)),
+        source,
+        label="y",
+        metric=metrics.Accuracy(),
+        state=state,
+        checkpoint_seconds=0.0,
     )
     poll, ages, seconds = source.poll, [], itertools.count()
     monkeypatch.setattr(
@@ -293,7 +303,12 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
 
 def test_many_streams_are_told_together() -> None:
     lags = {(f"file-{i}", "0"): 2 for i in range(3 * MOST)}
-    engine = Engine(KernelClassifier(**FIRST), Records(records(3), lags), label="y", metric=metrics.Accuracy())
+    engine = Engine(
+        KernelClassifier(**nested(**FIRST)),
+        Records(records(3), lags),
+        label="y",
+        metric=metrics.Accuracy(),
+    )
     engine._positions = {f"file-{i}": i for i in range(3 * MOST)}
     engine._publish()
     found = families(engine)
@@ -309,7 +324,7 @@ def test_a_source_that_changes_while_it_is_asked_costs_one_metric() -> None:
         raise FileNotFoundError
 
     source.lag = gone  # type: ignore[method-assign]
-    engine = Engine(KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), source, label="y", metric=metrics.Accuracy())
     found = families(engine)
     assert found["streamkernel_consumer_lag"].samples == []
     assert found["streamkernel_events"].samples

@@ -16,7 +16,7 @@ from river import metrics, utils
 from sklearn.dummy import DummyClassifier
 
 from connectors import FileSource
-from streamkernel import KernelRegressor, tensor_file
+from streamkernel import KernelRegressor, learners, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
@@ -129,7 +129,7 @@ def test_a_regressor_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     def run(folder: str, stop: int = 10**6) -> Any:
         asked = iter(range(10**7))
         engine = Engine(
-            KernelRegressor(max_features=64, features_per_seed=16),
+            KernelRegressor(learner=learners.Newton(features_per_seed=16), max_features=64),
             FileSource(tmp_path / "events.jsonl"),
             label="y",
             metric=metrics.RMSE(),

@@ -16,7 +16,7 @@ from states import state_in
 from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, tensor_file
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
@@ -72,16 +72,18 @@ def after(events: int) -> Callable[[], bool]:
 MODELS = {
     "median": lambda: pipeline(KernelClassifier()),
     "batches, averaged": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), loss="hinge", batch_size=8, average=True, l2=1e-4)
+        KernelClassifier(
+            kernels.Gaussian(1.0), learner=learners.DSG(batch_size=8, averaging=True), loss="hinge", l2=0.0001
+        )
     ),
     "made smaller": lambda: pipeline(
-        KernelClassifier(second_order=None, max_features=64, compaction=Compaction(every=100, window=90))
+        KernelClassifier(learner="dsg", max_features=64, compaction=Compaction(every=100, window=90))
     ),
     "polished": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(every=100, window=90))
+        KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, polish=Polish(every=100, window=90))
     ),
     "linear on features": lambda: pipeline(
-        compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), 64), linear_model.LogisticRegression())
+        compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), n_features=64), linear_model.LogisticRegression())
     ),
 }
 

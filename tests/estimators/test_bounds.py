@@ -52,7 +52,7 @@ def test_hashes_of_long_names_are_not_kept() -> None:
 
 def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "RECORD_BYTES", 1_000_000)
-    model = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=8)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=8)
     for i in range(300):
         model.learn_one({str(i).ljust(20_000): 1.0, ("tuple", str(i).ljust(20_000)): 2.0}, i % 2)
     store = model._learner.directions.store
@@ -60,7 +60,7 @@ def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPa
     assert len(store.records) < 1_000_000 / 40_000
 
 
-@pytest.mark.parametrize("make", [KernelClassifier, KernelRegressor, lambda: KernelClassifier(second_order=None)])
+@pytest.mark.parametrize("make", [KernelClassifier, KernelRegressor, lambda: KernelClassifier(learner="dsg")])
 def test_few_wide_examples_decide_the_bandwidth(make: Any, few_values: int) -> None:
     model, rows = make(), []
     for i, x in enumerate(wide(9)):
@@ -81,7 +81,7 @@ def test_few_wide_examples_decide_for_features_and_processes(few_values: int) ->
 
 
 def test_one_example_alone_does_not_decide(few_values: int) -> None:
-    model = KernelClassifier(second_order=None)
+    model = KernelClassifier(learner="dsg")
     for count, x in enumerate(wide(2, width=300)):
         assert len(model._state.first or ()) == count
         model.learn_one(x, True)
@@ -182,7 +182,7 @@ def test_an_engine_says_what_it_could_not_remember(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("kind", ["new names", "new strings"])
 def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "RECORD_BYTES", 100_000)
-    model = KernelClassifier(second_order=None, max_features=16, cache_bytes=100_000)
+    model = KernelClassifier(learner="dsg", max_features=16, cache_bytes=100000)
     sizes = []
     for i, (x, y) in enumerate(itertools.islice(examples(kind, 3000), 3000)):
         model.learn_one(x, y)

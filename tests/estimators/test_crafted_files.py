@@ -18,6 +18,7 @@ from streamkernel import (
     ModelFileError,
     RandomFeatures,
     kernels,
+    learners,
     load,
     tensor_file,
 )
@@ -241,11 +242,11 @@ def test_average_is_a_boolean_because_arrays_have_its_size(average, parts, tmp_p
     description["parameters"]["average"] = average
     check_refused(tmp_path, description, tensors)
     with pytest.raises(ValueError, match=f"Expected average to be a Boolean, got {average}"):
-        KernelClassifier(average=average)
+        KernelClassifier(learner=learners.DSG(averaging=average))
 
 
 def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
-    model = KernelClassifier(kernels.Gaussian(1.0), loss="softmax", batch_size=4, second_order=None)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4), loss="softmax")
     model.learn_one({"a": 1.0}, "yes")
     crafted(model, tmp_path, lambda _, tensors: tensors["pending.targets"].fill(1.0))
 

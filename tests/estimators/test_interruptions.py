@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from streams import FIXED, content, examples, frame, learn
+from streams import FIXED, content, examples, frame, learn, nested
 
 import streamkernel
 from streamkernel import (
@@ -36,7 +36,7 @@ SOME = 13
 """In `make test` one of so many lines is interrupted, of each model from another one on."""
 
 SMALL = {"max_features": 16, "features_per_seed": 4}
-FIRST = {"second_order": None, "kernel": FIXED, **SMALL}
+FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
 XS, YS = examples(700, ("b", "a"))
 
 
@@ -117,22 +117,30 @@ def stored(name, n):
 
 
 MODELS = {
-    "first order": lambda: KernelRegressor(**FIRST),
-    "first order, labels": lambda: KernelClassifier(**FIRST),
-    "first order, batches": lambda: KernelClassifier(batch_size=3, average=True, **FIRST),
-    "first order, bandwidth": lambda: KernelClassifier(second_order=None, **SMALL),
-    "second order": lambda: KernelRegressor(**SMALL),
-    "second order, labels": lambda: KernelClassifier(**SMALL),
-    "second order, kernel": lambda: KernelRegressor(kernels.Matern(2.5), second_order="full", **SMALL),
+    "first order": lambda: KernelRegressor(**nested(**FIRST)),
+    "first order, labels": lambda: KernelClassifier(**nested(**FIRST)),
+    "first order, batches": lambda: KernelClassifier(**nested(learner="dsg", batch_size=3, averaging=True, **FIRST)),
+    "first order, bandwidth": lambda: KernelClassifier(**nested(learner="dsg", **SMALL)),
+    "second order": lambda: KernelRegressor(**nested(**SMALL)),
+    "second order, labels": lambda: KernelClassifier(**nested(**SMALL)),
+    "second order, kernel": lambda: KernelRegressor(
+        **nested(kernel=kernels.Matern(2.5), learner="newton", joint=True, **SMALL)
+    ),
     "compaction": lambda: KernelRegressor(
-        compaction=upkeep.Compaction(every=32, window=24), **{**FIRST, "kernel": kernels.Gaussian(1.5)}
+        **nested(
+            learner="newton",
+            compaction=upkeep.Compaction(every=32, window=24),
+            **{**FIRST, "kernel": kernels.Gaussian(1.5)},
+        )
     ),
     "process": lambda: GaussianProcessRegressor(n_features=8),
-    "process, operator": lambda: GaussianProcessRegressor(FIXED, 0.1, 8, "operator", batch_size=3),
-    "novelty": lambda: KernelNoveltyDetector(**SMALL),
-    "ratio": lambda: KernelDensityRatio(**SMALL),
+    "process, operator": lambda: GaussianProcessRegressor(
+        FIXED, noise=0.1, n_features=8, variance="operator", batch_size=3
+    ),
+    "novelty": lambda: KernelNoveltyDetector(**nested(learner="novelty", **SMALL)),
+    "ratio": lambda: KernelDensityRatio(**nested(learner="novelty", **SMALL)),
     "drift": lambda: KernelDriftDetector(window=20, max_features=16),
-    "features": lambda: RandomFeatures(kernels.Gaussian(), 4),
+    "features": lambda: RandomFeatures(kernels.Gaussian(), n_features=4),
 }
 
 MOMENTS = {
@@ -247,10 +255,12 @@ def test_whoever_only_looks_changes_nothing(name, some, tmp_path):
 
 
 @pytest.mark.parametrize("some", WAYS)
-@pytest.mark.parametrize("options", [FIRST, {"second_order": "full", "kernel": FIXED, **SMALL}])
+@pytest.mark.parametrize("options", [FIRST, {"learner": "newton", "joint": True, "kernel": FIXED, **SMALL}])
 def test_models_are_merged_or_not(options, some):
     """The others only take the step that examples wait for."""
-    parts = [learn(KernelClassifier(batch_size=3, **options), XS[i::2][:301], YS[i::2][:301]) for i in range(2)]
+    parts = [
+        learn(KernelClassifier(**nested(batch_size=3, **options)), XS[i::2][:301], YS[i::2][:301]) for i in range(2)
+    ]
     before, merged = parts[0], copy.deepcopy(parts[0]).merge(copy.deepcopy(parts[1]))
     settled = copy.deepcopy(before)
     settled._settle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import tracemalloc
 
 import numpy as np
@@ -35,7 +36,7 @@ def growth(event, model):
     "options",
     [
         {"kernel": None},
-        {"batch_size": 7, "average": True, "l2": 0.001, "rule": rules.DSG()},
+        {"batch_size": 7, "averaging": True, "l2": 0.001, "rule": rules.DSG()},
         {"cache_bytes": 10_000, "rule": rules.UDSG(), "loss": "hinge"},
     ],
     ids=repr,
@@ -83,7 +84,7 @@ def test_memory_of_a_regressor_is_flat_after_the_cap():
     assert own == 0
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(), rules.CDSG(longest=1.0)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(math.inf), rules.CDSG()], ids=repr)
 @pytest.mark.parametrize("cap", [8, 15, 16, 100])
 def test_features_never_exceed_the_cap(rule, cap):
     xs, ys = STREAM

@@ -81,12 +81,12 @@ def test_a_ladder_of_one_step_is_the_kernel():
     assert predictions(ladder, xs) == predictions(plain, xs)
 
 
-@pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", multiple=0.5)])
+@pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", median_factor=0.5)])
 def test_its_bandwidth_is_that_of_its_kernel(base):
     xs, ys = examples(300)
     ladder, plain = (learn(classifier(kernel=k), xs, ys) for k in (Ladder(base), base))
     assert ladder.kernel_ == Ladder(plain.kernel_)
-    features = RandomFeatures(Ladder(base), 8)
+    features = RandomFeatures(Ladder(base), n_features=8)
     for x in xs:
         features.learn_one(x)
     assert features.kernel_ == ladder.kernel_

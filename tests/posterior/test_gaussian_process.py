@@ -133,7 +133,9 @@ def test_the_variance_is_known_at_the_points_alone():
 @pytest.mark.parametrize("variance", ["operator", "points"])
 def test_steps_that_diverge_are_refused_and_change_nothing(variance):
     points = {"points": XS[:2]} if variance == "points" else {}
-    options = MODELS["operator"] | {"variance": variance, "batch_size": 1, "step": step_sizes.Constant(1e30)} | points
+    options = (
+        MODELS["operator"] | {"variance": variance, "batch_size": 1, "step_size": step_sizes.Constant(1e30)} | points
+    )
     model, before = gp(**options), ""
 
     def learn_on():
@@ -148,7 +150,7 @@ def test_steps_that_diverge_are_refused_and_change_nothing(variance):
 
 
 def test_a_huge_target_that_only_the_mean_refuses_changes_nothing():
-    model = learn(gp(**MODELS["points"] | {"batch_size": 1, "step": step_sizes.Constant(1e12)}), XS[:1], [1e89])
+    model = learn(gp(**MODELS["points"] | {"batch_size": 1, "step_size": step_sizes.Constant(1e12)}), XS[:1], [1e89])
     before = content(model)
     with pytest.raises(InputError, match="diverged"):
         model.learn_one(XS[0], 1.0)

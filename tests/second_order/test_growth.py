@@ -14,7 +14,7 @@ import pytest
 from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import WAYS, content, examples, frame, learn, predictions
+from streams import WAYS, content, examples, frame, learn, nested, predictions
 
 from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
 from streamkernel import kernels as k
@@ -23,7 +23,7 @@ from streamkernel.second_order import growth, newton_step
 from streamkernel.second_order.mixture import Mixture
 
 N = 1100
-GROWING = {"features_per_seed": 4, "max_features": 64, "second_order": "block"}
+GROWING = {"features_per_seed": 4, "max_features": 64, "learner": "newton"}
 KERNELS = {
     "default": None,
     "fixed": k.Gaussian(1.5),
@@ -42,11 +42,11 @@ def early(monkeypatch):
 
 
 def classifier(**options):
-    return KernelClassifier(**GROWING | options)
+    return KernelClassifier(**nested(**GROWING | options))
 
 
 def regressor(**options):
-    return KernelRegressor(**GROWING | options)
+    return KernelRegressor(**nested(**GROWING | options))
 
 
 def stages(model):

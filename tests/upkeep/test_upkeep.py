@@ -10,6 +10,7 @@ from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
+from streams import nested
 
 from streamkernel import (
     InputError,
@@ -17,6 +18,7 @@ from streamkernel import (
     KernelRegressor,
     ModelFileError,
     kernels,
+    learners,
     load,
     tensor_file,
     upkeep,
@@ -63,7 +65,7 @@ def rows_of(function, stream):
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
     model = learnt(
-        KernelRegressor(kernel, second_order=None, max_features=48, features_per_seed=8, cache_bytes=cache_bytes),
+        KernelRegressor(kernel, learner=learners.DSG(features_per_seed=8), max_features=48, cache_bytes=cache_bytes),
         events(60),
     )
     function, some = model._learner, [*events(9, seed=1)]
@@ -105,12 +107,12 @@ def test_distilled_functions_are_ridge_regression(seed):
 
 
 OPTIONS = [
-    (KernelRegressor, 0, {"second_order": None, "max_features": 256}),
+    (KernelRegressor, 0, {"learner": "dsg", "max_features": 256}),
     (KernelRegressor, 0, {"max_features": 256}),
-    (KernelClassifier, 2, {"second_order": "full", "max_features": 256, "features_per_seed": 64}),
+    (KernelClassifier, 2, {"learner": "newton", "joint": True, "max_features": 256, "features_per_seed": 64}),
     (KernelClassifier, 3, {"max_features": 256}),
-    (KernelClassifier, 3, {"second_order": None, "max_features": 128, "average": True}),
-    (KernelClassifier, 2, {"second_order": None, "max_features": 128, "batch_size": 5, "loss": "hinge"}),
+    (KernelClassifier, 3, {"learner": "dsg", "max_features": 128, "averaging": True}),
+    (KernelClassifier, 2, {"learner": "dsg", "max_features": 128, "batch_size": 5, "loss": "hinge"}),
 ]
 SOON = upkeep.Compaction(every=400, window=300)
 
@@ -157,11 +159,11 @@ def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, class
 def test_a_class_that_appears_while_a_job_is_under_way(tmp_path):
     stream = [*events(1100, 2)]
     stream[700:] = [(x, 2 if x["a"] > 0.8 else y) for x, y in stream[700:]]
-    options = {"second_order": None, "max_features": 128, "compaction": SOON}
-    whole, asked = learnt(KernelClassifier(**options), stream), [x for x, _ in stream[:40]]
+    options = {"learner": "dsg", "max_features": 128, "compaction": SOON}
+    whole, asked = learnt(KernelClassifier(**nested(**options)), stream), [x for x, _ in stream[:40]]
     assert whole.n_compactions
     assert len(whole.labels) == 3
-    again = learnt(copy.deepcopy(learnt(KernelClassifier(**options), stream[:850])), stream[850:])
+    again = learnt(copy.deepcopy(learnt(KernelClassifier(**nested(**options)), stream[:850])), stream[850:])
     assert [again.predict_proba_one(x) for x in asked] == [whole.predict_proba_one(x) for x in asked]
 
 
@@ -178,7 +180,7 @@ def test_a_smaller_model_says_nearly_the_same(kind, classes, options):
 
 
 def test_a_model_stays_within_what_it_may_keep():
-    model = KernelRegressor(second_order=None, max_features=256, features_per_seed=16, compaction=SOON)
+    model = KernelRegressor(learner=learners.DSG(features_per_seed=16), max_features=256, compaction=SOON)
     sizes = []
     for x, y in events(3000):
         model.learn_one(x, y)
@@ -197,7 +199,7 @@ def test_a_model_stays_within_what_it_may_keep():
 )
 def test_polished_coefficients_are_the_minimum(kind, classes, reference):
     stream = [*events(900, classes)]
-    model = learnt(kind(second_order=None, max_features=64), stream)
+    model = learnt(kind(learner="dsg", max_features=64), stream)
     offset = float(model._learner.numbers["offset"])
     gap = upkeep.apply(upkeep.Polish(window=500, tol=1e-10, l2=1e-3), model, stream)
     assert gap <= 1e-10
@@ -211,10 +213,10 @@ def test_polished_coefficients_are_the_minimum(kind, classes, reference):
 def test_polishing_in_the_stream(tmp_path):
     task = upkeep.Polish(every=400, window=300, tol=1e-6)
     stream = [*events(1100, 2)]
-    whole = learnt(KernelClassifier(polish=task, max_features=64), stream)
+    whole = learnt(KernelClassifier(learner="dsg", polish=task, max_features=64), stream)
     assert whole.gap <= 1e-6
     for cut in (700, 900):
-        learnt(KernelClassifier(polish=task, max_features=64), stream[:cut]).save(tmp_path / "model")
+        learnt(KernelClassifier(learner="dsg", polish=task, max_features=64), stream[:cut]).save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert again.predict_proba_one(stream[0][0]) == whole.predict_proba_one(stream[0][0])
         assert again.gap == whole.gap
@@ -223,11 +225,11 @@ def test_polishing_in_the_stream(tmp_path):
 def test_both_at_different_times(tmp_path):
     tasks = {"compaction": upkeep.Compaction(every=300, window=200), "polish": upkeep.Polish(every=200, window=150)}
     stream = [*events(1300, 2)]
-    whole = learnt(KernelClassifier(second_order=None, max_features=64, features_per_seed=4, **tasks), stream)
+    whole = learnt(KernelClassifier(**nested(learner="dsg", features_per_seed=4, max_features=64, **tasks)), stream)
     assert whole.n_compactions
     assert whole.gap <= upkeep.Polish().tol
     for cut in (470, 560, 700, 860, 999, 1150):
-        first = KernelClassifier(second_order=None, max_features=64, features_per_seed=4, **tasks)
+        first = KernelClassifier(**nested(learner="dsg", features_per_seed=4, max_features=64, **tasks))
         learnt(first, stream[:cut]).save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert again.predict_proba_one(stream[0][0]) == whole.predict_proba_one(stream[0][0]), cut
@@ -236,7 +238,7 @@ def test_both_at_different_times(tmp_path):
 
 def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
     task = upkeep.Polish(every=400, window=300)
-    model = learnt(KernelClassifier(polish=task, max_features=64), events(1000, 3))
+    model = learnt(KernelClassifier(learner="dsg", polish=task, max_features=64), events(1000, 3))
     assert math.isnan(model.gap)
     assert "Expected two classes" in caplog.text
 
@@ -250,7 +252,7 @@ def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
         (lambda: upkeep.Polish(tol=0.0), "tol > 0"),
         (lambda: upkeep.Polish(l2=float("inf")), "l2 > 0"),
         (lambda: KernelClassifier(compaction=upkeep.Polish()), "Expected compaction as a Compaction"),
-        (lambda: KernelClassifier(polish="yes"), "Expected polish as a Polish"),
+        (lambda: KernelClassifier(learner="dsg", polish="yes"), "Expected polish as a Polish"),
     ],
 )
 def test_errors_say_what_was_expected(make, told):
@@ -278,14 +280,14 @@ def test_what_cannot_be_done_to_a_model():
         ({"loss": "huber"}, upkeep.Polish(), "Expected a loss of square, logistic, smooth_hinge .* got Huber"),
         ({"max_features": None}, upkeep.Compaction(), "Expected a cap on the features .* got max_features=None"),
         ({"kernel": kernels.Polynomial(2, 1.0)}, upkeep.Compaction(), "drawn one by one, got Polynomial"),
-        ({"second_order": "block"}, upkeep.Polish(), "Expected .*second_order=None"),
+        ({"learner": "newton"}, upkeep.Polish(), "Expected .*learner=.dsg."),
     ],
 )
 def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told):
-    options, stream = {"second_order": None} | options, [*events(40)]
+    options, stream = {"learner": "dsg"} | options, [*events(40)]
     with pytest.raises(ValueError, match=told):
-        KernelRegressor(**options, **{type(task).__name__.lower(): task})
-    model = learnt(KernelRegressor(**options), stream)
+        KernelRegressor(**nested(**options, **{type(task).__name__.lower(): task}))
+    model = learnt(KernelRegressor(**nested(**options)), stream)
     before = [model.predict_one(x) for x, _ in stream]
     with pytest.raises(ValueError, match=told):
         upkeep.apply(task, model, stream)
@@ -296,7 +298,7 @@ def test_a_copy_that_only_answers_takes_no_upkeep_along():
     from streamkernel.estimators.prediction_copy import frozen
 
     stream = [*events(800)]
-    model = learnt(KernelRegressor(second_order=None, max_features=128, compaction=SOON), stream)
+    model = learnt(KernelRegressor(learner="dsg", max_features=128, compaction=SOON), stream)
     asked = frozen(model)
     assert model._state.upkeep.job is not None  # it was begun after 656 events
     assert asked._state.upkeep is None
@@ -310,9 +312,9 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
         raise ZeroDivisionError
 
     stream = [*events(900)]
-    plain = learnt(KernelRegressor(second_order=None, max_features=128, features_per_seed=8), stream)
+    plain = learnt(KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128), stream)
     monkeypatch.setattr(work, "done", fail)
-    model = KernelRegressor(second_order=None, max_features=128, features_per_seed=8, compaction=SOON)
+    model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, compaction=SOON)
     learnt(model, stream)
     assert "compaction has failed; the model stays as it is" in caplog.text
     assert model.predict_one(stream[0][0]) == plain.predict_one(stream[0][0])
@@ -325,7 +327,7 @@ def spoilt(tensors, name, change):
     return tensors | {name: changed}
 
 
-@pytest.mark.parametrize("second_order", [None, "auto"])
+@pytest.mark.parametrize("learner", ["dsg", "newton"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -343,11 +345,11 @@ def spoilt(tensors, name, change):
     ],
     ids=range(11),
 )
-def test_crafted_files_are_refused(second_order, change, tmp_path):
-    options = {"second_order": second_order, "max_features": 64, "compaction": upkeep.Compaction(every=60, window=50)}
-    first = 0 if second_order is None else 256
+def test_crafted_files_are_refused(learner, change, tmp_path):
+    options = {"learner": learner, "max_features": 64, "compaction": upkeep.Compaction(every=60, window=50)}
+    first = 0 if learner == "dsg" else 256
     for n, name in ((first + 75, "upkeep.job"), (first + 150, "kept")):  # while a job is under way, and after it
-        model = learnt(KernelClassifier(kernels.Gaussian(1.0), **options), events(n, 2))
+        model = learnt(KernelClassifier(**nested(kernel=kernels.Gaussian(1.0), **options)), events(n, 2))
         description, tensors = model_file.describe(model)
         assert name in tensors
         tensor_file.write(tmp_path / "model", "model", description, tensors)
