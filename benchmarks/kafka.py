@@ -54,7 +54,7 @@ MODELS: dict[str, tuple[dict[str, Any], int]] = {
 
 RESTARTED = {
     "KernelClassifier(max_features=4096, learner='dsg')": (
-        'type = "KernelClassifier"\nmax_features = 4096\nrule = { type = "CDSG", longest = 1.0 }',
+        'type = "KernelClassifier"\nmax_features = 4096\nlearner = "dsg"',
         2000,
     ),
     "KernelRegressor()": ('type = "KernelRegressor"', 20_000),

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.prometheus
 
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
-SMALL = "max_features = 64\nfeatures_per_seed = 16\n"
+SMALL = "max_features = 64\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -88,8 +88,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with brokers.noida(folder / "broker") as broker:
         try:
             polish = 'polish = { type = "Polish", every = 40, window = 40 }'
-            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}\n{polish}'
-            steep = f'type = "KernelRegressor"\n{SMALL}step = {{ type = "Constant", gamma = 1e200 }}'
+            first_order = f'type = "KernelClassifier"\n{SMALL}learner = "dsg"\n{polish}'
+            steep = f'type = "KernelRegressor"\n{SMALL}learner = {{ type = "DSG", step_size = 1e200 }}'
             servers = f"127.0.0.1:{broker.port}"
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])

@@ -20,7 +20,8 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
     **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
-    "step": ("a step size", "step_sizes"),
+    "step_size": ("a step size", "step_sizes"),
+    "learner": ("a learner", "learners"),
     "compaction": ("a compaction", "upkeep"),
     "polish": ("a polish", "upkeep"),
 }
@@ -154,7 +155,7 @@ def objects_for(name: str) -> Catalogue:
 
     Examples
     --------
-    >>> list(objects_for("step").classes)
+    >>> list(objects_for("step_size").classes)
     ['Constant', 'InverseTime', 'PowerDecay']
     """
     import streamkernel
