@@ -37,7 +37,7 @@ MODELS = {
     "second order": (KernelClassifier(**SMALL), [str(i % 3) for i in range(70)]),
     "first order": (KernelClassifier(**FIRST, batch_size=4, average=True), [str(i % 3) for i in range(70)]),
     "pruned": (
-        KernelRegressor(kernels.Gaussian(1.5), **FIRST, compaction=upkeep.Compaction(every=16, window=8)),
+        KernelRegressor(kernels.Gaussian(1.5), **FIRST, pruning=upkeep.Pruning(every=16, window=8)),
         [float(i % 3) for i in range(70)],
     ),
     "process": (GaussianProcessRegressor(n_features=4), [float(i % 3) for i in range(70)]),

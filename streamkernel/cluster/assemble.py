@@ -122,7 +122,7 @@ def _problems(config: Config) -> Iterator[str]:
     if not isinstance(model, KernelModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:
-        for name in ("compaction", "polish"):
+        for name in ("pruning", "refit"):
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
     for i, step in enumerate(steps_of(pipeline).values()):

@@ -24,7 +24,7 @@ from streamkernel.learners import state
 from streamkernel.locking import locked
 from streamkernel.second_order.growth import ALONE
 from streamkernel.second_order.mixture import LARGEST, Mixture
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 from streamkernel.upkeep.scheduler import Upkeep
 
 log = logging.getLogger(__name__)
@@ -136,8 +136,8 @@ class KernelModel(model_file.Portable):
         seed: int,
         second_order: str | None,
         forgetting: float,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
     ) -> None:
         _at_least(1, batch_size=batch_size)
         if max_features is not None and not isinstance(max_features, str):
@@ -173,8 +173,8 @@ class KernelModel(model_file.Portable):
         self.seed = seed
         self.second_order = second_order
         self.forgetting = forgetting
-        self.compaction = compaction
-        self.polish = polish
+        self.pruning = pruning
+        self.refit = refit
         self._loss = losses.named(loss, self._for_classes)
         self._order = self._chosen_order()
         self._cap, self._block_size = self._sizes()
@@ -220,14 +220,14 @@ class KernelModel(model_file.Portable):
         return int(self._learner.numbers["reused_steps"])
 
     @property
-    def n_compactions(self) -> int:
+    def n_prunings(self) -> int:
         """Times that the model has been made smaller."""
         upkeep = self._state.upkeep
-        return 0 if upkeep is None else upkeep.n_compactions
+        return 0 if upkeep is None else upkeep.n_prunings
 
     @property
     def gap(self) -> float:
-        """The certified primal-dual gap of the coefficients when they were polished last; NaN before."""
+        """The certified primal-dual gap of the coefficients when they were refitted last; NaN before."""
         upkeep = self._state.upkeep
         return math.nan if upkeep is None else upkeep.gap
 
@@ -259,7 +259,7 @@ class KernelModel(model_file.Portable):
             raise ValueError(f'Expected second_order to be "auto", "block", "full" or None, got {self.second_order!r}')
         first_order = {
             name: getattr(self, name)
-            for name in ("rule", "preconditioning", "polish")
+            for name in ("rule", "preconditioning", "refit")
             if getattr(self, name) is not None
         } | ({"average": True} if self.average else {})
         if not self._loss.is_curved:
@@ -326,10 +326,10 @@ class KernelModel(model_file.Portable):
 
     def _new_upkeep(self) -> Upkeep | None:
         """Return what is done to the model from time to time; ``None`` if nothing is."""
-        for name, kind in (("compaction", Compaction), ("polish", Polish)):
+        for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
-        tasks = [task for task in (self.compaction, self.polish) if task is not None]
+        tasks = [task for task in (self.pruning, self.refit) if task is not None]
         for task in tasks:
             task.check(self)
         return Upkeep.new(tasks, self._with_columns) if tasks else None

@@ -16,7 +16,7 @@ from streamkernel.estimators.base import KernelModel, State, _at_least
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -80,12 +80,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         second derivative, or there is no cap on the features or so many that the factors would take more than 2 GB.
     forgetting
         What second-order steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand.
-    compaction
+    pruning
         Prune the model to the features that matter from time to time, in another thread: a
-        :class:`~streamkernel.upkeep.Compaction`.
-    polish
+        :class:`~streamkernel.upkeep.Pruning`.
+    refit
         Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
-        :class:`~streamkernel.upkeep.Polish`. It asks for first-order learning.
+        :class:`~streamkernel.upkeep.Refit`. It asks for first-order learning.
     max_classes
         How many labels may be learned; an example with one more is refused. Time and memory grow with each label.
 
@@ -93,10 +93,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     ----------
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -143,8 +143,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         seed: int = 0,
         second_order: str | None = "auto",
         forgetting: float = 1.0,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
         max_classes: int = 100,
     ) -> None:
         _at_least(2, max_classes=max_classes)
@@ -164,8 +164,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             seed,
             second_order,
             forgetting,
-            compaction,
-            polish,
+            pruning,
+            refit,
         )
 
     @property

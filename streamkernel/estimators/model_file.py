@@ -16,6 +16,7 @@ from safetensors.numpy import save
 
 from streamkernel import kernels, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
+from streamkernel.estimators.names_of_0_1 import translate_parameters
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels.stationary import Stationary
@@ -32,8 +33,8 @@ _PARTS: dict[str, dict[str, Any]] = {
         ("loss", losses),
         ("rule", rules),
         ("step", step_sizes),
-        ("compaction", upkeep),
-        ("polish", upkeep),
+        ("pruning", upkeep),
+        ("refit", upkeep),
     )
 }
 """The classes that may stand for a parameter in a description."""
@@ -100,7 +101,8 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
     try:
-        parameters, state = (_decoded(name, description[name]) for name in ("parameters", "state"))
+        parameters = _decoded("parameters", translate_parameters(description["parameters"]))
+        state = _decoded("state", description["state"])
         model = classes[found](**parameters)
         model._restore(state, tensors)
     except (

@@ -15,7 +15,7 @@ from streamkernel.features.frames import native_series, table_rows, targets_of
 from streamkernel.features.rows import number
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -51,10 +51,10 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     ----------
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -112,8 +112,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         seed: int = 0,
         second_order: str | None = "auto",
         forgetting: float = 1.0,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
     ) -> None:
         super().__init__(
             kernel,
@@ -130,8 +130,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             seed,
             second_order,
             forgetting,
-            compaction,
-            polish,
+            pruning,
+            refit,
         )
         self.loss, self.tau = loss, tau
 

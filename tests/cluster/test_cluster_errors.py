@@ -29,10 +29,10 @@ PROBLEMS = {
     "model: expected KernelClassifier or KernelRegressor on a cluster, got GaussianProcessRegressor": (
         'type = "KernelClassifier"\nmax_features = 64', 'type = "GaussianProcessRegressor"'
     ),
-    "model.compaction: expected none on a cluster, got a Compaction": (
-        "[sink]", 'compaction = { type = "Compaction" }\n[sink]'
+    "model.pruning: expected none on a cluster, got a Pruning": (
+        "[sink]", 'pruning = { type = "Pruning" }\n[sink]'
     ),
-    "model.polish: expected none on a cluster, got a Polish": ("[sink]", 'polish = { type = "Polish" }\n[sink]'),
+    "model.refit: expected none on a cluster, got a Refit": ("[sink]", 'refit = { type = "Refit" }\n[sink]'),
     "preprocessing[0]: expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, "
     "PolynomialExtender, RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), "
     "got RobustScaler": (

@@ -87,8 +87,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     runs: list[Any] = []
     with brokers.noida(folder / "broker") as broker:
         try:
-            polish = 'polish = { type = "Polish", every = 40, window = 40 }'
-            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}\n{polish}'
+            refit = 'refit = { type = "Refit", every = 40, window = 40 }'
+            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}\n{refit}'
             steep = f'type = "KernelRegressor"\n{SMALL}step = {{ type = "Constant", gamma = 1e200 }}'
             servers = f"127.0.0.1:{broker.port}"
             brokers.make_topics(servers, names=["events"])

@@ -35,7 +35,7 @@ from streamkernel.engine.config.build import (
     transformers,
 )
 from streamkernel.engine.fields import OnFields
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 
 class Sieve:
@@ -170,13 +170,13 @@ def test_a_model_with_objects() -> None:
 
 
 def test_upkeep_in_a_table() -> None:
-    table = {"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 0.5}, "polish": "Polish"}
+    table = {"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 0.5}, "refit": "Refit"}
     model = build(table, models(), "model")
-    assert (model.compaction, model.polish) == (Compaction(keep=0.5), Polish())
-    with pytest.raises(ConfigError, match=r'model.compaction: expected a compaction \(Compaction\), got "Polish"'):
-        build({"type": "KernelRegressor", "compaction": "Polish"}, models(), "model")
+    assert (model.pruning, model.refit) == (Pruning(keep=0.5), Refit())
+    with pytest.raises(ConfigError, match=r'model.pruning: expected a pruning \(Pruning\), got "Refit"'):
+        build({"type": "KernelRegressor", "pruning": "Refit"}, models(), "model")
     with pytest.raises(ConfigError, match=r"expected 0 < keep <= 0\.5, got 2"):
-        build({"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 2}}, models(), "model")
+        build({"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 2}}, models(), "model")
 
 
 def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
@@ -264,8 +264,8 @@ HUGE = 10**12
         ({"max_features": HUGE}, "max_features: expected at most 1,048,576, got {}, which takes 8 TB or more"),
         ({"cache_bytes": HUGE}, "cache_bytes: expected at most 68,719,476,736, got {}, which takes 1 TB or more"),
         (
-            {"compaction": {"type": "Compaction", "window": HUGE}},
-            "compaction.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
+            {"pruning": {"type": "Pruning", "window": HUGE}},
+            "pruning.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
         ),
         (
             {"type": "GaussianProcessRegressor", "n_features": HUGE},

@@ -28,7 +28,7 @@ from streamkernel.engine.checkpoint.state_directory import (
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 
 def write_events(path: Path, n: int = 700, seed: int = 3) -> None:
@@ -76,10 +76,10 @@ MODELS = {
         KernelClassifier(kernels.Gaussian(1.0), loss="hinge", batch_size=8, average=True, l2=1e-4)
     ),
     "made smaller": lambda: pipeline(
-        KernelClassifier(second_order=None, max_features=64, compaction=Compaction(every=100, window=90))
+        KernelClassifier(second_order=None, max_features=64, pruning=Pruning(every=100, window=90))
     ),
-    "polished": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(every=100, window=90))
+    "refitted": lambda: pipeline(
+        KernelClassifier(kernels.Gaussian(1.0), max_features=64, refit=Refit(every=100, window=90))
     ),
     "linear on features": lambda: pipeline(
         compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), 64), linear_model.LogisticRegression())

@@ -21,10 +21,10 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
     "step": ("a step size", "step_sizes"),
-    "compaction": ("a compaction", "upkeep"),
-    "polish": ("a polish", "upkeep"),
+    "pruning": ("a pruning", "upkeep"),
+    "refit": ("a refit", "upkeep"),
 }
-_ONLY = {"compaction": "Compaction", "polish": "Polish"}
+_ONLY = {"pruning": "Pruning", "refit": "Refit"}
 _BASES = ("Kernel", "Loss", "Rule", "Step")
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
