@@ -21,6 +21,8 @@ def translate_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _translate_class(value: Any) -> Any:
-    if not isinstance(value, dict) or value.get("type") not in CLASSES:
-        return value
-    return value | {"type": CLASSES[value["type"]]}
+    if isinstance(value, str):
+        return CLASSES.get(value, value)
+    if isinstance(value, dict) and value.get("type") in CLASSES:
+        return value | {"type": CLASSES[value["type"]]}
+    return value

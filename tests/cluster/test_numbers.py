@@ -44,7 +44,7 @@ def engine(tmp_path: Path) -> ClusterEngine:
     crew: Any = HereCrew(replica)
     model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
     return ClusterEngine(
-        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
+        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, events_per_round=100,
         label="y", metric=metrics.Accuracy(),
     )  # fmt: skip
 

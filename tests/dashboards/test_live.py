@@ -94,7 +94,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, '[labels]\nkey = "id"'),
+                Stream(folder / "joined", first_order, joined, '[delayed_labels]\nkey = "id"'),
                 Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),

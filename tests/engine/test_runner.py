@@ -278,6 +278,14 @@ def test_topics_can_be_added_behind_those_of_the_state() -> None:
             check_setup(setup, setup | {"source.topics": topics})
 
 
+def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
+    old = {"labels.key": "id", "labels.time": None, "model": {"type": "M", "compaction": {"type": "Compaction"}}}
+    now = {"delayed_labels.key": "id", "model": {"type": "M", "pruning": {"type": "Pruning"}}}
+    check_setup(old, now)
+    with pytest.raises(StateDirectoryError, match=r"delayed_labels\.key = 'id', got 'other'"):
+        check_setup(old, now | {"delayed_labels.key": "other"})
+
+
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
     write_events(tmp_path / "events.jsonl", 50)
     (tmp_path / "run").mkdir()

@@ -13,6 +13,7 @@ from typing import Any, Self
 import structlog
 
 from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
 
@@ -156,6 +157,7 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     streamkernel.engine.checkpoint.state_directory.StateDirectoryError: Expected the setup the state directory was
     made with, label = 'a', got 'b'; take another state.directory for another setup
     """
+    saved = translate_setup(saved)
     for key in sorted(saved.keys() | now.keys()):
         before, after = saved.get(key), now.get(key)
         if key == "source.topics" and before and after:
