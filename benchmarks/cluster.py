@@ -66,7 +66,7 @@ def written(folder: Path, events: int) -> None:
                 file.write(json.dumps({**x, "y": y}) + "\n")
 
 
-def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, predictions: bool) -> Rates:
+def rate(folder: Path, model: dict[str, Any], workers: int, events_per_round: int, predictions: bool) -> Rates:
     """Return how fast a run is, and where its time goes."""
     with tempfile.TemporaryDirectory() as state:
         told: dict[str, Any] = {
@@ -74,7 +74,7 @@ def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, p
             "source": {"path": str(folder / "part-*.jsonl")},
             "model": {"type": "KernelClassifier", **model},
             "state": {"directory": state},
-            "cluster": {"workers": max(1, workers), "round_events": round_events},
+            "cluster": {"workers": max(1, workers), "events_per_round": events_per_round},
         }
         if predictions:
             told["sink"] = {"predictions": str(Path(state, "predictions.jsonl"))}
@@ -95,10 +95,10 @@ def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, p
         return Rates(events, event, merging, (ended - began) / len(rounds) - learning - merging)
 
 
-def apart(folder: Path, model: dict[str, Any], round_events: int, predictions: bool) -> float:
+def apart(folder: Path, model: dict[str, Any], events_per_round: int, predictions: bool) -> float:
     """Return events a second of two runs at once, each without a cluster."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        runs = [pool.submit(rate, folder, model, 0, round_events, predictions) for _ in range(2)]
+        runs = [pool.submit(rate, folder, model, 0, events_per_round, predictions) for _ in range(2)]
         return sum(run.result().events for run in runs)
 
 

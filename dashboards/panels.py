@@ -106,11 +106,11 @@ LEARNING = (
         (("streamkernel_function_weight{$at}", "{{steps}} {{instance}}"),),
     ),
     Panel(
-        "Polished coefficients",
-        "The certified primal-dual gap of the coefficients when they were polished last: how far the model can be from "
+        "Refitted coefficients",
+        "The certified primal-dual gap of the coefficients when they were refitted last: how far the model can be from "
         "the best one on the events of that window.",
         "short",
-        (("streamkernel_polish_gap{$at}", "{{instance}}"),),
+        (("streamkernel_refit_gap{$at}", "{{instance}}"),),
     ),
     Panel(
         "Beginnings of larger groups",

@@ -279,7 +279,7 @@ Window = Annotated[int, typer.Option(help="The last events that are used.", min=
 
 
 @app.command()
-def compact(
+def prune(
     model: ModelFile,
     events: EventsFile,
     label: Label,
@@ -290,11 +290,11 @@ def compact(
     """Prune a saved model to the features that matter on the events of a file."""
     from streamkernel import upkeep
 
-    _maintain(model, events, label, output, lambda: upkeep.Compaction(window=window, keep=keep))
+    _maintain(model, events, label, output, lambda: upkeep.Pruning(window=window, keep=keep))
 
 
 @app.command()
-def polish(
+def refit(
     model: ModelFile,
     events: EventsFile,
     label: Label,
@@ -306,7 +306,7 @@ def polish(
     """Solve the coefficients of a saved model on the events of a file, to a certified gap."""
     from streamkernel import upkeep
 
-    _maintain(model, events, label, output, lambda: upkeep.Polish(window=window, tol=tol, l2=l2))
+    _maintain(model, events, label, output, lambda: upkeep.Refit(window=window, tol=tol, l2=l2))
 
 
 @app.command()

@@ -291,7 +291,7 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
         assert (answer.exit_code, text in answer.stderr) == (2, True), answer.stderr
 
 
-def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
+def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500) + "{broken\n")
     model, hinge = KernelClassifier(learner="dsg", max_features=128), KernelClassifier(learner="dsg", loss="hinge")
     for line in events(500).splitlines():
@@ -302,22 +302,22 @@ def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     hinge.save(tmp_path / "hinge")
     told = ["events.jsonl", "--label", "y", "-o", "other"]
-    for command, text in [("compact", "other: 32 features of 128"), ("polish", "primal-dual gap")]:
+    for command, text in [("prune", "other: 32 features of 128"), ("refit", "primal-dual gap")]:
         answer = call(command, "model", *told, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
         assert "predict_proba_one" in dir(load(tmp_path / "other"))
     KernelClassifier().save(tmp_path / "second")
     for words, text in [
-        (["polish", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with polish, got Hinge()"),
-        (["polish", "second", *told], "Expected two events or more"),
+        (["refit", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with refit, got Hinge()"),
+        (["refit", "second", *told], "Expected two events or more"),
         (
-            ["polish", "model", "events.jsonl", "--label", "z", "-o", "other"],
+            ["refit", "model", "events.jsonl", "--label", "z", "-o", "other"],
             'with the label "z", got 0 - in events.jsonl',
         ),
-        (["compact", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
-        (["compact", "nowhere", *told], "Expected a model file, found none - at nowhere"),
-        (["compact", "events.jsonl", *told], "Expected a whole safetensors file"),
-        (["compact", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
+        (["prune", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
+        (["prune", "nowhere", *told], "Expected a model file, found none - at nowhere"),
+        (["prune", "events.jsonl", *told], "Expected a whole safetensors file"),
+        (["prune", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
     ]:
         answer = call(*words, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
@@ -351,7 +351,7 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
 
 
-def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp_path: Path) -> None:
+def test_the_model_in_an_exported_pipeline_is_refitted_on_transformed_events(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500))
     model = preprocessing.StandardScaler() | KernelClassifier(learner="dsg", max_features=64)
     for line in events(500).splitlines():
@@ -359,7 +359,7 @@ def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp
         y = x.pop("y")
         model.learn_one(x, y)
     save(model, tmp_path / "model")
-    answer = call("polish", "model", "events.jsonl", "--label", "y", "-o", "other", cwd=tmp_path)
+    answer = call("refit", "model", "events.jsonl", "--label", "y", "-o", "other", cwd=tmp_path)
     assert (answer.exit_code, "primal-dual gap" in answer.stdout) == (0, True), answer.output
     other = load(tmp_path / "other")
     assert other["StandardScaler"].means == model["StandardScaler"].means

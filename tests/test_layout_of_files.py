@@ -45,7 +45,7 @@ MODELS = {
             **nested(
                 kernel=kernels.Gaussian(1.5),
                 learner="newton",
-                compaction=upkeep.Compaction(every=16, window=8),
+                pruning=upkeep.Pruning(every=16, window=8),
                 **FIRST,
             )
         ),

@@ -49,7 +49,7 @@ OURS = {
         "request.required.acks",
         "delivery.report.only.error",
     ),
-    "delivery",
+    "processing_guarantee",
 )
 """Options that follow from something else, by what that is called."""
 

@@ -67,8 +67,8 @@ class KafkaSource:
     until
         Where to end; ``"latest"`` is what is there at the beginning. Without it, there is no end.
     order
-        ``"free"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that every
-        run has the same order.
+        ``"arrival"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that
+        every run has the same order.
     decoder
         Makes the fields from a value, or raises an error that says why not; JSON by default. If it has parameters
         called ``topic``, ``key`` or ``headers``, it gets them. If it raises `Unavailable`, it is called again later,
@@ -98,14 +98,14 @@ class KafkaSource:
         partitions: Sequence[int] | None = None,
         start: Place = "earliest",
         until: Place | None = None,
-        order: str = "free",
+        order: str = "arrival",
         decoder: Decoder | None = None,
         key: str | None = None,
         copartitioned: bool = False,
         **options: Any,
     ) -> None:
-        if order not in ("free", "deterministic"):
-            raise ValueError(f'Expected "free" or "deterministic" as order, got {order!r}')
+        if order not in ("arrival", "deterministic"):
+            raise ValueError(f'Expected "arrival" or "deterministic" as order, got {order!r}')
         self.options = servers if isinstance(servers, Options) else Options(servers, options)
         self.group, self._member = group, member
         self.topics = [topics] if isinstance(topics, str) else list(topics)

@@ -56,7 +56,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
         source,
         crew=crew,
         workers=workers,
-        round_events=config.cluster.round_events,
+        events_per_round=config.cluster.events_per_round,
         **engine_parts(config, source, state),
     )
 
@@ -109,7 +109,7 @@ def divided_source(config: Config) -> Divided:
             start=source.start,
             until=source.until,
             decoder=decoder,
-            key=source.key_field,
+            key=source.key_as_field,
         )
     except (ImportError, OSError, ValueError) as error:
         raise ConfigError(of_error("source", error)) from error
@@ -122,7 +122,7 @@ def _problems(config: Config) -> Iterator[str]:
     if not isinstance(model, KernelModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:
-        for name in ("compaction", "polish"):
+        for name in ("pruning", "refit"):
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
     for i, step in enumerate(steps_of(pipeline).values()):
@@ -135,7 +135,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.path: expected files on a cluster, got standard input"
     if config.source.follow:
         yield "source.follow: expected false on a cluster, got true"
-    if config.labels is not None:
+    if config.delayed_labels is not None:
         yield "labels: expected records with their labels on a cluster, got labels in records of their own"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

@@ -54,7 +54,7 @@ class ClusterEngine(Engine):
         The workers.
     workers
         Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
-    round_events
+    events_per_round
         Events a worker learns in a round, at most.
     **options
         As for :class:`~streamkernel.engine.runner.Engine`.
@@ -69,10 +69,10 @@ class ClusterEngine(Engine):
         *,
         crew: Crew,
         workers: Callable[[], int | None],
-        round_events: int,
+        events_per_round: int,
         **options: Any,
     ) -> None:
-        self._crew, self._wanted, self._round_events = crew, workers, round_events
+        self._crew, self._wanted, self._events_per_round = crew, workers, events_per_round
         self._root: merging.Summary | None = None  # of the model that replicas began with
         self._rounds, self._merges = Durations(CHECKPOINT_BOUNDS), Durations(CHECKPOINT_BOUNDS)
         self._by_worker: dict[int, tuple[int, float]] = {}
@@ -151,7 +151,7 @@ class ClusterEngine(Engine):
             found = orjson.loads(path.read_bytes())
             if found.get("positions") == self._positions:
                 return [Share(*share) for share in found["shares"]]
-        workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._round_events)
+        workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._events_per_round)
         return self._divided.plan(self._positions, workers, events)
 
     def _write_down(self, shares: Sequence[Share]) -> bool:

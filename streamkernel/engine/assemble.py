@@ -25,7 +25,7 @@ def engine_of(config: Config) -> Engine:
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     try:
         source = config.build_source(state.identity if state else None)
-        labels = None if config.labels is None else DelayedLabels(**config.labels.model_dump())
+        labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
         return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
     except BaseException:
         if state is not None:

@@ -50,7 +50,7 @@ class Waiting(NamedTuple):
 class DelayedLabels:
     """Joins features and the label that comes in another record, by a key.
 
-    An entry is given up after `max_seconds`, or when `max_pending` newer ones wait. The time is that of
+    An entry is given up after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
     :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
 
     Parameters
@@ -60,7 +60,7 @@ class DelayedLabels:
     max_pending
         Most features that wait for a label, most labels that wait for their features, and most keys that are
         remembered after that, so that a second label is known as one.
-    max_seconds
+    timeout_seconds
         Longest time that one waits, in seconds.
     time
         The field with the time of the event, in seconds or ISO 8601 (UTC where no offset is given). By default it is
@@ -77,7 +77,7 @@ class DelayedLabels:
 
     Examples
     --------
-    >>> labels = DelayedLabels("id", max_seconds=60)
+    >>> labels = DelayedLabels("id", timeout_seconds=60)
     >>> answers = ("spam", None), NO_ANSWER
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
@@ -94,7 +94,7 @@ class DelayedLabels:
         key: str,
         *,
         max_pending: int = 100_000,
-        max_seconds: float = 86_400.0,
+        timeout_seconds: float = 86_400.0,
         time: str | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -104,10 +104,10 @@ class DelayedLabels:
             ("joined", "early", "duplicate", "late", "unmatched", "expired", "evicted", "repeated"), 0
         )
         self._max_pending = max_pending
-        self._max_seconds = max_seconds
+        self._timeout_seconds = timeout_seconds
         self._time = time
         self._read = clock
-        self._clock = LabelClock(max_seconds)
+        self._clock = LabelClock(timeout_seconds)
         self._event = 0.0  # the time of the record that came last
         self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
         self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
@@ -231,7 +231,7 @@ class DelayedLabels:
     def _give_up(self, key: Key) -> None:
         """Give up what has waited too long under a key by the time of the record that came last."""
         for entries in (self._waiting, self._early):
-            if key in entries and self._since - entries[key][0] > self._max_seconds:
+            if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
                 self._count(key, entries)
 
@@ -245,7 +245,7 @@ class DelayedLabels:
 
     def _expire(self, entries: OrderedDict[Key, Any]) -> None:
         """Give up the entries that have waited too long, oldest first."""
-        now, limit = self._clock.now, self._max_seconds
+        now, limit = self._clock.now, self._timeout_seconds
         while entries:
             key = next(iter(entries))
             since = entries[key][0]

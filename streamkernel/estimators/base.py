@@ -25,7 +25,7 @@ from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import Mixture
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 from streamkernel.upkeep.scheduler import Upkeep
 
 log = logging.getLogger(__name__)
@@ -131,8 +131,8 @@ class KernelModel(model_file.Portable):
         l2: float,
         cache_bytes: int,
         seed: int,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
     ) -> None:
         if kernel is not None and not isinstance(kernel, Kernel):
             raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
@@ -152,8 +152,8 @@ class KernelModel(model_file.Portable):
         self.l2 = l2
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self.compaction = compaction
-        self.polish = polish
+        self.pruning = pruning
+        self.refit = refit
         self._loss = losses.named(loss, self._for_classes)
         self._check_learner()
         self._cap, self._options = self._resolved()
@@ -205,14 +205,14 @@ class KernelModel(model_file.Portable):
         return int(self._learner.numbers["reused_steps"])
 
     @property
-    def n_compactions(self) -> int:
+    def n_prunings(self) -> int:
         """Times that the model has been made smaller."""
         upkeep = self._state.upkeep
-        return 0 if upkeep is None else upkeep.n_compactions
+        return 0 if upkeep is None else upkeep.n_prunings
 
     @property
     def gap(self) -> float:
-        """The certified primal-dual gap of the coefficients when they were polished last; NaN before."""
+        """The certified primal-dual gap of the coefficients when they were refitted last; NaN before."""
         upkeep = self._state.upkeep
         return math.nan if upkeep is None else upkeep.gap
 
@@ -250,7 +250,7 @@ class KernelModel(model_file.Portable):
             )
         for name, value, is_given in (
             ("max_features", None, self.max_features is None),
-            ("polish", self.polish, self.polish is not None),
+            ("refit", self.refit, self.refit is not None),
         ):
             if is_given:
                 raise ValueError(f'Expected learner="dsg" with {name}={value!r}, {got}')
@@ -312,10 +312,10 @@ class KernelModel(model_file.Portable):
 
     def _new_upkeep(self) -> Upkeep | None:
         """Return what is done to the model from time to time; ``None`` if nothing is."""
-        for name, kind in (("compaction", Compaction), ("polish", Polish)):
+        for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
-        tasks = [task for task in (self.compaction, self.polish) if task is not None]
+        tasks = [task for task in (self.pruning, self.refit) if task is not None]
         for task in tasks:
             task.check(self)
         return Upkeep.new(tasks, self._with_columns) if tasks else None

@@ -16,7 +16,7 @@ from streamkernel.estimators.base import KernelModel, State, _at_least, refuse_w
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -59,12 +59,12 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight
         Must be ``None``: weights are not supported yet.
-    compaction
+    pruning
         Prune the model to the features that matter from time to time, in another thread: a
-        :class:`~streamkernel.upkeep.Compaction`.
-    polish
+        :class:`~streamkernel.upkeep.Pruning`.
+    refit
         Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
-        :class:`~streamkernel.upkeep.Polish`. It needs ``learner="dsg"``.
+        :class:`~streamkernel.upkeep.Refit`. It needs ``learner="dsg"``.
     cache_bytes
         Memory for random directions; what does not fit is regenerated at every use, with the same result.
     seed
@@ -78,10 +78,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The learner that runs, with the values that ``"auto"`` stands for.
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -121,8 +121,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         max_features: int | str | None = "auto",
         l2: float = 0.0,
         class_weight: None = None,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
         max_classes: int = 100,
@@ -138,8 +138,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             learner=learner,
             max_features=max_features,
             l2=l2,
-            compaction=compaction,
-            polish=polish,
+            pruning=pruning,
+            refit=refit,
             cache_bytes=cache_bytes,
             seed=seed,
         )

@@ -22,8 +22,8 @@ _PARTS: dict[str, dict[str, Any]] = {
         ("rule", rules),
         ("step_size", step_sizes),
         ("step", step_sizes),  # of format version 3
-        ("compaction", upkeep),
-        ("polish", upkeep),
+        ("pruning", upkeep),
+        ("refit", upkeep),
     )
 }
 """The classes that may stand for a parameter in a description."""

@@ -11,6 +11,9 @@ from streamkernel.learners.options import DSG, Newton
 _FIELDS = {"multiple": "median_factor", "longest": "max_step_ratio"}
 """Fields of kernels and rules that have another name now."""
 
+_PARAMETERS = {"compaction": "pruning", "polish": "refit"}
+_TYPES = {"Compaction": "Pruning", "Polish": "Refit"}
+
 _LEARNERS = {
     "rule": "rule",
     "step": "step_size",
@@ -38,8 +41,9 @@ def renamed(value: Any) -> Any:
         return [renamed(item) for item in value]
     if not isinstance(value, dict):
         return value
-    names = _FIELDS if "type" in value else {}
-    return {names.get(name, name): renamed(item) for name, item in value.items()}
+    names = _FIELDS if "type" in value else _PARAMETERS
+    found = {names.get(name, name): renamed(item) for name, item in value.items()}
+    return found | {"type": _TYPES[found["type"]]} if found.get("type") in _TYPES else found
 
 
 def with_learner(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +82,45 @@ def with_learner(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "learner": DSG(**own)}
 
 
+def with_learner_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of a model in a configuration as one of today, with its learner and its objects as tables.
+
+    So a table of 0.1 and one of today that mean the same are equal.
+
+    Examples
+    --------
+    >>> with_learner_table({"type": "KernelClassifier", "step": {"type": "Constant", "gamma": 0.5}})["learner"]
+    {'type': 'DSG', 'step_size': 0.5}
+    >>> with_learner_table({"type": "KernelClassifier"})["learner"]
+    {'type': 'Newton'}
+    """
+    kind = str(table.get("type"))
+    if kind not in ("KernelClassifier", "KernelRegressor"):
+        return dict(table)
+    given = dict(table)
+    order, forgetting = given.pop("second_order", "auto"), given.pop("forgetting", None)
+    own = {new: given.pop(old) for old, new in _LEARNERS.items() if old in given}
+    learner = given.pop("learner", None)
+    if learner is None:
+        loss = given.get("loss", "logistic" if kind == "KernelClassifier" else "square")
+        loss = getattr(losses, loss["type"])() if isinstance(loss, dict) else loss
+        second = _is_second_order(kind, order, own, {"max_features": "auto", **given, "loss": loss})
+        learner = {"type": "Newton" if second else "DSG", **own}
+        if order == "full":
+            learner["joint"] = True
+        if forgetting is not None:
+            learner["forgetting"] = forgetting
+    elif isinstance(learner, str):
+        learner = {"type": {"newton": "Newton", "dsg": "DSG"}.get(learner, learner)}
+    learner = dict(learner)
+    if isinstance(learner.get("rule"), str):
+        learner["rule"] = {"type": learner["rule"]}
+    step = learner.get("step_size")
+    if isinstance(step, dict) and step.get("type") == "Constant":
+        learner["step_size"] = step.get("gamma")
+    return {**given, "learner": learner}
+
+
 def _is_second_order(kind: str, order: str | None, own: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Return whether version 3 learned by second order with these parameters."""
     if order != "auto":
@@ -85,5 +128,5 @@ def _is_second_order(kind: str, order: str | None, own: Mapping[str, Any], given
     loss = losses.named(given["loss"], kind == "KernelClassifier")
     first_order = own.keys() & {"rule", "preconditioner", "step_size"} or own.get("averaging")
     too_large = 4 * (2 * own.get("features_per_seed", 256)) ** 2 > _LARGEST
-    without = given.get("max_features") is None or given.get("polish") is not None or given.get("l2", 0.0) > 0.0
+    without = given.get("max_features") is None or given.get("refit") is not None or given.get("l2", 0.0) > 0.0
     return loss.is_curved and not (first_order or too_large or without)

@@ -15,7 +15,7 @@ from streamkernel.features.frames import native_series, table_rows, targets_of
 from streamkernel.features.rows import number
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -41,7 +41,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         which at most doubles a step: one outlier does not ruin the model.
     tau
         The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
-    learner, max_features, l2, compaction, polish, cache_bytes, seed
+    learner, max_features, l2, pruning, refit, cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`. The absolute, ε-insensitive, quantile and correntropy losses
         need ``learner="dsg"``.
 
@@ -51,10 +51,10 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         The learner that runs, with the values that ``"auto"`` stands for.
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -104,8 +104,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         learner: str | learners.Newton | learners.DSG = "newton",
         max_features: int | str | None = "auto",
         l2: float = 0.0,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -115,8 +115,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             learner=learner,
             max_features=max_features,
             l2=l2,
-            compaction=compaction,
-            polish=polish,
+            pruning=pruning,
+            refit=refit,
             cache_bytes=cache_bytes,
             seed=seed,
         )

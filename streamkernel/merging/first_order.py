@@ -53,7 +53,7 @@ def merge(fresh: Expansion, parts: Sequence[dict[str, Any]], base: dict[str, Any
     if n > most:
         raise MergeError(
             f"Expected models with {most * fresh.block_size} features in all at most, got "
-            f"{n * fresh.block_size}; they grew or were compacted in their own ways"
+            f"{n * fresh.block_size}; they grew or were pruned in their own ways"
         )
     columns, height = fresh.columns, parts[0]["functions"].shape[1]
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))

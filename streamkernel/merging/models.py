@@ -22,7 +22,7 @@ from streamkernel.second_order.mixture import Mixture
 if TYPE_CHECKING:
     from streamkernel.estimators.base import KernelModel
 
-_MAY_DIFFER = ("cache_bytes", "compaction", "polish")
+_MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
 
 class Summary(NamedTuple):

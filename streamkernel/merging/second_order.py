@@ -154,7 +154,7 @@ def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
 def check(parts: Sequence[Mapping[str, Any]]) -> None:
     """Raise an error if functions have not the same features."""
     if any(not np.array_equal(part["kept"], parts[0]["kept"]) for part in parts):
-        raise MergeError("Expected models of the same features, got some that were compacted in another way")
+        raise MergeError("Expected models of the same features, got some that were pruned in another way")
 
 
 def check_base(parts: Sequence[Mixture], base: Mixture) -> None:

@@ -20,7 +20,7 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Compaction, Task, kept_blocks
+from streamkernel.upkeep.tasks import Pruning, Task, kept_blocks
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class Upkeep:
         What is being done, ``None`` if nothing is.
     fed
         How many runs of examples the job has been given.
-    seen, n_compactions, gap
-        Examples so far, times that the function was pruned, and the gap of the last polish.
+    seen, n_prunings, gap
+        Examples so far, times that the function was pruned, and the gap of the last refit.
     """
 
     tasks: tuple[Task, ...]
@@ -68,7 +68,7 @@ class Upkeep:
     job: Job | None = None
     fed: int = 0
     seen: int = 0
-    n_compactions: int = 0
+    n_prunings: int = 0
     gap: float = float("nan")
 
     @classmethod
@@ -144,13 +144,13 @@ class Upkeep:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
-        found = replace(found, n_compactions=found.n_compactions + any(isinstance(t, Compaction) for t in job.tasks))
+        found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 
     def tensors(self) -> dict[str, Any]:
         """Return all of this as tensors, with the job's beginning if there is one."""
         job = self.job
-        numbers = np.array([self.seen, self.n_compactions], np.int64)
+        numbers = np.array([self.seen, self.n_prunings], np.int64)
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
         found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
         if job is None:
@@ -175,17 +175,17 @@ class Upkeep:
         ValueError
             If a tensor is missing or does not fit.
         """
-        seen, compactions = tensor_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
+        seen, prunings = tensor_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
         gap, is_known = tensor_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()
-        if min(seen, compactions) < 0:
-            raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
+        if min(seen, prunings) < 0:
+            raise ValueError(f"expected counters of upkeep, got {[seen, prunings]}")
         recent = _unpacked("recent", tensors, function)
         found = replace(
             self,
             recent=Log.of(recent),
             held=sum(len(y) for _, y in recent),
             seen=seen,
-            n_compactions=compactions,
+            n_prunings=prunings,
             gap=gap if is_known else float("nan"),
         )
         if "upkeep.job" not in tensors:
@@ -317,7 +317,7 @@ class Job:
 
 def _has_work(task: Task, function: Function) -> bool:
     """Return whether there is anything for a task to do."""
-    if not isinstance(task, Compaction):
+    if not isinstance(task, Pruning):
         return True
     if isinstance(function, Mixture):
         return not function.is_packed and 2 * function.n_blocks > function.most_blocks

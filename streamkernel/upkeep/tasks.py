@@ -51,7 +51,7 @@ def kept_blocks(cap: int, keep: float) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Compaction(Task):
+class Pruning(Task):
     """Prune a model to the features that matter.
 
     On a window of recent events, features are chosen sparsely (AsyDSSKL): those whose coefficients are not 0 where what
@@ -83,10 +83,10 @@ class Compaction(Task):
     Examples
     --------
     >>> from streamkernel import KernelRegressor
-    >>> model = KernelRegressor(learner="dsg", max_features=256, compaction=Compaction(every=500, window=400))
+    >>> model = KernelRegressor(learner="dsg", max_features=256, pruning=Pruning(every=500, window=400))
     >>> for i in range(1010):
     ...     model.learn_one({"x": i % 10}, float(i % 10))
-    >>> model.n_compactions, model.n_features
+    >>> model.n_prunings, model.n_features
     (1, 64)
     """
 
@@ -103,13 +103,13 @@ class Compaction(Task):
     def check(self, model: KernelModel) -> None:
         """Raise a ValueError if a model has no cap on its features, or they are not drawn one by one."""
         if model.max_features is None:
-            raise ValueError("Expected a cap on the features with compaction, got max_features=None")
+            raise ValueError("Expected a cap on the features with pruning, got max_features=None")
         if model._learner.directions.plan.is_sketch:
             raise ValueError(f"Expected a kernel whose features are drawn one by one, got {model.kernel_!r}")
 
 
 @dataclass(frozen=True)
-class Polish(Task):
+class Refit(Task):
     """Solve the coefficients of a model's features on a window of recent events, to a certified gap (DSPDC).
 
     It is for first-order learning; second-order steps solve for their coefficients at every step.
@@ -136,7 +136,7 @@ class Polish(Task):
 
     Examples
     --------
-    >>> Polish(every=10_000).window
+    >>> Refit(every=10_000).window
     4096
     """
 
@@ -156,4 +156,4 @@ class Polish(Task):
     def check(self, model: KernelModel) -> None:
         """Raise a ValueError if the loss of a model has no dual."""
         if model._loss not in LOSSES.values():
-            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with polish, got {model._loss!r}")
+            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with refit, got {model._loss!r}")

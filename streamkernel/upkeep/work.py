@@ -11,10 +11,10 @@ from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.solvers.progress import Tell
-from streamkernel.upkeep.compaction import compacted
 from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.polish import polished
-from streamkernel.upkeep.tasks import Compaction, Polish, Task
+from streamkernel.upkeep.pruning import prune
+from streamkernel.upkeep.refit import refit
+from streamkernel.upkeep.tasks import Pruning, Refit, Task
 
 
 def done(
@@ -27,13 +27,13 @@ def done(
     ValueError
         If it cannot be done to this function.
     """
-    if isinstance(task, Compaction):
+    if isinstance(task, Pruning):
         if isinstance(function, Mixture) and function.is_packed:
             raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
-        return compacted(function, rows, y, task.keep, build, tell), None
-    if not isinstance(task, Polish) or not isinstance(function, Expansion):
-        raise ValueError('Expected a model with learner="dsg" to polish, got one that takes Newton steps')
-    return polished(function, rows, y, task, build, tell)
+        return prune(function, rows, y, task.keep, build, tell), None
+    if not isinstance(task, Refit) or not isinstance(function, Expansion):
+        raise ValueError('Expected a model with learner="dsg" to refit, got one that takes Newton steps')
+    return refit(function, rows, y, task, build, tell)
 
 
 def apply(
@@ -44,7 +44,7 @@ def apply(
     Parameters
     ----------
     task
-        A :class:`~streamkernel.upkeep.Compaction` or a :class:`~streamkernel.upkeep.Polish`; when it would be done in a
+        A :class:`~streamkernel.upkeep.Pruning` or a :class:`~streamkernel.upkeep.Refit`; when it would be done in a
         stream does not matter, but its window does: so many of the last events are used.
     model
         A classifier or a regressor, which is changed.
@@ -56,7 +56,7 @@ def apply(
     Returns
     -------
     float or None
-        The primal-dual gap that a polish ended with.
+        The primal-dual gap that a refit ended with.
 
     Raises
     ------
@@ -72,9 +72,9 @@ def apply(
     >>> events = [({"x": i % 10}, float(i % 10)) for i in range(1000)]
     >>> for x, y in events:
     ...     model.learn_one(x, y)
-    >>> upkeep.apply(upkeep.Polish(tol=1e-6), model, events) <= 1e-6
+    >>> upkeep.apply(upkeep.Refit(tol=1e-6), model, events) <= 1e-6
     True
-    >>> upkeep.apply(upkeep.Compaction(), model, events)
+    >>> upkeep.apply(upkeep.Pruning(), model, events)
     >>> model.n_features
     256
     """

@@ -105,7 +105,7 @@ def engine(
     model: Any = None,
     *,
     workers: Callable[[], int | None] | int | None = 2,
-    round_events: int = 100,
+    events_per_round: int = 100,
     is_fresh: bool = False,
     metric: Any = None,
     has_towns: bool = False,
@@ -123,7 +123,7 @@ def engine(
         PlannedSource(divided()),
         crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
         workers=workers if callable(workers) else lambda: workers,
-        round_events=round_events,
+        events_per_round=events_per_round,
         metric=metric,
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),

@@ -23,16 +23,16 @@ from streamkernel.cluster import assemble, workers
 from streamkernel.cluster.replica import Task
 from streamkernel.engine.config.config import load_config
 
-GOOD = runs.CONFIG.format(data=".", workers=2, round_events=10)
+GOOD = runs.CONFIG.format(data=".", workers=2, events_per_round=10)
 TOPICS = '[kafka]\nservers = "127.0.0.1:1"\n[source]\ntopics = ["t"]'
 PROBLEMS = {
     "model: expected KernelClassifier or KernelRegressor on a cluster, got GaussianProcessRegressor": (
         'type = "KernelClassifier"\nmax_features = 64', 'type = "GaussianProcessRegressor"'
     ),
-    "model.compaction: expected none on a cluster, got a Compaction": (
-        "[sink]", 'compaction = { type = "Compaction" }\n[sink]'
+    "model.pruning: expected none on a cluster, got a Pruning": (
+        "[sink]", 'pruning = { type = "Pruning" }\n[sink]'
     ),
-    "model.polish: expected none on a cluster, got a Polish": ("[sink]", 'polish = { type = "Polish" }\n[sink]'),
+    "model.refit: expected none on a cluster, got a Refit": ("[sink]", 'refit = { type = "Refit" }\n[sink]'),
     "preprocessing[0]: expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, "
     "PolynomialExtender, RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), "
     "got RobustScaler": (
@@ -46,7 +46,7 @@ PROBLEMS = {
     ),
     "source.follow: expected false on a cluster, got true": ("[source]", "[source]\nfollow = true"),
     "labels: expected records with their labels on a cluster, got labels in records of their own": (
-        "[sink]", '[labels]\nkey = "id"\n[sink]'
+        "[sink]", '[delayed_labels]\nkey = "id"\n[sink]'
     ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (
         "[sink]", '[baseline]\ntype = "LogisticRegression"\n[sink]'
@@ -86,7 +86,7 @@ def test_a_step_with_a_window_is_named(folder):
 @pytest.mark.parametrize(
     ("line", "said"),
     [("workers = 0", "cluster.workers: expected an integer from 1 to 1024, got 0"),
-     ("round_events = 0", "cluster.round_events: expected an integer from 1 to 10,000,000, got 0"),
+     ("events_per_round = 0", "cluster.events_per_round: expected an integer from 1 to 10,000,000, got 0"),
      ("rounds = 3", "cluster.rounds")],
 )  # fmt: skip
 def test_a_table_of_clusters_that_is_wrong(folder, line, said):
@@ -129,7 +129,7 @@ def test_nothing_but_one_file_imports_ray():
         for path in (package / folder).rglob("*.py")
         if re.search(r"^\s*(import|from) ray\b", path.read_text(), re.MULTILINE)
     ]
-    assert found == ["crew.py"]
+    assert found == ["workers.py"]
 
 
 def test_where_there_is_no_cluster():

@@ -68,10 +68,10 @@ def test_drivers_stopped_and_killed_leave_nothing_behind(data, calm, tmp_path):
 
 def test_another_number_of_workers(data, tmp_path):
     """From the file when it is started again, and at SIGHUP."""
-    run, rng = FilesRun(data, tmp_path, workers=1, round_events=100), random.Random(4)
+    run, rng = FilesRun(data, tmp_path, workers=1, events_per_round=100), random.Random(4)
     process = run.start()
     assert after_a_round(run, process, rng)
-    run.planned(workers=3, round_events=100)
+    run.planned(workers=3, events_per_round=100)
     process.send_signal(signal.SIGHUP)
     wait_for(lambda: len(workers_of(process.pid)) == 3)
     assert after_a_round(run, process, rng)

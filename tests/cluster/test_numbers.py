@@ -44,7 +44,7 @@ def engine(tmp_path: Path) -> ClusterEngine:
     crew: Any = HereCrew(replica)
     model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
     return ClusterEngine(
-        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
+        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, events_per_round=100,
         label="y", metric=metrics.Accuracy(),
     )  # fmt: skip
 

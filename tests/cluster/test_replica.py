@@ -90,7 +90,7 @@ def test_learn_twice_gives_the_same_bits(data):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, workers):
-    engine(data, tmp_path / "rounds", workers=workers, round_events=400).run()
+    engine(data, tmp_path / "rounds", workers=workers, events_per_round=400).run()
     alone = Engine(
         classifier(),
         FileSource(data / "part-*.jsonl", follow=False),
@@ -108,18 +108,18 @@ def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, worke
 @settings(max_examples(12), phases=[Phase.explicit, Phase.generate])
 @given(
     workers=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    round_events=st.integers(20, 600),
+    events_per_round=st.integers(20, 600),
     name=st.sampled_from(["default", "first order", "steps on fields"]),
     every=st.integers(1, 6),
 )
-def test_each_event_is_learnt_once_however_it_is_divided(data, workers, round_events, name, every):
+def test_each_event_is_learnt_once_however_it_is_divided(data, workers, events_per_round, name, every):
     """Drivers with other numbers of workers go on where the one before stopped, some in the middle of a round."""
     with TemporaryDirectory() as made:
         folder, done = Path(made), False
         while not done:
             count, looks = workers[0], iter(range(10**9))
             workers = [*workers[1:], count]
-            one = engine(data, folder, MODELS[name](), workers=count, round_events=round_events)
+            one = engine(data, folder, MODELS[name](), workers=count, events_per_round=events_per_round)
             one.run(stopping=lambda looks=looks: next(looks) > 3 * every)
             done = all("done" in str(one._positions.get(str(path))) for path in data.glob("*.jsonl"))
         assert_each_once(folder, SIZES)
@@ -233,7 +233,7 @@ def test_regressors(tmp_path, learner):
 def test_rounds_in_which_all_events_are_bad(tmp_path):
     good, bad = records(400), ["{"] * 150 + [json.dumps({"a": "text", "b": 1.0, "y": True})] * 70
     data = write(tmp_path / "data", good + bad + good, bad)
-    one = engine(data, tmp_path / "run", round_events=50)
+    one = engine(data, tmp_path / "run", events_per_round=50)
     one.run()
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
     assert one.outcomes == {"learned": 1240 - broken, "predicted": 1240 - broken, "dead_letter": broken, "pending": 0}
@@ -309,7 +309,7 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     with pytest.raises(TypeError):
         one.run()
     plan = (tmp_path / "run" / "state" / "round.json").read_bytes()
-    other = engine(data, tmp_path / "run", workers=3, round_events=11)
+    other = engine(data, tmp_path / "run", workers=3, events_per_round=11)
     other.run(stopping=lambda: other.cluster is not None)
     assert json.loads(plan)["shares"] == [list(other._crew.asked[0][0].share)]
     again = engine(data, tmp_path / "run")

@@ -81,7 +81,7 @@ def drained(source):
     return found
 
 
-@pytest.mark.parametrize("order", ["free", "deterministic"])
+@pytest.mark.parametrize("order", ["arrival", "deterministic"])
 def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
     expected = drained(KafkaSource("here", "t", until="latest", decoder=Registry(b"", 0), order=order))
     assert len(expected) == 6

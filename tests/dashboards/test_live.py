@@ -87,14 +87,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     runs: list[Any] = []
     with brokers.noida(folder / "broker") as broker:
         try:
-            polish = 'polish = { type = "Polish", every = 40, window = 40 }'
-            first_order = f'type = "KernelClassifier"\n{SMALL}learner = "dsg"\n{polish}'
+            refit = 'refit = { type = "Refit", every = 40, window = 40 }'
+            first_order = f'type = "KernelClassifier"\n{SMALL}learner = "dsg"\n{refit}'
             steep = f'type = "KernelRegressor"\n{SMALL}learner = {{ type = "DSG", step_size = 1e200 }}'
             servers = f"127.0.0.1:{broker.port}"
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, '[labels]\nkey = "id"'),
+                Stream(folder / "joined", first_order, joined, '[delayed_labels]\nkey = "id"'),
                 Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),

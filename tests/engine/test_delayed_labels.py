@@ -91,9 +91,9 @@ def predictions(sink: Records) -> list[Mapping[str, Any]]:
 class PlainLoop:
     """What the engine should do, with lists that are searched from end to end."""
 
-    def __init__(self, max_pending: int, max_seconds: float) -> None:
+    def __init__(self, max_pending: int, timeout_seconds: float) -> None:
         self.model, self.metric = logistic(), metrics.Accuracy()
-        self.max_pending, self.max_seconds = max_pending, max_seconds
+        self.max_pending, self.timeout_seconds = max_pending, timeout_seconds
         self.now = -math.inf
         self.event = -math.inf
         self.ahead: list[float] = []  # times of the last events in a row that were too far ahead
@@ -163,19 +163,19 @@ class PlainLoop:
 
     def follow(self, time: float) -> None:
         self.event = time
-        self.ahead = [*self.ahead, time] if time > self.now + self.max_seconds else []
+        self.ahead = [*self.ahead, time] if time > self.now + self.timeout_seconds else []
         if self.now == -math.inf or not self.ahead:
             self.now, self.ahead = max(self.now, time), []
         elif len(self.ahead) == label_clock.SET_AHEAD:
             self.now, self.ahead = min(self.ahead), []
 
     def is_over(self, since: float, time: float) -> bool:
-        return max(self.now, time) - since > self.max_seconds
+        return max(self.now, time) - since > self.timeout_seconds
 
     def expire(self, entries: list[list[Any]], outcome: str) -> None:
         while entries:
             since = entries[0][0]
-            if since > self.now + self.max_seconds and not self.ahead:
+            if since > self.now + self.timeout_seconds and not self.ahead:
                 entries.append([self.now, *entries.pop(0)[1:]])
             elif self.is_over(since, self.now):
                 self.give_up(entries.pop(0), outcome)
@@ -209,10 +209,12 @@ def streams(draw: st.DrawFn) -> list[Record]:
 
 
 @max_examples(300)
-@given(records=streams(), max_pending=st.integers(1, 5), max_seconds=st.sampled_from([0.5, 3.0, 1e9]))
-def test_any_order_is_joined_as_by_a_plain_loop(records: list[Record], max_pending: int, max_seconds: float) -> None:
-    labels = DelayedLabels("id", max_pending=max_pending, max_seconds=max_seconds, time="t")
-    plain = PlainLoop(max_pending, max_seconds)
+@given(records=streams(), max_pending=st.integers(1, 5), timeout_seconds=st.sampled_from([0.5, 3.0, 1e9]))
+def test_any_order_is_joined_as_by_a_plain_loop(
+    records: list[Record], max_pending: int, timeout_seconds: float
+) -> None:
+    labels = DelayedLabels("id", max_pending=max_pending, timeout_seconds=timeout_seconds, time="t")
+    plain = PlainLoop(max_pending, timeout_seconds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_clock, "SET_AHEAD", 3)
         engine, sink = ran(records, labels)
@@ -256,7 +258,7 @@ def engine_in(folder: Path, model: Any, **options: Any) -> Engine:
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
         baseline=compose.SelectType(float, int) | logistic(),
-        labels=DelayedLabels("id", max_pending=12, max_seconds=14.0, time="t"),
+        labels=DelayedLabels("id", max_pending=12, timeout_seconds=14.0, time="t"),
         state=state_in(folder / "state"),
         **options,
     )
@@ -479,7 +481,7 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     records: list[Record] = [{"id": i, "a": 1.0, "t": t} for i, t in enumerate(times)]
     records.append({"id": 0, "y": True, "t": "2024-02-29T12:01:00.000"})
     records.append({"id": 1, "y": True, "t": "2024-02-29 13:01:00.5+01:00"})
-    engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", max_seconds=60))
+    engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", timeout_seconds=60))
     assert engine.labels["joined"] == 2
     assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
 
@@ -492,7 +494,7 @@ def test_the_time_that_a_stop_takes_does_not_count() -> None:
     shown = [1e9]
 
     def started(state: Mapping[str, Any] | None = None) -> DelayedLabels:
-        labels = DelayedLabels("id", max_seconds=100, clock=lambda: shown[-1])
+        labels = DelayedLabels("id", timeout_seconds=100, clock=lambda: shown[-1])
         if state is not None:
             labels.restore(state)
         return labels
@@ -518,7 +520,7 @@ import time
 real, jump = time.time, [0.0]
 time.time = lambda: real() + jump[0]
 from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
-labels = DelayedLabels("id", max_seconds=3600)
+labels = DelayedLabels("id", timeout_seconds=3600)
 for key, jump[0] in enumerate([0.0, 1e7, -1e7, 1e9]):
     labels.wait(labels.arrive({"id": key}), {"a": 1}, (NO_ANSWER, NO_ANSWER), "here")
 print(len(labels), labels.counts["expired"])
@@ -531,13 +533,13 @@ def test_a_wall_clock_that_jumps_expires_nothing() -> None:
 
 
 def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
-    labels, now = DelayedLabels("id", max_seconds=100, time="t"), 1e9
+    labels, now = DelayedLabels("id", timeout_seconds=100, time="t"), 1e9
 
     def wait(key: int) -> None:
         nonlocal labels
         if key % 300 == 299:  # a restart changes nothing
             state = labels.state()
-            labels = DelayedLabels("id", max_seconds=100, time="t")
+            labels = DelayedLabels("id", timeout_seconds=100, time="t")
             labels.restore(state)
         labels.wait(labels.arrive({"id": key, "t": now}), {"a": 1}, NOTHING, "here")
 
@@ -558,7 +560,7 @@ def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_
 
 def test_wrong_times_here_and_there_expire_nothing() -> None:
     """As of a device whose clock is years ahead: its own records are joined, too."""
-    labels = DelayedLabels("id", max_seconds=3600, time="t")
+    labels = DelayedLabels("id", timeout_seconds=3600, time="t")
     wrong = {i for i in range(2000) if i % 10 == 3}
     for i in range(2000):
         record = {"id": i, "t": 1.7e9 + i + (1e9 if i in wrong else 0.0)}
@@ -572,7 +574,7 @@ def test_wrong_times_here_and_there_expire_nothing() -> None:
 
 def test_what_waited_over_a_gap_in_the_stream() -> None:
     """Its label comes too late by its own time, at once; the others expire when the clock has followed."""
-    labels = DelayedLabels("id", max_seconds=60, time="t")
+    labels = DelayedLabels("id", timeout_seconds=60, time="t")
     for i in range(50):
         labels.wait(labels.arrive({"id": i, "t": 0.0}), {"a": 1}, NOTHING, "here")
     with pytest.raises(JoinError, match="one after they expired - at key 7"):
@@ -587,22 +589,22 @@ def test_what_waited_over_a_gap_in_the_stream() -> None:
 def test_a_time_out_of_order_expires_nothing() -> None:
     records: list[Record] = [{"id": 0, "a": 1.0, "t": 1000.0}]
     records += [{"id": i, "a": 1.0, "t": 0.0 if i % 2 else 1000.0} for i in range(1, 3000)]
-    engine, _ = ran(records, DelayedLabels("id", time="t", max_seconds=10.0))
+    engine, _ = ran(records, DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.pending_labels == 3000
     later = [{"id": 0, "y": True, "t": 1010.5}] * label_clock.SET_AHEAD
-    engine, _ = ran([*records, *later], DelayedLabels("id", time="t", max_seconds=10.0))
+    engine, _ = ran([*records, *later], DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.labels["expired"] == 3000
 
 
 def test_the_clock_of_an_older_checkpoint() -> None:
-    labels = DelayedLabels("id", max_seconds=100)
+    labels = DelayedLabels("id", timeout_seconds=100)
     labels.restore(labels.state() | {"clock": (1.7e9, 0.0, 3)})
     labels.wait(labels.arrive({"id": 1}), {"a": 1}, NOTHING, "here")
     assert (len(labels), labels.counts["expired"]) == (1, 0)
 
 
 def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
-    labels = DelayedLabels("id", time="t", max_pending=12, max_seconds=14.0)
+    labels = DelayedLabels("id", time="t", max_pending=12, timeout_seconds=14.0)
     records = delayed(60)
     ran(records[:50], labels)
     state = labels.state()
@@ -682,10 +684,10 @@ path = "events.jsonl"
 type = "KernelClassifier"
 max_features = 64
 features_per_seed = 16
-[labels]
+[delayed_labels]
 key = "id"
 time = "t"
-max_seconds = 25
+timeout_seconds = 25
 [sink]
 predictions = "predictions.jsonl"
 [state]
@@ -721,26 +723,28 @@ def test_the_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "problems"),
     [
-        ("", ["labels.key: it is needed; expected the name of the field that features and their label have in common, "
-              "got nothing"]),
+        ("", ["delayed_labels.key: it is needed; expected the name of the field that features and their label have in "
+              "common, got nothing"]),
         ('key = "y"\ntime = "y"', [
-            'labels.key: expected a field other than the label, got "y"',
-            'labels.time: expected a field other than the label, got "y"',
+            'delayed_labels.key: expected a field other than the label, got "y"',
+            'delayed_labels.time: expected a field other than the label, got "y"',
         ]),
-        ('key = 3\nmax_pending = 0\nmax_seconds = "1 day"\nkeys = 1', [
-            "labels.key: expected the name of the field that features and their label have in common, got 3",
-            "labels.max_pending: expected an integer from 1 to 10,000,000, got 0",
-            'labels.max_seconds: expected a number of seconds above 0, got "1 day"',
-            'labels.keys: unknown key; did you mean "key"?',
+        ('key = 3\nmax_pending = 0\ntimeout_seconds = "1 day"\nkeys = 1', [
+            "delayed_labels.key: expected the name of the field that features and their label have in common, got 3",
+            "delayed_labels.max_pending: expected an integer from 1 to 10,000,000, got 0",
+            'delayed_labels.timeout_seconds: expected a number of seconds above 0, got "1 day"',
+            'delayed_labels.keys: unknown key; did you mean "key"?',
         ]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_configuration(tmp_path: Path, table: str, problems: list[str]) -> None:
-    text = CONFIG[: CONFIG.index("[labels]")] + "[labels]\n" + table
+    text = CONFIG[: CONFIG.index("[delayed_labels]")] + "[delayed_labels]\n" + table
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError) as error:
         load_config(tmp_path / "config.toml")
     assert sorted(error.value.problems) == sorted(problems)
-    (tmp_path / "config.toml").write_text(text.replace("[labels]", "labels = 3\n[x]").replace(table, ""))
+    (tmp_path / "config.toml").write_text(
+        text.replace("[delayed_labels]", "delayed_labels = 3\n[x]").replace(table, "")
+    )
     with pytest.raises(ConfigError):
         load_config(tmp_path / "config.toml")

@@ -30,7 +30,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.durable import INCIDENTS
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
-from streamkernel.upkeep import Polish
+from streamkernel.upkeep import Refit
 
 FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
@@ -85,7 +85,7 @@ def engines(folder: Path) -> Iterator[Engine]:
             (KernelClassifier(**nested(**FIRST)), records(50), None),
             (KernelClassifier(), with_labels, DelayedLabels("id")),
             (
-                KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, polish=Polish(20, 20)),
+                KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, refit=Refit(20, 20)),
                 records(50),
                 None,
             ),
@@ -131,8 +131,8 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     began = time.time()
     first, second, third = (values(engine) for engine in engines(tmp_path))
-    assert third["streamkernel_polish_gap"] <= Polish().tol
-    assert "streamkernel_polish_gap" not in first
+    assert third["streamkernel_refit_gap"] <= Refit().tol
+    assert "streamkernel_refit_gap" not in first
     assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50
     assert first["streamkernel_grown_total"] == first["streamkernel_seeds"] == 4
     assert first["streamkernel_reused_total"] == 46

@@ -27,7 +27,7 @@ from streamkernel.engine.checkpoint.state_directory import (
 )
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 
 def write_events(path: Path, n: int = 700, seed: int = 3) -> None:
@@ -77,10 +77,10 @@ MODELS = {
         )
     ),
     "made smaller": lambda: pipeline(
-        KernelClassifier(learner="dsg", max_features=64, compaction=Compaction(every=100, window=90))
+        KernelClassifier(learner="dsg", max_features=64, pruning=Pruning(every=100, window=90))
     ),
-    "polished": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, polish=Polish(every=100, window=90))
+    "refitted": lambda: pipeline(
+        KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, refit=Refit(every=100, window=90))
     ),
     "linear on features": lambda: pipeline(
         compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), n_features=64), linear_model.LogisticRegression())
@@ -277,6 +277,29 @@ def test_topics_can_be_added_behind_those_of_the_state() -> None:
     for topics in (["c", "a", "b"], ["a"], None):
         with pytest.raises(StateDirectoryError, match=r"source\.topics = \['a', 'b'\], got"):
             check_setup(setup, setup | {"source.topics": topics})
+
+
+def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
+    old = {
+        "labels.key": "id",
+        "labels.time": None,
+        "model": {
+            "type": "KernelRegressor",
+            "compaction": {"type": "Compaction"},
+            "rule": {"type": "CDSG", "longest": 1.0},
+        },
+    }
+    now = {
+        "delayed_labels.key": "id",
+        "model": {
+            "type": "KernelRegressor",
+            "pruning": {"type": "Pruning"},
+            "learner": {"type": "DSG", "rule": {"type": "CDSG", "max_step_ratio": 1.0}},
+        },
+    }
+    check_setup(old, now)
+    with pytest.raises(StateDirectoryError, match=r"delayed_labels\.key = 'id', got 'other'"):
+        check_setup(old, now | {"delayed_labels.key": "other"})
 
 
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_predictions_and_dead_letters_in_topics(tmp_path: Path, servers: str, na
 
 @pytest.mark.parametrize("target", ["file", "topic"])
 def test_labels_that_come_later(tmp_path: Path, servers: str, target: str) -> None:
-    parts = topics(servers, "kafka-python") | {"labels": '[labels]\nkey = "id"', "model": MODELS["classes"][0]}
+    parts = topics(servers, "kafka-python") | {"labels": '[delayed_labels]\nkey = "id"', "model": MODELS["classes"][0]}
     parts["kafka"] = "\n".join(line for line in parts["kafka"].splitlines() if not line.startswith("group"))
     if target == "file":
         parts["sink"] = 'predictions = "out.jsonl"\ndead_letters = "dead.jsonl"'

@@ -126,10 +126,10 @@ MODELS = {
     "second order, kernel": lambda: KernelRegressor(
         **nested(kernel=kernels.Matern(2.5), learner="newton", joint=True, **SMALL)
     ),
-    "compaction": lambda: KernelRegressor(
+    "pruning": lambda: KernelRegressor(
         **nested(
             learner="newton",
-            compaction=upkeep.Compaction(every=32, window=24),
+            pruning=upkeep.Pruning(every=32, window=24),
             **{**FIRST, "kernel": kernels.Gaussian(1.5)},
         )
     ),
@@ -151,7 +151,7 @@ MOMENTS = {
     "second order": [0, 1, 7, 255, 263, 511],
     "second order, labels": [0, 1, 7, 255, 511],
     "second order, kernel": [0, 7, 255],
-    "compaction": [31, 47, 63],
+    "pruning": [31, 47, 63],
     "process": [0, 1, 3, 255],
     "process, operator": [0, 2, 32],
     "novelty": [0, 1, 255],
@@ -222,7 +222,7 @@ def test_new_names_and_labels_are_learned_or_not(name, some):
 
 
 @pytest.mark.parametrize("some", WAYS)
-@pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "compaction"])
+@pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "pruning"])
 def test_of_many_rows_the_first_are_learned(name, some):
     n, rows = 30, 12
     before, y = at(name, n), pd.Series([target(at(name, 0), i) for i in range(n, n + rows)])

@@ -18,9 +18,9 @@ solve(np.ones((1, 1)), np.ones(1))
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
-for second_order in ("auto", None):
+for learner in ("newton", "dsg"):
     for make, y in ((KernelClassifier, str), (KernelRegressor, float)):
-        model = make(second_order=second_order)
+        model = make(learner=learner)
         for i in range(300):
             model.learn_one({"x": i % 7, "colour": "red"}, y(i % 3))
         model.predict_one({"x": 2.5, "z": True})

@@ -777,20 +777,20 @@ def test_default_models_go_on_from_one():
     assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
 
 
-# --- compaction ---------------------------------------------------------------------------------------------------
+# --- pruning ---------------------------------------------------------------------------------------------------
 
 
-def compacted(n=600, order="dsg", seed=0, events=0):
+def pruned(n=600, order="dsg", seed=0, events=0):
     xs, ys = stream(n, seed)
     told = {**SMALL, "max_features": 256, **({"rule": rules.DSG()} if order == "dsg" else {})}
     model = learnt(KernelRegressor(**nested(learner=order, **told)), xs, ys)
-    upkeep.apply(upkeep.Compaction(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
+    upkeep.apply(upkeep.Pruning(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
     return model
 
 
 @pytest.mark.parametrize("order", ["dsg", "newton"])
-def test_compacted_models(order):
-    model = compacted(2500, order)
+def test_pruned_models(order):
+    model = pruned(2500, order)
     base = copy.deepcopy(model)
     xs, ys = stream(200, seed=5)
     one, other = (pickle.loads(pickle.dumps(model)) for _ in range(2))
@@ -810,26 +810,26 @@ def test_compacted_models(order):
     assert merged.n_features <= most * model._learner.block_size
 
 
-def test_models_that_were_compacted_in_their_own_ways():
+def test_models_that_were_pruned_in_their_own_ways():
     """First-order ones are united if there is room, all others refused."""
-    one, other = compacted(600, seed=1), compacted(600, seed=2)
+    one, other = pruned(600, seed=1), pruned(600, seed=2)
     xs, _ = stream(9)
     f = [np.array(model.predict_many(frame(xs))) - model._learner.numbers["offset"] for model in (one, other)]
-    refused(one, "features in all at most", other, compacted(600, seed=3))
+    refused(one, "features in all at most", other, pruned(600, seed=3))
     united = copy.deepcopy(one).merge(other)
     found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
     assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
-    model, second = compacted(2500, "newton", seed=1), compacted(2500, "newton", seed=2)
-    refused(model, "compacted in another way", second)
+    model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
+    refused(model, "pruned in another way", second)
     xs, ys = stream(2500)
     plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
     merging.summary(plain)
-    refused(model, "compacted in another way", model, base=plain)
+    refused(model, "pruned in another way", model, base=plain)
 
 
 def test_a_job_under_way_comes_to_nothing():
     xs, ys = stream(400)
-    told = {**SMALL, "learner": "dsg", "compaction": upkeep.Compaction(every=256, window=128, keep=0.25)}
+    told = {**SMALL, "learner": "dsg", "pruning": upkeep.Pruning(every=256, window=128, keep=0.25)}
     one, other = (KernelRegressor(**nested(**told)) for _ in range(2))
     learnt(one, xs[:300], ys[:300])
     learnt(other, xs[:20], ys[:20])
@@ -838,7 +838,7 @@ def test_a_job_under_way_comes_to_nothing():
     assert one._state.upkeep.job is None
     assert one.predict_one(xs[0]) == f
     learnt(one, xs, ys)
-    assert one.n_compactions >= 0
+    assert one.n_prunings >= 0
     assert one._state.upkeep.seen == 700
 
 

@@ -326,7 +326,7 @@ WRONG = [
     ({"loss": "hinge"}, "loss"),
     ({"loss": losses.Sigmoid()}, "loss"),
     ({"max_features": None}, "max_features"),
-    ({"polish": upkeep.Polish()}, "polish"),
+    ({"refit": upkeep.Refit()}, "refit"),
 ]
 
 
@@ -481,21 +481,23 @@ def test_a_crafted_file_is_refused(change, parts, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("forgetting", 0.0),
-        ("forgetting", "a"),
-        ("forgetting", None),
-        ("second_order", 5),
-        ("second_order", "full"),
-        ("second_order", None),
+        ("learner", {"forgetting": 0.0}),
+        ("learner", {"forgetting": "a"}),
+        ("learner", {"forgetting": None}),
+        ("learner", {"joint": 5}),
+        ("learner", {"joint": True}),
+        ("learner", {"features_per_seed": 4}),
+        ("learner", "dsg"),
+        ("learner", None),
         ("loss", "hinge"),
         ("max_features", 10**9),
         ("max_features", 64),
-        ("features_per_seed", 4),
     ],
 )
 def test_a_crafted_parameter_is_refused(name, value, parts, tmp_path):
     description, tensors = copy.deepcopy(parts)
-    description["parameters"][name] = value
+    parameters = description["parameters"]
+    parameters[name] = {**parameters[name], **value} if isinstance(value, dict) else value
     tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")

@@ -14,6 +14,7 @@ import structlog
 
 from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.errors import ModelFileError
 
 KEPT = 3
@@ -156,6 +157,7 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     streamkernel.engine.checkpoint.state_directory.StateDirectoryError: Expected the setup the state directory was
     made with, label = 'a', got 'b'; take another state.directory for another setup
     """
+    saved, now = translate_setup(saved), translate_setup(now)
     for key in sorted(saved.keys() | now.keys()):
         before, after = saved.get(key), now.get(key)
         if key == "source.topics" and before and after:

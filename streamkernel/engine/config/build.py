@@ -34,12 +34,14 @@ __all__ = [
     "baselines",
     "build",
     "build_step",
+    "build_step_at",
     "datasets",
     "kind_named",
     "metrics",
     "models",
     "transformer_on",
     "transformers",
+    "type_of",
 ]
 
 Spec = str | dict[str, Any]
@@ -119,6 +121,16 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
     if problems:
         raise ConfigError(*problems)
     return transformer_on(transformer, on)
+
+
+def build_step_at(i: int, spec: Spec) -> base.Transformer:
+    """Return the transformer that the table of a number describes."""
+    return build_step(spec, f"preprocessing[{i}]")
+
+
+def type_of(spec: Any) -> str:
+    """Return the name of the class in a table."""
+    return str(spec["type"] if isinstance(spec, dict) else spec)
 
 
 def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:

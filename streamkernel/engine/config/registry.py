@@ -22,10 +22,10 @@ OBJECTS = {  # parameters that are objects, and the modules of streamkernel with
     "rule": ("a coordinate rule", "rules"),
     "step_size": ("a step size", "step_sizes"),
     "learner": ("a learner", "learners"),
-    "compaction": ("a compaction", "upkeep"),
-    "polish": ("a polish", "upkeep"),
+    "pruning": ("a pruning", "upkeep"),
+    "refit": ("a refit", "upkeep"),
 }
-_ONLY = {"compaction": "Compaction", "polish": "Polish"}
+_ONLY = {"pruning": "Pruning", "refit": "Refit"}
 _BASES = ("Kernel", "Loss", "Rule", "Step")
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share

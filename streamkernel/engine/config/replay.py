@@ -50,7 +50,7 @@ def replayed(config: Config, directory: Path, start: str | None, until: str | No
         changes |= {"start": _place(start) or source.start, "until": _place(until) or source.until or "latest"}
     files = {"predictions": directory / "predictions.jsonl", "dead_letters": directory / "dead_letters.jsonl"}
     no_topics = {"predictions_topic": None, "dead_letters_topic": None}
-    kafka = config.kafka and config.kafka.model_copy(update={"group": None, "delivery": "at_least_once"})
+    kafka = config.kafka and config.kafka.model_copy(update={"group": None, "processing_guarantee": "at_least_once"})
     return config.model_copy(
         update={
             "source": source.model_copy(update=changes),

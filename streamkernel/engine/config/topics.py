@@ -65,7 +65,7 @@ def needed_topics(config: Config) -> list[Topic]:
     """
     sources, sink = config.source.topics or (), config.sink
     purposes: dict[str, str] = {}
-    features = "source" if config.labels is None else "source of features and labels"
+    features = "source" if config.delayed_labels is None else "source of features and labels"
     for name, purpose in (
         *((name, features) for name in sources),
         (sink.predictions_topic, "predictions"),

@@ -81,10 +81,10 @@ def _model(model: ModelNumbers) -> Iterator[Metric]:
         yield _gauge("checked_step_size", text, model.last_step)
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
-    yield _counter("compactions", "Times that the model has been made smaller.", model.n_compactions)
+    yield _counter("prunings", "Times that the model has been pruned.", model.n_prunings)
     if not math.isnan(model.gap):
-        text = "Certified primal-dual gap of the coefficients when they were polished last."
-        yield _gauge("polish_gap", text, model.gap)
+        text = "Certified primal-dual gap of the coefficients when they were refitted last."
+        yield _gauge("refit_gap", text, model.gap)
     if model.shares:
         text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
         weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])

@@ -27,7 +27,7 @@ class ModelNumbers(NamedTuple):
 
     `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
     the weights of functions by how they learn, `groups` how many groups of features there are, and `youngest` is how
-    many examples came before the youngest of them. `gap` is NaN where nothing was polished.
+    many examples came before the youngest of them. `gap` is NaN where nothing was refitted.
     """
 
     objective: float
@@ -42,7 +42,7 @@ class ModelNumbers(NamedTuple):
     shares: Mapping[str, float]
     groups: int
     youngest: int
-    n_compactions: int
+    n_prunings: int
     gap: float
 
 
@@ -107,7 +107,7 @@ def of_model(model: KernelModel) -> ModelNumbers:
         shares=learner.shares,
         groups=0 if table is None else int((table[:, 0] > 0).sum()),
         youngest=0 if table is None else int(table[:, 2].max()),
-        n_compactions=model.n_compactions,
+        n_prunings=model.n_prunings,
         gap=model.gap,
     )
 

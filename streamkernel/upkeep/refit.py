@@ -13,13 +13,13 @@ from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
 from streamkernel.solvers.saddle_point.saddle_point import minimise
 from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Polish
+from streamkernel.upkeep.tasks import Refit
 
 log = logging.getLogger(__name__)
 
 
-def polished(
-    old: Expansion, rows: Rows, y: F64, task: Polish, build: Build, tell: Tell | None = None
+def refit(
+    old: Expansion, rows: Rows, y: F64, task: Refit, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
     """Return a function of the same features that minimises (1/n) Σ ℓ(f(x_i), y_i) + (λ/2)‖α‖², and the gap.
 
@@ -40,7 +40,7 @@ def polished(
         Is told how far it is.
     """
     if isinstance(old.loss, losses.Logistic) and old.columns > 1:
-        log.warning("Expected two classes to polish the logistic loss, got %d; nothing is done", old.columns)
+        log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
     Z, before = old.embedded(rows).astype(np.float64), old.functions()

@@ -1,6 +1,6 @@
 """A model that is made smaller while it runs: features, prequential accuracy, and how long events wait.
 
-For each stream, with first- and with second-order steps, one model as it is and one with a compaction every 8,192
+For each stream, with first- and with second-order steps, one model as it is and one that is pruned every 8,192
 events learn the same events side by side. Told are the accuracy of both from the first swap on and over all, their
 features at the end, and the time of an event at the end (predict and learn), each the median of 2,000.
 
@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.common import arguments
 from benchmarks.scenarios import SCENARIOS
 from streamkernel import KernelClassifier
-from streamkernel.upkeep import Compaction
+from streamkernel.upkeep import Pruning
 
 EVERY = 8192
 ORDERS: dict[str, dict[str, Any]] = {"first": {"learner": "dsg"}, "second": {}}
@@ -37,7 +37,7 @@ def side_by_side(events: list[Any], options: dict[str, Any]) -> None:
     """Print what both models are worth on one stream."""
     models = (
         KernelClassifier(**options),
-        KernelClassifier(compaction=Compaction(every=EVERY), **options),
+        KernelClassifier(pruning=Pruning(every=EVERY), **options),
     )
     hits, seconds, since = np.zeros((len(events), 2)), np.zeros((len(events), 2)), None
     most = 0
@@ -47,7 +47,7 @@ def side_by_side(events: list[Any], options: dict[str, Any]) -> None:
             hits[i, j] = models[j].predict_one(x) == y
             models[j].learn_one(x, y)
             seconds[i, j] = time.perf_counter() - began
-        if since is None and models[1].n_compactions:
+        if since is None and models[1].n_prunings:
             since, most = i, models[0].n_features
     after = hits[since or 0 :].mean(axis=0)
     medians = np.median(seconds[-LAST:], axis=0) * 1e6
@@ -63,7 +63,7 @@ def side_by_side(events: list[Any], options: dict[str, Any]) -> None:
 def delays(events: list[Any], options: dict[str, Any], pace: float) -> None:
     """Print how long events wait while a job is made and swapped in."""
     found = []
-    for more in ({}, {"compaction": Compaction(every=EVERY)}):
+    for more in ({}, {"pruning": Pruning(every=EVERY)}):
         model = KernelClassifier(**options, **more)
         stream = itertools.cycle(events)
         for x, y in itertools.islice(stream, EVERY):  # the job begins 256 events later
@@ -76,11 +76,11 @@ def delays(events: list[Any], options: dict[str, Any], pace: float) -> None:
             model.predict_one(x)
             model.learn_one(x, y)
             waits[i] = time.perf_counter() - due
-        assert model.n_compactions == bool(more)
+        assert model.n_prunings == bool(more)
         found.append((waits.max() * 1e3, np.quantile(waits, 0.999) * 1e3))
     (most, usual), (most_smaller, usual_smaller) = found
     print(
-        f"  at {pace:,.0f} events/s: largest delay {most:.1f} ms plain, {most_smaller:.1f} ms with a compaction; "
+        f"  at {pace:,.0f} events/s: largest delay {most:.1f} ms plain, {most_smaller:.1f} ms with pruning; "
         f"99.9 % {usual:.1f} and {usual_smaller:.1f} ms",
         flush=True,
     )

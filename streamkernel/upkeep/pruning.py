@@ -31,7 +31,7 @@ PULL = 1e-3
 """What pulls the weights of a mixture towards the old ones, in units of the mean square of its functions."""
 
 
-def compacted(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
+def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
     """Return a function of some of the features of `old`, as near to it as can be on `rows`, that learns on.
 
     Parameters

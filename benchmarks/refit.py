@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import NUMBERS, SCENARIOS
 from streamkernel import KernelClassifier, KernelRegressor
-from streamkernel.upkeep import Polish
+from streamkernel.upkeep import Refit
 
-TASK = Polish(every=8192, window=8192)
+TASK = Refit(every=8192, window=8192)
 
 
 def errors(events: list[Any], model: Any, *, is_number: bool) -> np.ndarray:
@@ -38,13 +38,13 @@ def main() -> None:
         events = [event for event, _ in zip(scenario.events(told.data), range(told.events), strict=False)]
         is_number = scenario.task == NUMBERS
         kind: Any = KernelRegressor if is_number else KernelClassifier
-        plain, polished = kind(learner="dsg"), kind(learner="dsg", polish=TASK)
-        pair = [errors(events, model, is_number=is_number) for model in (plain, polished)]
+        plain, refitted = kind(learner="dsg"), kind(learner="dsg", refit=TASK)
+        pair = [errors(events, model, is_number=is_number) for model in (plain, refitted)]
         first = 256 + TASK.every + TASK.every // 2
         unit = np.var([y for _, y in events[first:]]) if is_number else 1.0
         a, b = (found[first:].mean() / unit for found in pair)
-        rows.append((name, f"{len(events):,}", f"{a:.4f}", f"{b:.4f}", f"{b / a:.2f}", f"{polished.gap:.1e}"))
-    show("Error after the first swap", ("stream", "events", "plain", "polished", "ratio", "gap"), rows)
+        rows.append((name, f"{len(events):,}", f"{a:.4f}", f"{b:.4f}", f"{b / a:.2f}", f"{refitted.gap:.1e}"))
+    show("Error after the first swap", ("stream", "events", "plain", "refitted", "ratio", "gap"), rows)
 
 
 if __name__ == "__main__":
