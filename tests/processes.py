@@ -6,6 +6,7 @@ from streams import examples, targets
 
 from streamkernel import GaussianProcessRegressor, step_sizes
 from streamkernel.kernels import Gaussian
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 XS, _ = examples(300)
 YS = targets(XS)
@@ -23,7 +24,7 @@ MODELS = {
 
 
 def gp(**options):
-    return GaussianProcessRegressor(**options)
+    return (StochasticGaussianProcessRegressor if "variance" in options else GaussianProcessRegressor)(**options)
 
 
 def predictions(model):

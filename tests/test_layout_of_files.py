@@ -23,6 +23,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 PAGE = (Path(__file__).parents[1] / "docs" / "file_formats.md").read_text()
 TENSORS = [
@@ -53,7 +54,9 @@ MODELS = {
     ),
     "process": (GaussianProcessRegressor(n_features=4), [float(i % 3) for i in range(70)]),
     "process by gradients": (
-        GaussianProcessRegressor(kernels.Gaussian(), noise=0.1, n_features=4, variance="operator", batch_size=3),
+        StochasticGaussianProcessRegressor(
+            kernels.Gaussian(), noise=0.1, n_features=4, variance="operator", batch_size=3
+        ),
         [float(i % 3) for i in range(70)],
     ),
     "novelty": (KernelNoveltyDetector(**nested(learner="novelty", **SMALL)), None),

@@ -83,8 +83,9 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
         If it is no model of this library, or its parts do not fit together.
     """
     import streamkernel
+    from streamkernel.research import StochasticGaussianProcessRegressor
 
-    estimators = (getattr(streamkernel, name) for name in streamkernel.__all__)
+    estimators = [StochasticGaussianProcessRegressor, *(getattr(streamkernel, name) for name in streamkernel.__all__)]
     classes = {c.__name__: c for c in estimators if isinstance(c, type) and issubclass(c, Portable)}
     found = description.get("class") if isinstance(description, dict) else None
     if not isinstance(found, str) or found not in classes:
@@ -92,7 +93,8 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     try:
         parts = older_files.renamed(description)
         parameters, state = (_decoded(name, parts[name]) for name in ("parameters", "state"))
-        model = classes[found](**older_files.with_learner(found, parameters))
+        found, parameters = older_files.upgraded(found, parameters)
+        model = classes[found](**parameters)
         model._restore(state, tensors)
     except (
         KeyError,

@@ -46,8 +46,8 @@ def renamed(value: Any) -> Any:
     return found | {"type": _TYPES[found["type"]]} if found.get("type") in _TYPES else found
 
 
-def with_learner(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of an estimator as it takes them today, given those that it took in version 3.
+def upgraded(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the class of an estimator and its parameters as they are today, given those of version 3.
 
     Parameters
     ----------
@@ -59,14 +59,13 @@ def with_learner(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     Examples
     --------
     >>> old = {"loss": "hinge", "rule": None, "average": True, "second_order": "auto", "batch_size": 8}
-    >>> with_learner("KernelClassifier", old)["learner"].batch_size
+    >>> upgraded("KernelClassifier", old)[1]["learner"].batch_size
     8
     """
-    if kind == _GAUSSIAN_PROCESS:
-        step = parameters.get("step", parameters.get("step_size"))
-        return {**{name: value for name, value in parameters.items() if name != "step"}, "step_size": step or "auto"}
-    if "batch_size" not in parameters:
-        return dict(parameters)
+    if kind == _GAUSSIAN_PROCESS and "variance" in parameters:
+        return _upgraded_process(parameters)
+    if "batch_size" not in parameters or kind == "StochasticGaussianProcessRegressor":
+        return kind, dict(parameters)
     given = dict(parameters)
     order, forgetting = given.pop("second_order", None), given.pop("forgetting", 1.0)
     own = {new: given.pop(old) for old, new in _LEARNERS.items() if old in given}
@@ -74,12 +73,22 @@ def with_learner(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     if kind in ("KernelClassifier", "KernelRegressor") and _is_second_order(kind, order, own, given):
         batch = {"batch_size": own["batch_size"]} if own.get("batch_size", 1) > 1 else {}
         kept = {name: own[name] for name in ("features_per_seed", "step_size") if name in own}
-        return {**given, "learner": Newton(joint=order == "full", forgetting=forgetting, **batch, **kept)}
+        return kind, {**given, "learner": Newton(joint=order == "full", forgetting=forgetting, **batch, **kept)}
     if kind not in ("KernelClassifier", "KernelRegressor"):
         from streamkernel import rules
 
         own = {"rule": rules.DSG(), **own}
-    return {**given, "learner": DSG(**own)}
+    return kind, {**given, "learner": DSG(**own)}
+
+
+def _upgraded_process(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    given = dict(parameters)
+    own = {name: given.pop(name) for name in ("variance", "points", "features_per_seed", "batch_size", "step")}
+    if own["variance"] == "recursive":
+        return _GAUSSIAN_PROCESS, given
+    step, block_size = own.pop("step") or "auto", own.pop("features_per_seed") or "auto"
+    own |= {"step_size": step, "features_per_seed": block_size}
+    return "StochasticGaussianProcessRegressor", {**given, **own}
 
 
 def with_learner_table(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class DSG:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not hasattr(self.rule, "parameters"):
+        if isinstance(self.rule, type) or not hasattr(self.rule, "parameters"):
             raise ValueError(f"Expected rule as one of streamkernel.rules, got {self.rule!r}")
         check_step_size(self.step_size)
         _check_block(self.features_per_seed)
@@ -176,7 +176,8 @@ def _check_block(features_per_seed: Any) -> None:
 def check_step_size(step_size: Any) -> None:
     """Raise a ValueError if it is no step size."""
     is_number = _is_real(step_size) and 0.0 < step_size < math.inf
-    if not (is_number or callable(step_size) or (isinstance(step_size, str) and step_size == "auto")):
+    is_step = callable(step_size) and not isinstance(step_size, type)
+    if not (is_number or is_step or (isinstance(step_size, str) and step_size == "auto")):
         raise ValueError(
             f'Expected step_size as a number > 0, one of streamkernel.step_sizes or "auto", got {step_size!r}'
         )

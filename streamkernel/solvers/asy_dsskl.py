@@ -91,7 +91,7 @@ class AsyDSSKL(BaseEstimator):
         with a loss on a held-out tenth that is within one standard error of the best; with `max_features` the best.
     refit
         Whether those that stayed are fitted without the price, with the one of five ridges that is best for the tenth.
-    form, threads
+    threads
         As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`. One thread has the same bits at every run.
     max_epochs
         Passes over the rows in a round, at most.
@@ -140,6 +140,8 @@ class AsyDSSKL(BaseEstimator):
     (True, True)
     """
 
+    _form: Literal["minibatch", "paper"] = "minibatch"
+
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -150,7 +152,6 @@ class AsyDSSKL(BaseEstimator):
         max_features: int | None = None,
         l1: float | None = None,
         refit: bool = True,
-        form: Literal["minibatch", "paper"] = "minibatch",
         threads: int = 1,
         max_epochs: int = 200,
         tol: float = 0.1,
@@ -164,7 +165,6 @@ class AsyDSSKL(BaseEstimator):
         self.max_features = max_features
         self.l1 = l1
         self.refit = refit
-        self.form = form
         self.threads = threads
         self.max_epochs = max_epochs
         self.tol = tol
@@ -257,7 +257,7 @@ class AsyDSSKL(BaseEstimator):
                 continue
             if not isinstance(whole, (int, np.integer)) or whole < 1:
                 raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-        return Options(**{name: getattr(self, name) for name in Options._fields})
+        return Options(**{name: getattr(self, name) for name in Options._fields if name != "form"}, form=self._form)
 
     def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
         """Return the loss, the targets and the columns as the solver is told them."""

@@ -29,6 +29,7 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
@@ -134,7 +135,7 @@ MODELS = {
         )
     ),
     "process": lambda: GaussianProcessRegressor(n_features=8),
-    "process, operator": lambda: GaussianProcessRegressor(
+    "process, operator": lambda: StochasticGaussianProcessRegressor(
         FIXED, noise=0.1, n_features=8, variance="operator", batch_size=3
     ),
     "novelty": lambda: KernelNoveltyDetector(**nested(learner="novelty", **SMALL)),

@@ -21,6 +21,7 @@ from streamkernel import (
     step_sizes,
 )
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 SMALL = {"features_per_seed": 16, "max_features": 40}
 FIXED = {"kernel": Gaussian(20.0)}
@@ -83,10 +84,10 @@ MODELS = {
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "Gaussian process": GaussianProcessRegressor(n_features=32),
     "Gaussian process, noise given": GaussianProcessRegressor(noise=0.5, n_features=16, cache_bytes=0, **FIXED),
-    "Gaussian process, operator": GaussianProcessRegressor(
+    "Gaussian process, operator": StochasticGaussianProcessRegressor(
         noise=0.5, variance="operator", n_features=16, features_per_seed=5, batch_size=7
     ),
-    "Gaussian process, points": GaussianProcessRegressor(
+    "Gaussian process, points": StochasticGaussianProcessRegressor(
         noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
     ),
     "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**nested(**SMALL)),

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from scipy import integrate
 
-from streamkernel import GaussianProcessRegressor, InputError, KernelRegressor, kernels, learners, load, rules
+from streamkernel import InputError, KernelRegressor, kernels, learners, load, rules
 from streamkernel.kernels.plan import Plan
 from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 
 def estimate(kernel, x, x2):
@@ -106,7 +107,9 @@ def test_an_example_that_a_new_block_cannot_read_does_not_stop_every_batch():
 
 
 def test_an_example_without_usable_features_does_not_wait_for_the_batch_of_a_process():
-    model = GaussianProcessRegressor(kernels.Polynomial(2), noise=1.0, n_features=8, variance="operator", batch_size=4)
+    model = StochasticGaussianProcessRegressor(
+        kernels.Polynomial(2), noise=1.0, n_features=8, variance="operator", batch_size=4
+    )
     model.learn_one({"a": 1.0}, 1.0)
     with pytest.raises(InputError, match="usable size"):
         model.learn_one({"a": 1e12}, 1.0)

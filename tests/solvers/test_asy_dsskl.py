@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from streamkernel import kernels, losses
 from streamkernel.kernels.plan import Plan
 from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.research import PaperAsyDSSKL
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse import rounds
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
@@ -132,8 +133,8 @@ def test_one_thread_has_the_same_bits_and_so_has_a_pickle() -> None:
 
 def test_two_threads_and_the_paper_form_learn_as_well() -> None:
     X, y = rings()
-    for told in ({"threads": 2}, {"form": "paper", "l1": 0.005, "tol": 0.5}):
-        model = AsyDSSKL(rounds=2, features_per_round=64, **told).fit(X, y)
+    for model in (AsyDSSKL(threads=2), PaperAsyDSSKL(l1=0.005, tol=0.5)):
+        model.set_params(rounds=2, features_per_round=64).fit(X, y)
         assert model.score(*rings(seed=1)) > 0.95
 
 
