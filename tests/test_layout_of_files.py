@@ -38,14 +38,13 @@ XS = [{"a": i % 7 / 7, "b": i % 5 / 5} for i in range(70)]
 MODELS = {
     "second order": (KernelClassifier(**nested(**SMALL)), [str(i % 3) for i in range(70)]),
     "first order": (
-        KernelClassifier(**nested(learner="dsg", batch_size=4, averaging=True, **FIRST)),
+        KernelClassifier(**nested(batch_size=4, averaging=True, **FIRST)),
         [str(i % 3) for i in range(70)],
     ),
     "pruned": (
         KernelRegressor(
             **nested(
                 kernel=kernels.Gaussian(1.5),
-                learner="newton",
                 pruning=upkeep.Pruning(every=16, window=8),
                 **FIRST,
             )

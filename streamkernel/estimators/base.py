@@ -147,7 +147,7 @@ class KernelModel(model_file.Portable):
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         self.kernel = kernel
         self.loss = loss
-        self.learner = learner
+        self.learner: Choice | None = learner
         self.max_features = max_features
         self.l2 = l2
         self.cache_bytes = cache_bytes

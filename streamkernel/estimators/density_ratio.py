@@ -77,7 +77,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     rho
         With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not told apart.
     learner
-        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with a new block at each step up to the cap.
+        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
+        each step, up to the cap.
         (The steps of `rules.CDSG` depend on the derivative, and here that leaves a bias: the derivatives of p and q
         differ in size.) ``step_size="auto"`` is a constant 0.02.
     l2
@@ -128,7 +129,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         *,
         form: Literal["kl", "novelty"] = "kl",
         rho: float = 0.0,
-        learner: str | learners.DSG = learners.DSG(rule=rules.DSG()),  # noqa: B008, a value
+        learner: str | learners.DSG | None = None,
         max_features: int | None = 1024,
         l2: float = 0.001,
         cache_bytes: int = 1 << 26,
@@ -144,12 +145,13 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         super().__init__(
             kernel=kernel,
             loss=loss,
-            learner=learner,
+            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
             max_features=max_features,
             l2=l2,
             cache_bytes=cache_bytes,
             seed=seed,
         )
+        self.learner = learner
 
     @property
     def divergence(self) -> float:

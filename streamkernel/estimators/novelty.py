@@ -51,7 +51,8 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         The fraction ν of the events to score above 0, strictly between 0 and 1. It is the regularisation too: with a
         small one f is made of few events, and ranks less well.
     learner
-        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with a new block at each step up to the cap.
+        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
+        each step, up to the cap.
         (The derivative has one sign, so `rules.CDSG` never finds an old block that is worth a longer step.) With
         ``step_size="auto"`` the step is the constant 1/(500 ν), with which an event has faded to 1/e of its weight 500
         events later. Longer memory needs a smaller one.
@@ -96,7 +97,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         kernel: Kernel | None = None,
         *,
         nu: float = 0.5,
-        learner: str | learners.DSG = learners.DSG(rule=rules.DSG()),  # noqa: B008, a value
+        learner: str | learners.DSG | None = None,
         max_features: int | None = 1024,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
@@ -107,12 +108,13 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         super().__init__(
             kernel=kernel,
             loss=Novelty(),
-            learner=learner,
+            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
             max_features=max_features,
             l2=nu,
             cache_bytes=cache_bytes,
             seed=seed,
         )
+        self.learner = learner
 
     @property
     def _intercept(self) -> int:

@@ -35,6 +35,12 @@ def parts():
     return copy.deepcopy(description), tensors
 
 
+def table_of(name, description):
+    """Return the table that has a parameter, of the estimator or of its learner."""
+    parameters = description["parameters"]
+    return parameters["learner"] if name in parameters["learner"] else parameters
+
+
 def check_refused(tmp_path, description, tensors):
     path = tmp_path / "model"
     tensor_file.write(path, "model", description, tensors)
@@ -56,7 +62,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
     check_refused(tmp_path, description, tensors)
 
 
-@pytest.mark.parametrize("name", ["kernel", "loss", "rule", "step"])
+@pytest.mark.parametrize("name", ["kernel", "loss", "learner", "rule", "step_size"])
 @pytest.mark.parametrize(
     "part",
     [
@@ -77,7 +83,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
         {"type": "Huber", "delta": -1.0},
         {"type": "Huber", "delta": 1.0, "more": 1},
         "os.system",
-        5,
+        -5,
         [1, 2],
     ],
     ids=repr,
@@ -85,7 +91,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
 def test_an_unknown_part_is_refused_and_not_run(name, part, parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     description, tensors = parts
-    description["parameters"][name] = part
+    table_of(name, description)[name] = part
     check_refused(tmp_path, description, tensors)
     assert not (tmp_path / "executed").exists()
 
@@ -96,12 +102,12 @@ def test_an_unknown_part_is_refused_and_not_run(name, part, parts, tmp_path, mon
         ("kernel", {"type": "CDSG"}),
         ("loss", {"type": "Gaussian"}),
         ("rule", {"type": "Constant", "gamma": 1.0}),
-        ("step", {"type": "Gaussian", "sigma": 1.0}),
+        ("step_size", {"type": "Gaussian", "sigma": 1.0}),
     ],
 )
 def test_a_part_in_the_place_of_another_is_refused(name, part, parts, tmp_path):
     description, tensors = parts
-    description["parameters"][name] = part
+    table_of(name, description)[name] = part
     check_refused(tmp_path, description, tensors)
 
 
@@ -115,7 +121,9 @@ PARAMETERS = [
     ("l2", -1.0),
     ("seed", "a"),
     ("seed", None),
-    ("average", "yes"),
+    ("averaging", "yes"),
+    ("learner", []),
+    ("learner", "newtn"),
     ("cache_bytes", -1),
     ("unknown", 1),
     ("__class__", "x"),
@@ -125,7 +133,7 @@ PARAMETERS = [
 @pytest.mark.parametrize(("name", "value"), PARAMETERS)
 def test_a_parameter_out_of_place_is_refused(name, value, parts, tmp_path):
     description, tensors = parts
-    description["parameters"][name] = value
+    table_of(name, description)[name] = value
     check_refused(tmp_path, description, tensors)
 
 
@@ -236,13 +244,13 @@ def crafted(model, tmp_path, change):
     check_refused(tmp_path, description, tensors)
 
 
-@pytest.mark.parametrize("average", [-1, 2, 5, 0])
-def test_average_is_a_boolean_because_arrays_have_its_size(average, parts, tmp_path):
+@pytest.mark.parametrize("averaging", [-1, 2, 5, 0])
+def test_averaging_is_a_boolean_because_arrays_have_its_size(averaging, parts, tmp_path):
     description, tensors = parts
-    description["parameters"]["average"] = average
+    description["parameters"]["learner"]["averaging"] = averaging
     check_refused(tmp_path, description, tensors)
-    with pytest.raises(ValueError, match=f"Expected average to be a Boolean, got {average}"):
-        KernelClassifier(learner=learners.DSG(averaging=average))
+    with pytest.raises(ValueError, match=f"Expected averaging to be a Boolean, got {averaging}"):
+        learners.DSG(averaging=averaging)
 
 
 def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
@@ -255,7 +263,7 @@ def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
 @pytest.mark.parametrize("labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["c", "a", "b", "c"]], ids=repr)
 def test_labels_that_are_equal_are_refused(labels, loss, tmp_path):
     """A label's number is its place, and the coefficients have a column for each label that differs."""
-    model = KernelClassifier(kernels.Gaussian(1.0), loss=loss)
+    model = KernelClassifier(kernels.Gaussian(1.0), loss=loss, learner="dsg")
     for label in ("a", "b", "c"):
         model.learn_one({"a": 1.0}, label)
     crafted(model, tmp_path, lambda description, _: description["state"].update(labels=labels))

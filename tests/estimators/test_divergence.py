@@ -49,7 +49,7 @@ def refuses(model, x, y):
 def run(make, n=1200, **options):
     """Teach a model until it refuses, if it does; return it, and at which event that was."""
     xs, ys = examples(n)
-    model = make(**{"kernel": FIXED, **SMALL, **options})
+    model = make(**nested(**{"kernel": FIXED, "learner": "dsg", **SMALL, **options}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for i, (x, y) in enumerate(zip(xs, targets(xs) if make is KernelRegressor else ys, strict=True)):
@@ -66,21 +66,21 @@ def run(make, n=1200, **options):
 @pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
 def test_unbounded_losses_that_diverge_are_refused(gamma, kernel, batch_size):
     for make, loss in UNBOUNDED:
-        _, at = run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size, kernel=kernel)
+        _, at = run(make, loss=loss, step_size=step_sizes.Constant(gamma), batch_size=batch_size, kernel=kernel)
         assert at is not None
 
 
 @pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
 def test_bounded_losses_stay_finite_or_are_refused(gamma):
     for (make, loss), batch_size in itertools.product(BOUNDED, [1, 4]):
-        run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size)
+        run(make, loss=loss, step_size=step_sizes.Constant(gamma), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("step", [step_sizes.Constant(3.0), step_sizes.InverseTime(1e6)], ids=repr)
 def test_steps_beyond_two_over_l2_stay_finite_or_are_refused(step):
     """(1 - γλ)ᵗ grows without bound, though every derivative is bounded."""
     for (make, loss), rule in itertools.product(BOUNDED, RULES):
-        run(make, 2500, loss=loss, step=step, l2=1.0, rule=rule)
+        run(make, 2500, loss=loss, step_size=step, l2=1.0, rule=rule)
 
 
 @pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG()], ids=repr)
@@ -98,7 +98,7 @@ def test_the_steps_of_the_theory_are_safe(rule):
         [1.0, 1.5, 2.0], [1, 8], [0.25, 0.01], ["logistic", "hinge"]
     ):
         step = step_sizes.InverseTime(product / l2)
-        model, at = run(KernelClassifier, loss=loss, rule=rule, step=step, l2=l2, batch_size=batch_size)
+        model, at = run(KernelClassifier, loss=loss, rule=rule, step_size=step, l2=l2, batch_size=batch_size)
         assert at is None
         assert model.objective < 5.0, (product, batch_size, l2, loss)
 

@@ -53,7 +53,7 @@ def test_memory_is_flat_after_the_cap(options):
     assert grown < 24_000  # an object kept an event is at least 24 bytes, 72,000 in all; the rest is Python's pools
     assert abs(own) <= 2000  # a batch may be waiting
     assert model.n_features == 32
-    assert model.n_steps * model.batch_size > 4490
+    assert model.n_steps * model.learner_.batch_size > 4490
 
 
 def test_memory_is_flat_when_names_never_stop_to_come(monkeypatch):

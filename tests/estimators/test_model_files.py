@@ -174,7 +174,7 @@ def test_a_file_of_another_version_or_kind_is_refused(written, monkeypatch):
     description, tensors = tensor_file.read(written, "model")
     tensor_file.write(written, "checkpoint", description, tensors)
     assert "got a 'checkpoint'" in refused(written)
-    monkeypatch.setattr(model_file, "VERSION", 99)
+    monkeypatch.setattr(tensor_file, "VERSION", 99)
     tensor_file.write(written, "model", description, tensors)
     monkeypatch.undo()
     assert "got '99'" in refused(written)

@@ -160,9 +160,9 @@ print(hits)
 
 MEMORY = """
 import resource
-from streamkernel import KernelRegressor, kernels
+from streamkernel import KernelRegressor, kernels, learners
 def new():
-    return KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=1 << 20, features_per_seed=4096)
+    return KernelRegressor(kernels.Gaussian(1.0), learner=learners.DSG(features_per_seed=4096), max_features=1 << 20)
 stream = [({f"n{j}": (i * j % 7) / 7.0 for j in range(1 + i // 2)}, i % 5) for i in range(160)]
 model, twin = new(), new()
 for x, y in stream:

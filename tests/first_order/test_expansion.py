@@ -97,7 +97,7 @@ def test_cached_and_regenerated_directions_learn_the_same_bits(rule, block_size,
         "block_size": block_size,
         "max_features": 9 * block_size,
         "batch_size": batch,
-        "averaging": True,
+        "average": True,
     }
     full = learnt(function(cache_bytes=1 << 24, **options), 300, width=11)
     for cache_bytes in (0, 15_000, 60_000):
@@ -203,7 +203,7 @@ def test_a_row_that_is_refused_changes_nothing(value, batch):
 @pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG()], ids=repr)
 def test_regularisation_without_gradients_shrinks_to_zero_in_finite_numbers(rule):
     """The lazy scale is folded in long before it could underflow, and the average survives it."""
-    options = {"l2": 0.9, "averaging": True, "max_features": 64, "step": 1.0, "loss": losses.Hinge()}
+    options = {"l2": 0.9, "average": True, "max_features": 64, "step": 1.0, "loss": losses.Hinge()}
     f = learnt(function(rule, 32, **options), 400)
     assert all(np.isfinite(tensor).all() for tensor in f.tensors().values())
     assert abs(f.numbers["scale"]) >= 1e-12

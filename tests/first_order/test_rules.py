@@ -107,9 +107,9 @@ def test_a_choice_is_a_block_there_is_or_may_be(situation, rule, room, t):
     if k == len(beta) or not isinstance(rule, rules.CDSG):
         assert eta == gamma
     elif room:
-        assert gamma <= eta <= rule.longest * gamma
+        assert gamma <= eta <= rule.max_step_ratio * gamma
     else:
-        assert eta <= max(1.0, rule.longest) * gamma
+        assert eta <= max(1.0, rule.max_step_ratio) * gamma
 
 
 @given(situations(), st.floats(1.0, 3.0))
@@ -160,8 +160,8 @@ def test_old_blocks_are_drawn_uniformly(rule, n):
     [
         (lambda: rules.UDSG(grow=0), "grow"),
         (lambda: rules.UDSG(reuse=0), "reuse"),
-        (lambda: rules.CDSG(max_step_ratio=0.99), "longest"),
-        (lambda: rules.CDSG(max_step_ratio=float("nan")), "longest"),
+        (lambda: rules.CDSG(max_step_ratio=0.99), "max_step_ratio"),
+        (lambda: rules.CDSG(max_step_ratio=float("nan")), "max_step_ratio"),
     ],
 )
 def test_parameters_out_of_range_are_refused(make, name):
