@@ -10,7 +10,6 @@ from safetensors.numpy import save_file
 from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
 
 from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes, tensor_file
-from streamkernel.estimators import model_file
 from streamkernel.kernels import Gaussian
 
 LABELS = ("b", "a", "d", "c")
