@@ -10,7 +10,7 @@ from pathlib import Path
 from connectors.base import Event, Position
 from connectors.checks import is_broken, is_count
 from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
-from connectors.files.rotation import HEAD_BYTES, Mark, find, newer, rotated
+from connectors.files.rotation import HEAD_BYTES, Mark, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
 from connectors.formats import TEXT_FORMATS, Format
 
@@ -109,7 +109,7 @@ class FollowReader:
         self._told: list[Event] = []
         self._refused = ""
         self._at_first = True
-        if path.exists() or not rotated(path):
+        if path.exists() or not rotated_files(path):
             self._use(WatchedBytes(path, self._grows))
 
     def seek(self, position: Position) -> None:

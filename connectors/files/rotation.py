@@ -107,7 +107,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
     last = _status(path)
     if last is not None and os.path.samestat(last, status):
         return
-    files = [(file, found) for file in rotated(path) if (found := _status(file)) is not None]
+    files = [(file, found) for file in rotated_files(path) if (found := _status(file)) is not None]
     own = [place for place, (_, found) in enumerate(files) if os.path.samestat(found, status)]
     if own:
         files = files[own[-1] + 1 :]
@@ -118,7 +118,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
             yield file, found
 
 
-def rotated(path: Path) -> list[Path]:
+def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates as they come.
 
     Parameters

@@ -141,7 +141,7 @@ class FileSource:
         ----------
         positions
             The ``resume`` of the last event of each stream, under its name, which is the path of the file; also those
-            that `DividedFiles` gave. Empty: from the start.
+            that `PartitionedFiles` gave. Empty: from the start.
 
         Raises
         ------
@@ -280,7 +280,7 @@ def _pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int)
     paths = [Path(name) for name in files_of(pattern)]
     if not paths and not follow:
         raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
-    formats = {format or _known_format(path) for path in paths}
+    formats = {format or _format_or_none(path) for path in paths}
     if formats == {None}:
         format_of(paths[0])
     if "parquet" in formats:
@@ -301,7 +301,7 @@ def _check_mark(path: Path, position: Position) -> None:
         raise ValueError(f"Expected the file that was followed, got another one - at {path}: follow it to go on")
 
 
-def _known_format(path: Path) -> str | None:
+def _format_or_none(path: Path) -> str | None:
     try:
         return format_of(path)
     except ValueError:

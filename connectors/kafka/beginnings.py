@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from connectors.base import CommitRefused, Position
+from connectors.base import CommitRefusedError, Position
 from connectors.kafka.clients import Consumer, Partition
-from connectors.kafka.places import Place, offset_at, offset_of
+from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
 class Beginnings:
@@ -32,7 +32,7 @@ class Beginnings:
         All partitions of the topics.
     """
 
-    def __init__(self, start: Place, *, in_group: bool) -> None:
+    def __init__(self, start: Start, *, in_group: bool) -> None:
         self.own: dict[Partition, Position] = {}
         self.known: set[Partition] = set()
         self._start, self._in_group = start, in_group
@@ -75,10 +75,10 @@ class Beginnings:
                 latest.add(partition)
             else:
                 place = "earliest" if self._start == "latest" else self._start
-                places[partition] = offset_at(client, partition, place)
+                places[partition] = resolve_offset(client, partition, place)
             self._committed[partition] = -1 if committed is None else committed
         if latest and self._in_group:
-            with suppress(CommitRefused):  # it is committed with the next checkpoint
+            with suppress(CommitRefusedError):  # it is committed with the next checkpoint
                 client.commit({partition: places[partition] for partition in latest})
         self._rewound -= places.keys()
         return places, latest

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from connectors.base import CommitRefused, DecoderUnavailableError, Event, Position, Trouble
+from connectors.base import CommitRefusedError, DecoderUnavailableError, Event, Position, Trouble
 from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, Retry, gone
+from connectors.kafka.events import Decoder, Events, Retry, gap_event
 from connectors.kafka.looks import Ends, Looks
-from connectors.kafka.options import Options
-from connectors.kafka.places import (
-    Place,
+from connectors.kafka.offsets import (
+    Start,
     check_copartitioned,
-    checked,
-    offset_at,
+    find_partitions,
+    nearest_offset,
     offset_of,
-    partitions_in,
-    place_instead,
+    parse_start,
+    resolve_offset,
 )
+from connectors.kafka.options import Options
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ class KafkaSource:
         every run has the same order.
     decoder
         Makes the fields from a value, or raises an error that says why not; JSON by default. If it has parameters
-        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `Unavailable`, it is called again later,
-        and nothing is read until then.
+        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `UnavailableError`, it is called again
+        later, and nothing is read until then.
     key
         A field to put the record's key into, as text.
     copartitioned
@@ -84,8 +84,8 @@ class KafkaSource:
     Raises
     ------
     ValueError
-        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and `Unavailable` if
-        no broker answers or a topic is not there.
+        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and
+        `UnavailableError` if no broker answers or a topic is not there.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class KafkaSource:
         group: str | None = None,
         member: str | None = None,
         partitions: Sequence[int] | None = None,
-        start: Place = "earliest",
-        until: Place | None = None,
+        start: Start = "earliest",
+        until: Start | None = None,
         order: str = "arrival",
         decoder: Decoder | None = None,
         key: str | None = None,
@@ -110,7 +110,7 @@ class KafkaSource:
         self.group, self._member = group, member
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._numbers = partitions
-        self._start, self._until = checked(start), None if until is None else checked(until)
+        self._start, self._until = parse_start(start), None if until is None else parse_start(until)
         self._event = Events(decoder, key).of
         self._retry = Retry()
         self._copartitioned = copartitioned
@@ -143,12 +143,12 @@ class KafkaSource:
         """
         for stream, position in positions.items():
             offset_of(position, stream)
-            self._beginnings.own[Partition.named(stream)] = position
+            self._beginnings.own[Partition.parse(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
         """Go on after these positions once, whatever the group has committed."""
         self.seek(positions)
-        self._beginnings.rewind(map(Partition.named, positions))
+        self._beginnings.rewind(map(Partition.parse, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
@@ -156,7 +156,7 @@ class KafkaSource:
         self._events.clear()
         if started := self._next.keys() - self._new:
             self.client.pause(started)
-        self.assigned(list(self._next))
+        self.on_assigned(list(self._next))
 
     @property
     def trouble(self) -> Trouble | None:
@@ -168,11 +168,11 @@ class KafkaSource:
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers or a topic is not there.
         """
         if self._client is None:
-            self._client = self._connected()
+            self._client = self._connect()
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
@@ -207,13 +207,13 @@ class KafkaSource:
 
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
         """Return the offsets among `positions` of partitions that we have and have read on in."""
-        found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
+        found = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
         return self._beginnings.to_commit(found)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
         if self.group is not None:
-            with suppress(CommitRefused):  # somebody else has them, and begins where we did
+            with suppress(CommitRefusedError):  # somebody else has them, and begins where we did
                 self.client.commit(self.offsets(positions))
 
     @property
@@ -222,7 +222,7 @@ class KafkaSource:
         self.open()
         return cast(Consumer, self._client)
 
-    def assigned(self, partitions: Iterable[Partition]) -> None:
+    def on_assigned(self, partitions: Iterable[Partition]) -> None:
         """Take over partitions; where to begin is found out at the next `poll`."""
         partitions = list(partitions)
         log.info("partitions assigned", extra={"partitions": list(map(str, partitions))})
@@ -232,14 +232,14 @@ class KafkaSource:
             self._beginnings.forget(partition)
             self._new.add(partition)
 
-    def revoked(self, partitions: Iterable[Partition]) -> None:
+    def on_revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
         partitions = list(partitions)
         read = self._next.keys() - self._new
         self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
         self._give_up(partitions, self._on_revoked)
 
-    def lost(self, partitions: Iterable[Partition]) -> None:
+    def on_lost(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that others may have."""
         self._give_up(partitions, self._on_lost)
 
@@ -257,11 +257,11 @@ class KafkaSource:
         streams = set(map(str, going))
         self._events = [event for event in self._events if event.stream not in streams]
 
-    def _connected(self) -> Consumer:
+    def _connect(self) -> Consumer:
         client = self.options.consumer(self.group, self._member)
         try:
             for topic in self.topics:
-                partitions_in(client, topic, self._numbers, self.options.servers)
+                find_partitions(client, topic, self._numbers, self.options.servers)
             self._beginnings.known = {partition for topic in self.topics for partition in client.partitions_of(topic)}
             self._check()
         except (OSError, ValueError):
@@ -283,7 +283,7 @@ class KafkaSource:
             client.subscribe(self.topics, self)
         else:
             known = sorted(self._beginnings.known)
-            self.assigned(p for p in known if self._numbers is None or p.number in self._numbers)
+            self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
         """Look now and then for partitions that were added, and read them if no group deals them out."""
@@ -291,7 +291,7 @@ class KafkaSource:
         if added:
             self._check()
             if self.group is None and self._numbers is None:
-                self.assigned(sorted(added))
+                self.on_assigned(sorted(added))
 
     def _begin(self, client: Consumer) -> None:
         """Find out where to begin in partitions that are new."""
@@ -300,7 +300,7 @@ class KafkaSource:
         places, latest = self._beginnings.find(client, self._new)
         for partition, place in places.items():
             if self._until is not None:
-                self._ends.setdefault(partition, offset_at(client, partition, self._until))
+                self._ends.setdefault(partition, resolve_offset(client, partition, self._until))
             left = self._left.pop(partition, None)
             if isinstance(left, list) and left[0] == place:  # it goes on in its turn
                 self._buffers.drop(partition, left)
@@ -319,9 +319,9 @@ class KafkaSource:
                     events.append(self._event(partition, record, position))
                 except DecoderUnavailableError as error:
                     self._buffers.put_back(taken[i:])
-                    self._retry.failed(error)
+                    self._retry.record_failure(error)
                     return
-                self._retry.succeeded()
+                self._retry.record_success()
             self._next[partition] = record.offset + 1
 
     def _fetch(self, client: Consumer, timeout: float) -> None:
@@ -329,14 +329,14 @@ class KafkaSource:
         try:
             found = client.poll(timeout)
         except OffsetGoneError as error:
-            self._events += [self._skipped(client, *one) for one in error.offsets.items()]
+            self._events += [self._skip_to_next(client, *one) for one in error.offsets.items()]
         else:
             self._buffers.add(found)
-            self._readable.came(partition for partition, records in found.items() if records)
-            self._events += self._passed(client)
+            self._readable.forget(partition for partition, records in found.items() if records)
+            self._events += self._mark_gaps(client)
         self._polled = time.monotonic()
 
-    def _passed(self, client: Consumer) -> Iterator[Event]:
+    def _mark_gaps(self, client: Consumer) -> Iterator[Event]:
         """Yield a mark for each partition whose next offsets have no records and were passed over."""
         for partition in sorted(self._next.keys() - self._new):
             if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
@@ -357,8 +357,8 @@ class KafkaSource:
             if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
         ]
 
-    def _skipped(self, client: Consumer, partition: Partition, offset: int) -> Event:
+    def _skip_to_next(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Go on with what is there, and say what is not."""
-        place = self._next[partition] = place_instead(client, partition, offset)
+        place = self._next[partition] = nearest_offset(client, partition, offset)
         client.start({partition: place})
-        return gone(partition, offset, place)
+        return gap_event(partition, offset, place)

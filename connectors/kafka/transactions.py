@@ -40,11 +40,11 @@ class KafkaTransactions(Writer):
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers.
         """
         self.close()
-        self._connected()
+        self._connect()
         keeper = self.options.consumer(self._name)
         try:
             return keeper.committed(self._mark) or 0
@@ -56,14 +56,14 @@ class KafkaTransactions(Writer):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If nothing was, or nobody knows: ask `newest`.
         """
         source, note = self._source, f"{self._name} {number}"
         parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._mark: number}, note)]
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
-        self._connected().commit(parts)
+        self._connect().commit(parts)
 
-    def _made(self) -> Producer:
+    def _make_producer(self) -> Producer:
         return self.options.producer(self._name, self._seconds)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from streamkernel import __version__
 from streamkernel.commands.errors import EXPECTED, fail
-from streamkernel.commands.signals import StopSignal, Workers
+from streamkernel.commands.signals import StopSignal, WorkerCount
 from streamkernel.commands.state import inspect
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(
     if cluster is not None:
         from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
 
-        workers = Workers(config, found)
+        workers = WorkerCount(config, found)
         title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.wanted)
         try:
             check_cluster(found)
@@ -69,9 +69,9 @@ def replay(
     until: Annotated[str | None, typer.Option(help="Where to end; by default where topics end now.")] = None,
 ) -> None:
     """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
-    from streamkernel.engine.config.replay import replayed
+    from streamkernel.engine.config.replay import replay_config
 
-    found = load_or_fail(config, lambda found: replayed(found, directory, start, until), is_run=True)
+    found = load_or_fail(config, lambda found: replay_config(found, directory, start, until), is_run=True)
     directory.mkdir(parents=True, exist_ok=True)
     run_engine(found, f"{config} again, in {directory}")
     inspect(directory)

@@ -38,7 +38,7 @@ class StopSignal:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class Workers:
+class WorkerCount:
     """How many workers a run is to have: as many as its file says, which is read again at SIGHUP.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from river import base, metrics
 
-from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
+from connectors import CommitRefusedError, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
@@ -237,7 +237,7 @@ class Engine(DurableLearner):
                 continue
             try:
                 self._process(event)
-            except CommitRefused as error:
+            except CommitRefusedError as error:
                 self._doubt(error)
                 return
             except MemoryError as error:

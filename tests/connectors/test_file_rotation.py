@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
 from connectors import Event, FileSource
-from connectors.files.rotation import HEAD_BYTES, Mark, find, rotated
+from connectors.files.rotation import HEAD_BYTES, Mark, find, rotated_files
 
 LOST = "found neither it nor a copy: what came after that byte may be lost"
 
@@ -321,7 +321,7 @@ def test_rotated_files_are_told_from_others_and_ordered(tmp_path: Path) -> None:
     names = ["a.log.10", "a.log.9", "a.log.1", "a.log-20260101", "a.log-20260102-17", "a.log.2026-02-03"]
     for name in [*names, "a.log", "a.log.1.gz", "a.log.bak", "b.log.1", "a.log.1x"]:
         write(tmp_path / name, b"")
-    assert [file.name for file in rotated(tmp_path / "a.log")] == names
+    assert [file.name for file in rotated_files(tmp_path / "a.log")] == names
 
 
 def test_a_mark_finds_the_file_under_another_name_and_no_other(tmp_path: Path) -> None:
