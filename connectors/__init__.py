@@ -1,7 +1,7 @@
 """Where records come from and where results go: files, data sets, and the protocols others can follow.
 
-A source yields events that know their place in the stream, so that reading can be taken up again after any of
-them. A sink can be cut back to a place it gave. Nothing in this package knows of learning.
+A source yields events that know their position in the stream, so that reading can be resumed after any of them. A
+sink can be cut back to a position it gave. Nothing in this package knows of learning.
 """
 
 from connectors.base import (

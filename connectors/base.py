@@ -48,7 +48,7 @@ class Event(NamedTuple):
         return self.origin or {"stream": self.stream, "position": self.resume}
 
     @property
-    def is_mark(self) -> bool:
+    def is_position_only(self) -> bool:
         """Whether there is neither a record nor an error: it only says how far its stream was read."""
         return self.record is None and self.error is None
 
@@ -132,8 +132,8 @@ class PartitionedSource(Protocol):
     def read(self, assignment: WorkAssignment) -> Iterator[Sequence[Event]]:
         """Yield the events of an assignment, a few at a time, and ``[]`` now and then while none come.
 
-        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, a mark
-        (`Event.is_mark`) says so, which is none of the events that an assignment counts.
+        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, an event
+        without a record (`Event.is_position_only`) says so, which is none of the events that an assignment counts.
         """
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
@@ -186,7 +186,7 @@ class Sink(Protocol):
         """Find out whether it is there, or raise `UnavailableError`; may be called again."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write one record, under the key of the one it was made from if keys have a place."""
+        """Write one record, under the key of the one it was made from if the sink has keys."""
 
     def flush(self) -> Position:
         """Make everything written durable and return the position after it."""

@@ -10,8 +10,19 @@ from pathlib import Path
 
 from connectors.base import Event, Position, WorkAssignment
 from connectors.checks import is_broken, position_of
-from connectors.files.many_files import DONE, LATE, SIZE, PatternReader, files_of, has, is_pattern, matches, place_in
-from connectors.files.source import STDIN_PATH, FileSource, file_reader, is_compressed
+from connectors.files.many_files import (
+    DONE,
+    LATE,
+    SIZE,
+    PatternReader,
+    files_of,
+    has,
+    inner_position,
+    is_pattern,
+    matches,
+)
+from connectors.files.readers import STDIN_PATH, file_reader, is_compressed
+from connectors.files.source import FileSource
 from connectors.formats import format_of
 
 
@@ -24,8 +35,8 @@ class PartitionedFiles:
 
     Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and each of the two goes on
     from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``. At the
-    end of a file a mark has ``{"done": position, "size": bytes}``. A file that is done is not read again, but for what
-    is added to the last one, in order, of those that were begun.
+    end of a file an event without a record has ``{"done": position, "size": bytes}``. A file that is done is not read
+    again, but for what is added to the last one, in order, of those that were begun.
 
     An assignment has the size of each file as ``end``, or where its last whole line ends, if it is the last file and
     has more. Plain text is read as if it ended there, whatever was added since, so an assignment has the same events
@@ -120,7 +131,7 @@ class PartitionedFiles:
         return [self._assignment(own, positions, events) for own in dealt] if names else None
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
-        """Yield the events of an assignment, a few hundred at a time, and a mark at the end of each file."""
+        """Yield the events of an assignment, a few hundred at a time, and its end as an event without a record."""
         left = assignment.events
         for name, position in assignment.begin.items():
             size = assignment.end[name]
@@ -158,7 +169,7 @@ class PartitionedFiles:
         return matches(Path(name), self._pattern)
 
     def _assignment(self, names: list[str], positions: Mapping[str, Position], events: int) -> WorkAssignment:
-        begin = {name: place_in(positions.get(name)) for name in names}
+        begin = {name: inner_position(positions.get(name)) for name in names}
         return WorkAssignment(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
 
     def _end(self, name: str, positions: Mapping[str, Position]) -> int:
@@ -223,7 +234,7 @@ class _Reading:
 
 def _is_over(position: Position, size: int, is_last: bool) -> bool:
     """Tell whether a file of this size is not to be read again; the last is the last, in order, that was begun."""
-    if is_broken(place_in(position)):
+    if is_broken(inner_position(position)):
         return True
     if has(position, DONE):
         return not is_last or size <= position[SIZE]
@@ -238,5 +249,5 @@ def _bytes_read(position: Position) -> int:
     """Return how many bytes of a file were read, those before its position if it is plain text and not done."""
     if has(position, DONE):
         return int(position[SIZE])
-    place = place_in(position)
-    return int(place[0]) if isinstance(place, list) else 0
+    inner = inner_position(position)
+    return int(inner[0]) if isinstance(inner, list) else 0

@@ -80,7 +80,7 @@ class Consumer(Protocol):
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Take part in the group; nothing is read of the partitions that it assigns before `start`."""
 
-    def start(self, places: Mapping[Partition, int]) -> None:
+    def start(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on; they are ours, or without `subscribe` they become so."""
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:

@@ -120,17 +120,20 @@ def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
     return tuple(name for name in ("topic", "key", "headers") if name in names and name != next(iter(found)))
 
 
-def gap_event(partition: Partition, offset: int, place: int) -> Event:
-    """Return the event that says that reading goes on at another place, because there is no record where it should.
+def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:
+    """Return the event that says that reading continues at another offset, because there is no record where it should.
 
     Examples
     --------
     >>> gap_event(Partition("t", 0), 10, 40).error
     'Expected a record, got 30 records deleted unread - at t:0, offset 10'
     """
-    what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
+    if next_offset > offset:
+        what = f"{next_offset - offset} records deleted unread"
+    else:
+        what = f"an end at {next_offset}, records are gone"
     error = f"Expected a record, got {what} - at {partition}, offset {offset}"
-    return Event(str(partition), place, b"", error=error, origin=_origin(partition, offset))
+    return Event(str(partition), next_offset, b"", error=error, origin=_origin(partition, offset))
 
 
 def _origin(partition: Partition, offset: int) -> dict[str, str | int]:

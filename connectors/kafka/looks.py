@@ -73,9 +73,9 @@ class Ends:
         for partition in partitions:
             self._known.pop(partition, None)
 
-    def ask(self, client: Consumer, places: Mapping[Partition, int]) -> None:
+    def ask(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
         """Ask for the ends of the partitions that seem to go on after these offsets, if it is time to."""
-        behind = [partition for partition, offset in places.items() if client.waiting(partition, offset)]
+        behind = [partition for partition, offset in offsets.items() if client.waiting(partition, offset)]
         now = time.monotonic()
         if behind and now >= self._due:
             self._due = now + AGAIN_SECONDS

@@ -1,4 +1,4 @@
-"""Places in a partition, as users and checkpoints say them."""
+"""Offsets in a partition, as users and checkpoints give them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Start = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""
 
 
-def parse_start(place: Start) -> Start:
-    """Return a place, a time that is given as text as one.
+def parse_start(start: Start) -> Start:
+    """Return a start or an end that a user gave, a time as text as a time.
 
     Raises
     ------
@@ -31,13 +31,13 @@ def parse_start(place: Start) -> Start:
     Traceback (most recent call last):
     ValueError: Expected "earliest", "latest", an offset or a time with its zone, got 'lates'
     """
-    if isinstance(place, str) and place not in ("earliest", "latest"):
+    if isinstance(start, str) and start not in ("earliest", "latest"):
         with suppress(ValueError):
-            place = dt.datetime.fromisoformat(place)
-    is_time = isinstance(place, dt.datetime) and place.tzinfo is not None
-    if not (is_time or is_count(place) or place in ("earliest", "latest")):
-        raise ValueError(f'Expected "earliest", "latest", an offset or a time with its zone, got {place!r}')
-    return place
+            start = dt.datetime.fromisoformat(start)
+    is_time = isinstance(start, dt.datetime) and start.tzinfo is not None
+    if not (is_time or is_count(start) or start in ("earliest", "latest")):
+        raise ValueError(f'Expected "earliest", "latest", an offset or a time with its zone, got {start!r}')
+    return start
 
 
 def missing_topic(topic: str, servers: str) -> TopicMissingError:
@@ -84,14 +84,14 @@ def check_copartitioned(partitions: Iterable[Partition]) -> None:
         )
 
 
-def resolve_offset(client: Consumer, partition: Partition, place: Start) -> int:
-    """Return the offset of a place; one before the oldest record is moved up to it."""
-    if place == "latest":
+def resolve_offset(client: Consumer, partition: Partition, start: Start) -> int:
+    """Return the offset of a start or an end; one before the oldest record is moved up to it."""
+    if start == "latest":
         return client.end(partition)
-    if isinstance(place, dt.datetime):
-        return client.at(partition, int(1000 * place.timestamp()))
+    if isinstance(start, dt.datetime):
+        return client.at(partition, int(1000 * start.timestamp()))
     first = client.first(partition)
-    return max(first, place) if isinstance(place, int) else first
+    return max(first, start) if isinstance(start, int) else first
 
 
 def nearest_offset(client: Consumer, partition: Partition, offset: int) -> int:

@@ -32,7 +32,7 @@ class PartitionedTopics:
 
     Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after one is the next offset.
     Offsets without a record (markers of transactions, records that were compacted) count as events in a plan, and where
-    an assignment ends with some there is a mark (`Event.is_mark`) behind its events.
+    an assignment ends with some there is an event without a record (`Event.is_position_only`) behind the others.
 
     Parameters
     ----------
@@ -206,10 +206,10 @@ class PartitionedTopics:
             self._next.pop(partition, None)
         self._begin(client, new)
 
-    def _begin(self, client: Consumer, places: Mapping[Partition, int]) -> None:
-        if places:
-            client.start(places)
-            self._next |= places
+    def _begin(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
+        if offsets:
+            client.start(offsets)
+            self._next |= offsets
 
     def _is_awaited(self, client: Consumer, partition: Partition, end: int) -> bool:
         """Tell whether a record before `end` may still come, and none is at hand."""
@@ -231,9 +231,9 @@ class PartitionedTopics:
             return event
         if first is None and partition in self._lost and self._next[partition] < end:
             offset = self._lost.pop(partition)
-            place = nearest_offset(client, partition, offset)
-            self._begin(client, {partition: place})
-            return gap_event(partition, offset, place)
+            next_offset = nearest_offset(client, partition, offset)
+            self._begin(client, {partition: next_offset})
+            return gap_event(partition, offset, next_offset)
         return None
 
     def _fetch(self, client: Consumer) -> None:

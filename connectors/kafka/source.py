@@ -41,8 +41,9 @@ class KafkaSource:
 
     A record's value is a JSON object, or what a decoder makes of it. One that cannot be read is an event with an
     ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, the position
-    after it the next offset. A mark (`Event.is_mark`) says how far a partition was read where its last offsets have no
-    records (markers of transactions, aborted records), and where it begins if that is the latest record.
+    after it the next offset. An event without a record (`Event.is_position_only`) says how far a partition was read
+    where its last offsets have no records (markers of transactions, aborted records), and where it begins if that is
+    the latest record.
 
     Partitions that are added to a topic are read from their first record on, within a minute, unless `partitions` says
     which to read.
@@ -195,10 +196,10 @@ class KafkaSource:
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
-        client, places = self._client, dict(self._next)
+        client, offsets = self._client, dict(self._next)
         if client is None:
             return {}
-        return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in places.items()}
+        return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in offsets.items()}
 
     def close(self) -> None:
         """Leave the group."""
@@ -297,18 +298,18 @@ class KafkaSource:
         """Find out where to begin in partitions that are new."""
         if not self._new:
             return
-        places, latest = self._beginnings.find(client, self._new)
-        for partition, place in places.items():
+        offsets, latest = self._beginnings.find(client, self._new)
+        for partition, offset in offsets.items():
             if self._until is not None:
                 self._ends.setdefault(partition, resolve_offset(client, partition, self._until))
             left = self._left.pop(partition, None)
-            if isinstance(left, list) and left[0] == place:  # it goes on in its turn
+            if isinstance(left, list) and left[0] == offset:  # it goes on in its turn
                 self._buffers.drop(partition, left)
-        client.start(places)
-        log.info("reading partitions", extra={"offsets": {str(partition): places[partition] for partition in places}})
-        self._next |= places
+        client.start(offsets)
+        log.info("reading partitions", extra={"offsets": {str(partition): offsets[partition] for partition in offsets}})
+        self._next |= offsets
         self._new.clear()
-        self._events += [self._mark(partition) for partition in sorted(latest)]
+        self._events += [self._position_event(partition) for partition in sorted(latest)]
 
     def _take(self, events: list[Event]) -> None:
         """Append the events of records that were fetched, up to one that cannot be decoded yet."""
@@ -333,17 +334,17 @@ class KafkaSource:
         else:
             self._buffers.add(found)
             self._readable.forget(partition for partition, records in found.items() if records)
-            self._events += self._mark_gaps(client)
+            self._events += self._positions_after_gaps(client)
         self._polled = time.monotonic()
 
-    def _mark_gaps(self, client: Consumer) -> Iterator[Event]:
-        """Yield a mark for each partition whose next offsets have no records and were passed over."""
+    def _positions_after_gaps(self, client: Consumer) -> Iterator[Event]:
+        """Yield the position of each partition whose next offsets have no records and were passed over."""
         for partition in sorted(self._next.keys() - self._new):
             if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
                 self._next[partition] = client.position(partition)
-                yield self._mark(partition)
+                yield self._position_event(partition)
 
-    def _mark(self, partition: Partition) -> Event:
+    def _position_event(self, partition: Partition) -> Event:
         return Event(str(partition), self._buffers.position(partition, self._next[partition]), b"")
 
     def _live(self) -> list[Partition]:
@@ -359,6 +360,6 @@ class KafkaSource:
 
     def _skip_to_next(self, client: Consumer, partition: Partition, offset: int) -> Event:
         """Go on with what is there, and say what is not."""
-        place = self._next[partition] = nearest_offset(client, partition, offset)
-        client.start({partition: place})
-        return gap_event(partition, offset, place)
+        next_offset = self._next[partition] = nearest_offset(client, partition, offset)
+        client.start({partition: next_offset})
+        return gap_event(partition, offset, next_offset)

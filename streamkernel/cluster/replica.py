@@ -146,7 +146,7 @@ class Replica:
         refused = 0
         for event in chain.from_iterable(self._source.read(task.assignment)):
             positions[event.stream] = event.resume
-            if event.is_mark:
+            if event.is_position_only:
                 continue
             start = clock()
             try:

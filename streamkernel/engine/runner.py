@@ -231,7 +231,7 @@ class Engine(DurableLearner):
         for event in events:
             if self._in_doubt:
                 return  # it is read again
-            if event.is_mark:
+            if event.is_position_only:
                 self._positions[event.stream] = event.resume
                 self._changed = True
                 continue

@@ -115,7 +115,7 @@ def test_start_and_end(servers, options, topic):
         source = KafkaSource(options, topic, start=start, until=until)
         assert values(drained(source)) == list(range(first, last)), (start, until)
     (event,) = drained(KafkaSource(options, topic, start="latest", until="latest"))
-    assert (event.is_mark, event.resume) == (True, 100)
+    assert (event.is_position_only, event.resume) == (True, 100)
 
 
 def test_later_records_come_too_and_lag_counts_them(servers, options, topic):

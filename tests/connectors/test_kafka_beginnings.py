@@ -39,7 +39,7 @@ def read(source, n, positions):
         assert time.monotonic() < end, (found, source.trouble)
         events = source.poll(0.1)
         positions.update({event.stream: event.resume for event in events})
-        found += values(event for event in events if not event.is_mark)
+        found += values(event for event in events if not event.is_position_only)
     return found
 
 

@@ -77,7 +77,7 @@ class Registry:
 def drained(source):
     found = []
     while (events := source.poll(0.01)) is not None:
-        found += [event for event in events if not event.is_mark]
+        found += [event for event in events if not event.is_position_only]
     return found
 
 
@@ -90,7 +90,7 @@ def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
     source = KafkaSource("here", "t", until="latest", decoder=registry, order=order)
     found, troubles = [], []
     while (some := source.poll(0.01)) is not None:
-        found += [event for event in some if not event.is_mark]
+        found += [event for event in some if not event.is_position_only]
         if source.trouble:
             troubles.append(str(source.trouble.error))
     assert found == expected

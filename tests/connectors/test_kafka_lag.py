@@ -48,7 +48,7 @@ def read_until(source, condition, positions=None):
         for event in source.poll(0.1):
             if positions is not None:
                 positions[event.stream] = event.resume
-            if not event.is_mark:
+            if not event.is_position_only:
                 found.append(event.record["n"])
     return found
 

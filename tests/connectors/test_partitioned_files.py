@@ -21,7 +21,7 @@ from reading import chunks_of, read_all, records, write
 
 from connectors import Event, FileSource, PartitionedFiles, WorkAssignment
 from connectors.files import partitioned
-from connectors.files.many_files import place_in
+from connectors.files.many_files import inner_position
 
 
 class Workers:
@@ -47,10 +47,10 @@ class Workers:
             return None
         found = [self.read(worker, assignment) for worker, assignment in enumerate(assignments)]
         for assignment, those in zip(assignments, found, strict=True):
-            assert sum(not event.is_mark for event in those) <= assignment.events <= events
+            assert sum(not event.is_position_only for event in those) <= assignment.events <= events
             assert {event.stream for event in those} <= assignment.begin.keys()
             self.positions |= {event.stream: event.resume for event in those}
-        return [[event for event in those if not event.is_mark] for those in found]
+        return [[event for event in those if not event.is_position_only] for those in found]
 
     def rest(self, workers: int, events: int) -> list[Event]:
         found: list[Event] = []
@@ -64,7 +64,7 @@ class Workers:
 
 
 def as_of_one_process(events: Iterable[Event]) -> list[Event]:
-    return [event._replace(resume=place_in(event.resume)) for event in events]
+    return [event._replace(resume=inner_position(event.resume)) for event in events]
 
 
 def by_stream(events: Iterable[Event]) -> dict[str, list[Event]]:
@@ -94,7 +94,7 @@ def every_format(folder: Path) -> Path:
     return folder / "*.*"
 
 
-@pytest.mark.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
+@pytest.fingerprint.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
 def test_every_format_is_read_as_by_one_process(tmp_path: Path, workers: int, events: int) -> None:
     pattern = every_format(tmp_path)
     run = Workers(pattern)
@@ -242,7 +242,7 @@ def test_one_process_and_several_take_turns_and_read_each_event_once(
                 elif not is_one:
                     folder.add(*change)
             found = one_process(where, positions, turn) if isinstance(turn, int) else several(where, positions, *turn)
-            events += [event for event in found if not event.is_mark]
+            events += [event for event in found if not event.is_position_only]
             positions |= json.loads(json.dumps({event.stream: event.resume for event in found}))
         assert [event.error for event in events if event.error] == []
         told = [(event.record or {}).get("label", (event.record or {}).get("n")) for event in events]
@@ -270,8 +270,8 @@ def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> l
     return events
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
-@pytest.mark.parametrize("is_one", [True, False])
+@pytest.fingerprint.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
+@pytest.fingerprint.parametrize("is_one", [True, False])
 def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
     """In the same run and in a next one; and a file that is done is not planned for ever."""
     folder = Folder(tmp_path)
@@ -331,7 +331,7 @@ def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path)
     run.close()
 
 
-@pytest.mark.parametrize("by_one", [True, False])
+@pytest.fingerprint.parametrize("by_one", [True, False])
 def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Path, by_one: bool) -> None:
     """Else nobody could tell from the positions that it is not finished."""
     for name in "ab":
@@ -353,9 +353,9 @@ def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Pat
     run.close()
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-@pytest.mark.parametrize("most", [1, 2, 3, 9])
-@pytest.mark.parametrize("is_afresh", [True, False])
+@pytest.fingerprint.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.fingerprint.parametrize("most", [1, 2, 3, 9])
+@pytest.fingerprint.parametrize("is_afresh", [True, False])
 def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     tmp_path: Path, name: str, most: int, is_afresh: bool
 ) -> None:
@@ -375,7 +375,7 @@ def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     if is_afresh:
         run.sources.popitem()[1].close()
     assert run.read(0, assignment) == before == Workers(path).read(1, assignment)
-    assert [(event.raw, event.record) for event in before if not event.is_mark] == [(half, None)]
+    assert [(event.raw, event.record) for event in before if not event.is_position_only] == [(half, None)]
     assert ("done" in before[-1].resume) == (most > 1)
     run.positions |= {event.stream: event.resume for event in before}
     assert run.driver.lag(run.positions) == {(str(path), "0"): 0} or most > 1
@@ -392,15 +392,15 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     run = Workers(tmp_path / "*")
     (assignment,) = run.plan(1, 9) or []
     (tmp_path / "b.jsonl").unlink()
-    *_, told, mark = run.read(0, assignment)
+    *_, told, fingerprint = run.read(0, assignment)
     assert told == Event(
         str(tmp_path / "b.jsonl"),
         {"late": [0, 0, "broken"]},
         b"",
         error=f"Expected a file, found no file - at {tmp_path / 'b.jsonl'}",
     )
-    assert mark.resume == {"done": [0, 0, "broken"], "size": 18}
-    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: mark.resume}
+    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 18}
+    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: fingerprint.resume}
     write(tmp_path / "b.jsonl", numbers(0, 3))
     assert run.plan(1, 9) is None
     run.positions[told.stream] = told.resume
@@ -408,7 +408,7 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     run.close()
 
 
-@pytest.mark.parametrize("follow", [True, False])
+@pytest.fingerprint.parametrize("follow", [True, False])
 def test_one_file_is_gone_on_with_by_one_process(tmp_path: Path, follow: bool) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 4))
     for position in ({"late": [18, 2]}, {"done": [18, 2], "size": 18}):
@@ -582,7 +582,7 @@ def test_a_file_that_was_cut_is_told_though_it_has_grown_again_since(tmp_path: P
     run.positions = {str(path): {"late": [18, 2]}}
     (assignment,) = run.plan(1, 9) or []
     write(path, numbers(0, 3))
-    told, mark = run.read(0, assignment)
+    told, fingerprint = run.read(0, assignment)
     assert "Expected at least 18 bytes, got 9" in str(told.error)
-    assert mark.resume == {"done": [0, 0, "broken"], "size": 9}
+    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 9}
     run.close()

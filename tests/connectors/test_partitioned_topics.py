@@ -42,7 +42,7 @@ def read(source, assignment):
     for events in source.read(pickle.loads(pickle.dumps(assignment))):
         found += events
         assert time.monotonic() < end
-    assert sum(not event.is_mark for event in found) <= assignment.events
+    assert sum(not event.is_position_only for event in found) <= assignment.events
     return found
 
 
@@ -101,7 +101,7 @@ def test_every_event_is_read_once_whatever_the_rounds_are_like(servers, divided)
             found += events
             positions = after(positions, events)
     assert sorted(values(found)) == list(range(6000))
-    assert not any(event.is_mark for event in found)
+    assert not any(event.is_position_only for event in found)
 
 
 def test_an_assignment_that_was_left_unfinished_is_read_from_its_beginning(servers, divided, topic):
@@ -177,9 +177,9 @@ def test_offsets_without_a_record_are_passed(servers, divided, options, topic):
         while (assignments := driver.plan(positions, 1, most)) is not None:
             events = read(worker, assignments[0])
             assert after(positions, events) == assignments[0].end
-            assert [event.is_mark for event in events[:-1]] == [False] * len(events[:-1])
+            assert [event.is_position_only for event in events[:-1]] == [False] * len(events[:-1])
             positions = after(positions, events)
-            found += [event for event in events if not event.is_mark]
+            found += [event for event in events if not event.is_position_only]
         assert values(found) == expected
         assert positions == {f"{topic}:0": 24}
 
@@ -199,7 +199,7 @@ def test_nothing_of_an_open_transaction_is_planned(servers, divided, options, to
     wait_for_end(source, 7)
     (assignment,) = source.plan(assignment.end, 1, 100)
     assert assignment.end == {f"{topic}:0": 7}
-    assert [event.is_mark for event in read(source, assignment)] == [False, True]
+    assert [event.is_position_only for event in read(source, assignment)] == [False, True]
     producer.close()
 
 

@@ -81,9 +81,9 @@ def _kind_of(error: KafkaError) -> Failure:
     return kinds.get(error.code(), Failure.UNREACHABLE)
 
 
-def to_client(places: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
+def to_client(offsets: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
     """Return offsets in partitions as confluent-kafka has them, with a note for people."""
-    return [TopicPartition(*partition, offset, note) for partition, offset in places.items()]
+    return [TopicPartition(*partition, offset, note) for partition, offset in offsets.items()]
 
 
 def from_client(partitions: Iterable[TopicPartition]) -> list[Partition]:

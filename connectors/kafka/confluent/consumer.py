@@ -75,9 +75,9 @@ class ConfluentConsumer(Consumer):
 
         self._kafka.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
-    def start(self, places: Mapping[Partition, int]) -> None:
-        self.resume(places)  # to be paused outlasts what follows
-        self._positions |= places
+    def start(self, offsets: Mapping[Partition, int]) -> None:
+        self.resume(offsets)  # to be paused outlasts what follows
+        self._positions |= offsets
         self._ask(self._kafka.assign, to_client(self._positions))
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
@@ -190,11 +190,11 @@ class ConfluentConsumer(Consumer):
             if error.fatal() or code not in AGAIN:
                 raise OSError(f"Expected records from Kafka, got {describe_error(error)}")
         elif partition in self._positions:  # else it has just been taken away
-            place = self._positions[partition]
+            position = self._positions[partition]
             if code == KafkaError._PARTITION_EOF:
-                self._positions[partition] = max(place, offset)
+                self._positions[partition] = max(position, offset)
             else:
-                self._gone[partition] = place
+                self._gone[partition] = position
 
     @staticmethod
     def _ask(call: Callable[..., Any], *words: Any) -> Any:

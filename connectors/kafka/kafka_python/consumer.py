@@ -56,12 +56,12 @@ class PythonConsumer(Consumer):
         self._listener = _RebalanceListener(self._kafka, listener)
         self._kafka.subscribe(list(topics), listener=self._listener)
 
-    def start(self, places: Mapping[Partition, int]) -> None:
+    def start(self, offsets: Mapping[Partition, int]) -> None:
         if self._listener is None:
-            self._kafka.assign([*self._kafka.assignment().union(to_client(places))])
-        for partition, offset in places.items():
+            self._kafka.assign([*self._kafka.assignment().union(to_client(offsets))])
+        for partition, offset in offsets.items():
             self._kafka.seek(*to_client([partition]), offset)
-        self.resume(places)
+        self.resume(offsets)
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         self._let_go()
@@ -193,7 +193,7 @@ class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         for partition in assigned:
-            self._kafka.seek(partition, 0)  # so that it does not look for a place itself
+            self._kafka.seek(partition, 0)  # so that it does not look for an offset itself
         self._kafka.pause(*assigned)
         self._listener.on_assigned(from_client(assigned))
 
