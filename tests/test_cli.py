@@ -35,7 +35,6 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
     __version__,
-    cli,
     demo,
     kernels,
     learners,
@@ -45,6 +44,7 @@ from streamkernel import (
     tensor_file,
 )
 from streamkernel.cli import app
+from streamkernel.commands.signals import StopSignal
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
@@ -179,7 +179,7 @@ def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
     handlers = [signal.getsignal(number) for number in numbers]
     try:
         signal.signal(signal.SIGHUP, before)
-        cli.StopSignal()
+        StopSignal()
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         for number, handler in zip(numbers, handlers, strict=True):
@@ -306,6 +306,9 @@ def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
         answer = call(command, "model", *told, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
         assert "predict_proba_one" in dir(load(tmp_path / "other"))
+    for command, what in [("prune", "pruned"), ("refit", "refitted")]:
+        answer = call(command, tmp_path / "model", "events.jsonl", "--label", "y", cwd=tmp_path)
+        assert (answer.exit_code, load(tmp_path / f"model.{what}").n_steps > 0) == (0, True), answer.stderr
     KernelClassifier().save(tmp_path / "second")
     for words, text in [
         (["refit", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with refit, got Hinge()"),
@@ -322,6 +325,12 @@ def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
         answer = call(*words, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
         assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(("old", "new"), [("compact", "prune"), ("polish", "refit")])
+def test_an_old_command_is_refused_with_its_new_name(old: str, new: str) -> None:
+    answer = call(old, "model", "events.csv", "--label", "y")
+    assert (answer.exit_code, f"{old}: this command is now {new}" in answer.stderr) == (2, True), answer.stderr
 
 
 def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> None:
@@ -342,6 +351,11 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
     assert call("export", alone.parent / "state", "-o", "single", cwd=tmp_path).exit_code == 0
     assert isinstance(load(tmp_path / "single"), KernelClassifier)
     assert call("merge", "single", "single", "-o", "both", cwd=tmp_path).exit_code == 0
+    assert call("merge", "single", "single", cwd=tmp_path).exit_code == 0
+    merged, both = (load(tmp_path / name) for name in ("merged.safetensors", "both"))
+    assert merged.predict_proba_one(x) == both.predict_proba_one(x)
+    assert call("export", state, cwd=tmp_path).exit_code == 0
+    assert load(tmp_path / "model.safetensors").predict_proba_one(x) == expected
     for words, text in [
         (["export", "nowhere", "-o", "other"], "Expected a state directory, found none - at nowhere"),
         (["export", ".", "-o", "other"], "Expected a state directory with a checkpoint, got none - at ."),

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from connectors import Divided, DividedFiles, DividedTopics
+from connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
 from streamkernel.cluster import step_merging
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, steps_of
-from streamkernel.cluster.source import PlannedSource
-from streamkernel.cluster.workers import Crew, check_ray
+from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.cluster.workers import Workers, check_ray
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
@@ -48,13 +48,13 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     check_cluster(config)
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
-    source = PlannedSource(divided_source(config), options, config.source.topics or ())
+    source = CheckpointOnlySource(divided_source(config), options, config.source.topics or ())
     told = config.model_copy(update={"http": None})  # whose token is no worker's business
-    crew = Crew(address, lambda: replica_of(told))
+    pool = Workers(address, lambda: replica_of(told))
     return ClusterEngine(
         config.build_pipeline(),
         source,
-        crew=crew,
+        pool=pool,
         workers=workers,
         events_per_round=config.cluster.events_per_round,
         **engine_parts(config, source, state),
@@ -88,7 +88,7 @@ def replica_of(config: Config) -> Replica:
     )
 
 
-def divided_source(config: Config) -> Divided:
+def divided_source(config: Config) -> PartitionedSource:
     """Return what the workers read together.
 
     Raises
@@ -101,8 +101,8 @@ def divided_source(config: Config) -> Divided:
         options, decoder = kafka_options(config), decoder_of(config)
     try:
         if source.path is not None:
-            return DividedFiles(source.path, source.format)
-        return DividedTopics(
+            return PartitionedFiles(source.path, source.format)
+        return PartitionedTopics(
             options,
             source.topics or (),
             partitions=source.partitions,

@@ -12,13 +12,13 @@ import orjson
 import structlog
 from river import compose
 
-from connectors import CommitRefused, Divided, Share
+from connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from connectors.json_text import to_json
 from streamkernel import merging, tensor_file
 from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of, steps_of
-from streamkernel.cluster.source import PlannedSource
-from streamkernel.cluster.workers import Crew
+from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.cluster.workers import Workers
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, no_link
 from streamkernel.engine.cluster_snapshot import ClusterNumbers, RoundNumbers
 from streamkernel.engine.retrying import pause, pause_after
@@ -37,7 +37,7 @@ class ClusterEngine(Engine):
     """Runs a stream through replicas of a model in synchronous rounds.
 
     1. Plan which worker reads what, and write the plan down.
-    2. Have each worker learn its share with a replica of the model.
+    2. Have each worker learn its assignment with a replica of the model.
     3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
     4. Commit it all as one checkpoint.
 
@@ -50,7 +50,7 @@ class ClusterEngine(Engine):
         A kernel model, or a pipeline of steps that can be merged and one.
     source
         What the workers read together.
-    crew
+    pool
         The workers.
     workers
         Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
@@ -65,29 +65,29 @@ class ClusterEngine(Engine):
     def __init__(
         self,
         model: Any,
-        source: PlannedSource,
+        source: CheckpointOnlySource,
         *,
-        crew: Crew,
+        pool: Workers,
         workers: Callable[[], int | None],
         events_per_round: int,
         **options: Any,
     ) -> None:
-        self._crew, self._wanted, self._events_per_round = crew, workers, events_per_round
+        self._pool, self._wanted, self._events_per_round = pool, workers, events_per_round
         self._root: merging.Summary | None = None  # of the model that replicas began with
         self._rounds, self._merges = Durations(CHECKPOINT_BOUNDS), Durations(CHECKPOINT_BOUNDS)
         self._by_worker: dict[int, tuple[int, float]] = {}
-        self._n_shares = 0
+        self._n_assignments = 0
         self._failed = 0  # times in a row that the plan or a checkpoint could not be written
         self._last_rounds: deque[RoundNumbers] = deque(maxlen=64)
         super().__init__(model, source, **options)
-        self._divided: Divided = source.divided
+        self._divided: PartitionedSource = source.divided
 
     def close(self) -> None:
         """Release the workers too."""
         try:
             super().close()
         finally:
-            self._crew.close()
+            self._pool.close()
 
     def _go_on(self, stopping: Callable[[], bool], watch: Callable[[Engine], None] | None) -> None:
         """Do rounds until there is nothing more and all is durable, or we have to stop."""
@@ -99,31 +99,31 @@ class ClusterEngine(Engine):
                 if not self._try_to_commit():  # what is not durable must not be built upon: it would be planned anew
                     self._wait(stopping)
                     continue
-                shares = self._ask(self._planned, stopping)
-                if shares is None:
+                assignments = self._ask(self._planned, stopping)
+                if assignments is None:
                     return
-                if self._begin(shares):
+                if self._begin(assignments):
                     continue
                 if self._wanted() is None:
-                    shares = [share for share in shares if share.events] or shares[:1]
-                if not any(share.events for share in shares):
+                    assignments = [assignment for assignment in assignments if assignment.events] or assignments[:1]
+                if not any(assignment.events for assignment in assignments):
                     self._watchdog(False)
                     self._look()
                     pause(POLL_SECONDS, stopping)
                     continue
-                if not self._write_down(shares):
+                if not self._write_down(assignments):
                     self._wait(stopping)
                     continue
                 self._failed = 0
                 began = time.perf_counter()
-                reports = self._done(shares, stopping)
+                reports = self._done(assignments, stopping)
                 if reports is None:
                     return
                 self._moved = time.monotonic()
                 self._changed = True
                 try:
                     self._merge(reports, began)
-                except CommitRefused as error:
+                except CommitRefusedError as error:
                     self._doubt(error)
                     continue
                 self._try_to_commit()
@@ -137,28 +137,33 @@ class ClusterEngine(Engine):
         model = kernel_of(self.model)
         return model._is_young
 
-    def _begin(self, shares: Sequence[Share]) -> bool:
+    def _begin(self, assignments: Sequence[WorkAssignment]) -> bool:
         """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
-        begun = {stream: place for share in shares for stream, place in share.begin.items() if place is not None}
+        begun = {
+            stream: place
+            for assignment in assignments
+            for stream, place in assignment.begin.items()
+            if place is not None
+        }
         new = begun.keys() - self._positions.keys()
         self._positions |= {stream: begun[stream] for stream in sorted(new)}
         self._changed |= bool(new)
         return bool(new)
 
-    def _planned(self) -> list[Share] | None:
+    def _planned(self) -> list[WorkAssignment] | None:
         """Return what was planned for the round that goes on from here, or plan it."""
         if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
             found = orjson.loads(path.read_bytes())
             if found.get("positions") == self._positions:
-                return [Share(*share) for share in found["shares"]]
+                return [WorkAssignment(*assignment) for assignment in found["shares"]]
         workers, events = (1, bandwidth.FIRST) if self._is_young else (self._most(), self._events_per_round)
         return self._divided.plan(self._positions, workers, events)
 
-    def _write_down(self, shares: Sequence[Share]) -> bool:
+    def _write_down(self, assignments: Sequence[WorkAssignment]) -> bool:
         """Make a plan durable; return whether it is."""
         if self._state is None:
             return True
-        plan = {"positions": self._positions, "shares": [[*share] for share in shares]}
+        plan = {"positions": self._positions, "shares": [[*assignment] for assignment in assignments]}
         try:
             tensor_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
         except OSError as error:
@@ -174,15 +179,18 @@ class ClusterEngine(Engine):
 
     def _most(self) -> int:
         """Return how many workers there may be."""
-        return self._wanted() or self._crew.cpus()
+        return self._wanted() or self._pool.cpus()
 
-    def _done(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
+    def _done(self, assignments: Sequence[WorkAssignment], stopping: Callable[[], bool]) -> list[Report] | None:
         """Have workers learn, and return what they report."""
-        is_alone, model, self._n_shares = self._is_young, kernel_of(self.model), len(shares)
+        is_alone, model, self._n_assignments = self._is_young, kernel_of(self.model), len(assignments)
         model._settle()
-        busy = [(number, share) for number, share in enumerate(shares) if share.events]
+        busy = [(number, assignment) for number, assignment in enumerate(assignments) if assignment.events]
         learned = self.outcomes["learned"]
-        tasks = [Task(share, number, place, len(busy), is_alone, learned) for place, (number, share) in enumerate(busy)]
+        tasks = [
+            Task(assignment, number, place, len(busy), is_alone, learned)
+            for place, (number, assignment) in enumerate(busy)
+        ]
 
         def meanwhile() -> None:
             self._root = None if is_alone else merging.summary(model)
@@ -193,7 +201,7 @@ class ClusterEngine(Engine):
                 self._count(incident)
 
         sent = self.model, self._examples.numbers, tasks
-        return self._crew.round(*sent, self._most(), meanwhile, stopping, waiting)
+        return self._pool.round(*sent, self._most(), meanwhile, stopping, waiting)
 
     def _merge(self, reports: Sequence[Report], began: float) -> None:
         """Become what the replicas are together, and judge and write what they predicted, worker by worker."""
@@ -220,7 +228,7 @@ class ClusterEngine(Engine):
         now = time.perf_counter()
         self._rounds.new.append(now - began)
         self._merges.new.append(merging_seconds)
-        by_worker = [(0, 0.0)] * self._n_shares  # a worker with nothing to read has no report
+        by_worker = [(0, 0.0)] * self._n_assignments  # a worker with nothing to read has no report
         for report in reports:
             by_worker[report.number] = report.events, report.seconds
         events, seconds = zip(*by_worker, strict=True)
@@ -228,7 +236,7 @@ class ClusterEngine(Engine):
         self._tell()
 
     def _take(self, report: Report) -> None:
-        """Take over what came of a worker's share."""
+        """Take over what came of a worker's assignment."""
         self._positions |= report.positions
         self._examples.know(sorted(report.numbers - self._examples.numbers))
         self._pairs.extend(zip(report.labels, report.answers, strict=True))

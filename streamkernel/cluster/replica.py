@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its share with a replica of the model, and tells what came of it."""
+"""What one worker does in a round: it learns its assignment with a replica of the model, and tells what came of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from river import base, compose, metrics
 
-from connectors import Divided, Event, Refusal, Share
+from connectors import Event, PartitionedSource, Refusal, WorkAssignment
 from streamkernel import merging
 from streamkernel.engine.learning import Learner, last_step, line_of, refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.estimators.base import KernelModel
 
 MOST_REFUSED = 1 << 26
-"""Bytes of events that could not be used after which a worker ends its share, since they are kept for the driver."""
+"""Bytes of unusable events after which a worker ends its assignment, since they are kept for the driver."""
 
 
 class Task(NamedTuple):
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
     Parameters
     ----------
-    share
+    assignment
         What it reads.
     number
         Which of the workers it is.
@@ -36,7 +36,7 @@ class Task(NamedTuple):
         How many events the model had learned when the round began.
     """
 
-    share: Share
+    assignment: WorkAssignment
     number: int
     place: int
     replicas: int
@@ -107,7 +107,7 @@ class Replica:
 
     def __init__(
         self,
-        source: Callable[[], Divided],
+        source: Callable[[], PartitionedSource],
         *,
         metric: metrics.base.Metric,
         writes: bool,
@@ -117,10 +117,10 @@ class Replica:
         self._metric, self._writes, self._options = metric, writes, options
 
     def learn(self, model: base.Estimator, numbers: set[str], task: Task) -> Report:
-        """Learn a share.
+        """Learn an assignment.
 
-        What comes of it depends on nothing but the arguments and what is at the places that the share names, so that
-        it may be done again by another worker.
+        What comes of it depends on nothing but the arguments and what is at the places that the assignment names, so
+        that it may be done again by another worker.
 
         Parameters
         ----------
@@ -144,9 +144,9 @@ class Replica:
         durations = Durations(EVENT_BOUNDS)
         clock = time.perf_counter
         refused = 0
-        for event in chain.from_iterable(self._source.read(task.share)):
+        for event in chain.from_iterable(self._source.read(task.assignment)):
             positions[event.stream] = event.resume
-            if event.is_mark:
+            if event.is_position_only:
                 continue
             start = clock()
             try:

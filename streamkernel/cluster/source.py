@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import Divided, Event, Position
+from connectors import Event, PartitionedSource, Position
 
 
-class PlannedSource:
+class CheckpointOnlySource:
     """Says where the streams of a divided source stand; it is the workers that read.
 
     Parameters
@@ -22,7 +22,7 @@ class PlannedSource:
     group = None
     """Positions are in the checkpoint alone, so no group has offsets to commit."""
 
-    def __init__(self, divided: Divided, options: Any = None, topics: tuple[str, ...] = ()) -> None:
+    def __init__(self, divided: PartitionedSource, options: Any = None, topics: tuple[str, ...] = ()) -> None:
         self.divided = divided
         self.options, self.topics = options, topics
         self._positions: Mapping[str, Position] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from connectors import Unavailable
+from connectors import UnavailableError
 from streamkernel.cluster.replica import Replica, Report, Task
 from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
@@ -40,7 +40,7 @@ KNOCKS = 5
 log = structlog.get_logger("streamkernel")
 
 
-class Crew:
+class Workers:
     """Workers on a Ray cluster, as many as a round asks for.
 
     Parameters
@@ -127,7 +127,7 @@ class Crew:
                 try:
                     found[task.number] = ray.get(ref)
                 except ray.exceptions.RayTaskError as error:
-                    if not isinstance(error.cause, Unavailable):
+                    if not isinstance(error.cause, UnavailableError):
                         raise _cause(error) from error
                     waiting("unreachable")
                     log.warning("Kafka is unavailable; retrying", worker=task.number, reason=str(error.cause))
@@ -156,7 +156,9 @@ class Crew:
                 f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
                 "on all nodes"
             ) from error
-        log.warning("a worker was lost and its share done again", worker=number, reason=str(error).partition("\n")[0])
+        log.warning(
+            "a worker was lost and its assignment done again", worker=number, reason=str(error).partition("\n")[0]
+        )
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
         self._workers[number] = self._kind.remote(self._replica)
 
@@ -175,7 +177,7 @@ class _Worker:
         self._replica: Replica | None = None
 
     def learn(self, sent: tuple[Any, set[str]], task: Task) -> Report:
-        """Learn a share with a model of our own."""
+        """Learn an assignment with a model of our own."""
         self._replica = self._replica or self._make()  # here, so that what is wrong with its source is told
         return self._replica.learn(*sent, task)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from connectors import (
-    CommitRefused,
+    CommitRefusedError,
     DeadLetters,
     GroupSource,
     KafkaDeadLetters,
@@ -132,7 +132,7 @@ class DurableLearner(Learner):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If Kafka did not do 3, or 1, or nobody knows.
         """
         if self._state is None:
@@ -303,7 +303,7 @@ class DurableLearner(Learner):
             if self._changed:
                 self.commit()
             is_durable = True
-        except CommitRefused as error:
+        except CommitRefusedError as error:
             self._doubt(error)
         except OSError as error:
             if last:
@@ -315,7 +315,7 @@ class DurableLearner(Learner):
             self._written = self._tried
         return is_durable
 
-    def _doubt(self, error: CommitRefused) -> None:
+    def _doubt(self, error: CommitRefusedError) -> None:
         """Count a refusal, after which the last checkpoint that counts has to be gone back to."""
         if self._transactions is None:
             raise OSError(f"Expected to write what was learnt, got a refusal: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import DecoderUnavailableError, TopicMissing, Trouble, Unavailable
+from connectors import DecoderUnavailableError, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Seconds to wait after something was first in vain; after each further time, twice as long."""
@@ -35,7 +35,7 @@ class GaveUpError(OSError):
     """Kafka was unavailable for longer than the user wants to wait."""
 
 
-class StoppedError(Unavailable):
+class StoppedError(UnavailableError):
     """There is no answer yet, and we have to stop."""
 
 
@@ -50,7 +50,7 @@ def asked(
     Parameters
     ----------
     ask
-        Raises `Unavailable` if there is no answer yet.
+        Raises `UnavailableError` if there is no answer yet.
     stopping
         Says whether we have to stop.
     count
@@ -83,7 +83,7 @@ def asked(
         return min(seconds, max(left, 0.0))
 
     retrying = Retrying(
-        retry=retry_if_exception_type(Unavailable),
+        retry=retry_if_exception_type(UnavailableError),
         wait=seconds_after,
         stop=is_over,
         before_sleep=tell,
@@ -151,7 +151,7 @@ def gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
 
 
 def _report(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
-    count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
+    count("topic_missing" if isinstance(error, TopicMissingError) else "unreachable")
     log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
 
 

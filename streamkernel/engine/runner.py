@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from river import base, metrics
 
-from connectors import CommitRefused, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
+from connectors import CommitRefusedError, DeadLetters, Event, KafkaDeadLetters, Refusal, Sink, Source, Transactions
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import Answer, DelayedLabels
 from streamkernel.engine.durable import DurableLearner
@@ -231,13 +231,13 @@ class Engine(DurableLearner):
         for event in events:
             if self._in_doubt:
                 return  # it is read again
-            if event.is_mark:
+            if event.is_position_only:
                 self._positions[event.stream] = event.resume
                 self._changed = True
                 continue
             try:
                 self._process(event)
-            except CommitRefused as error:
+            except CommitRefusedError as error:
                 self._doubt(error)
                 return
             except MemoryError as error:

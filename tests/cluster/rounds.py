@@ -14,12 +14,12 @@ from river import metrics, preprocessing
 from states import state_in
 from streams import content, nested
 
-from connectors import DeadLetters, DividedFiles, FileSink
+from connectors import DeadLetters, FileSink, PartitionedFiles
 from connectors.files.many_files import place_in
 from streamkernel import KernelClassifier
 from streamkernel.cluster.engine import ClusterEngine
 from streamkernel.cluster.replica import Replica, Report, Task
-from streamkernel.cluster.source import PlannedSource
+from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.estimators import model_file
@@ -51,7 +51,7 @@ def classifier(**options: Any) -> Any:
     return preprocessing.StandardScaler() | KernelClassifier(**nested(**{"max_features": 64, **options}))
 
 
-class HereCrew:
+class HereWorkers:
     """Workers in this process, to which everything goes as bytes.
 
     Parameters
@@ -114,14 +114,14 @@ def engine(
     folder.mkdir(parents=True, exist_ok=True)
     metric = metric or metrics.Accuracy()
 
-    def divided() -> DividedFiles:
-        return DividedFiles(data / "part-*.jsonl")
+    def divided() -> PartitionedFiles:
+        return PartitionedFiles(data / "part-*.jsonl")
 
     own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
     return ClusterEngine(
         model or classifier(),
-        PlannedSource(divided()),
-        crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
+        CheckpointOnlySource(divided()),
+        pool=HereWorkers(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
         workers=workers if callable(workers) else lambda: workers,
         events_per_round=events_per_round,
         metric=metric,

@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 from river import metrics
-from rounds import HereCrew
+from rounds import HereWorkers
 
-from connectors import DividedFiles, Position, Share
+from connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel import KernelClassifier, learners
 from streamkernel.cluster import ClusterEngine
 from streamkernel.cluster.replica import Replica
-from streamkernel.cluster.source import PlannedSource
+from streamkernel.cluster.source import CheckpointOnlySource
 
 WORKERS, EVENTS, BAD = 2, 600, 7
 
 
-class FirstIsIdle(DividedFiles):
+class FirstIsIdle(PartitionedFiles):
     """Files of which the first worker gets none, as one does whose partitions have nothing new."""
 
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
-        shares = super().plan(positions, workers, events)
-        return None if shares is None else [Share({}, {}, 0), *shares]
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
+        assignments = super().plan(positions, workers, events)
+        return None if assignments is None else [WorkAssignment({}, {}, 0), *assignments]
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def engine(tmp_path: Path) -> ClusterEngine:
         lines = [json.dumps({"a": i * 37 % 101 / 50.5 - 1.0, "y": i % 3 == 0}) for i in range(EVENTS - BAD)]
         (tmp_path / f"part-{part}.jsonl").write_text("\n".join([*lines, *["no record"] * BAD]) + "\n")
 
-    def divided() -> DividedFiles:
+    def divided() -> PartitionedFiles:
         return FirstIsIdle(tmp_path / "part-*.jsonl")
 
     def replica() -> Replica:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
-    crew: Any = HereCrew(replica)
+    pool: Any = HereWorkers(replica)
     model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
     return ClusterEngine(
-        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, events_per_round=100,
+        model, CheckpointOnlySource(divided()), pool=pool, workers=lambda: WORKERS, events_per_round=100,
         label="y", metric=metrics.Accuracy(),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
 from connectors import Event, FileSource
-from connectors.files.rotation import HEAD_BYTES, Mark, find, rotated
+from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
 
 LOST = "found neither it nor a copy: what came after that byte may be lost"
 
@@ -130,8 +130,8 @@ def test_every_line_is_read_once_and_in_order(
         log.source.close()
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("rotate", [Log.rename, Log.copy_and_cut])
+@pytest.fingerprint.parametrize("again", [False, True])
+@pytest.fingerprint.parametrize("rotate", [Log.rename, Log.copy_and_cut])
 def test_half_a_line_at_the_end_of_an_old_file_is_a_record(
     tmp_path: Path, rotate: Callable[[Log], None], again: bool
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Pa
     log.source.close()
 
 
-@pytest.mark.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
+@pytest.fingerprint.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
 def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
     log = Log(tmp_path)
     log.write(b'{"n": 1}\n{"n": 2}\n')
@@ -209,8 +209,8 @@ def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone
     log.source.close()
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("size", [0, 9])
+@pytest.fingerprint.parametrize("again", [False, True])
+@pytest.fingerprint.parametrize("size", [0, 9])
 def test_a_file_that_is_cut_without_a_copy_is_begun_anew_and_that_is_said(
     tmp_path: Path, size: int, again: bool
 ) -> None:
@@ -307,7 +307,7 @@ def test_the_first_file_must_be_there_or_have_been_rotated(tmp_path: Path) -> No
     source.close()
 
 
-@pytest.mark.parametrize("position", [7, [7], [-1, 0], [7, 1, 2], [7, 1, "7-8"], [7, 1, "a-8-x"], [1, 2, 3, 4]])
+@pytest.fingerprint.parametrize("position", [7, [7], [-1, 0], [7, 1, 2], [7, 1, "7-8"], [7, 1, "a-8-x"], [1, 2, 3, 4]])
 def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n": 1}\n')
     for follow in (False, True):
@@ -321,18 +321,18 @@ def test_rotated_files_are_told_from_others_and_ordered(tmp_path: Path) -> None:
     names = ["a.log.10", "a.log.9", "a.log.1", "a.log-20260101", "a.log-20260102-17", "a.log.2026-02-03"]
     for name in [*names, "a.log", "a.log.1.gz", "a.log.bak", "b.log.1", "a.log.1x"]:
         write(tmp_path / name, b"")
-    assert [file.name for file in rotated(tmp_path / "a.log")] == names
+    assert [file.name for file in rotated_files(tmp_path / "a.log")] == names
 
 
 def test_a_mark_finds_the_file_under_another_name_and_no_other(tmp_path: Path) -> None:
     data = bytes(range(256)) * 8
     path = write(tmp_path / "a.log", data)
-    marks = {size: Mark.of(path.stat().st_ino, data[:size]) for size in (0, 7, HEAD_BYTES)}
+    marks = {size: Fingerprint.of(path.stat().st_ino, data[:size]) for size in (0, 7, HEAD_BYTES)}
     path.rename(tmp_path / "a.log.old")
     write(path, b"other")
-    for mark in marks.values():
-        assert find(path, mark, 5) == tmp_path / "a.log.old"
-        assert find(path, mark, len(data) + 1) is None
+    for fingerprint in marks.values():
+        assert find(path, fingerprint, 5) == tmp_path / "a.log.old"
+        assert find(path, fingerprint, len(data) + 1) is None
     write(tmp_path / "a.log.old", b"x" * len(data))  # The same inode with other bytes is another file.
     write(tmp_path / "a.log.copy", data)
     assert find(path, marks[7], 5) == find(path, marks[HEAD_BYTES], 2000) == tmp_path / "a.log.copy"

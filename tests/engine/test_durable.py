@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model, metrics
 
-from connectors import CommitRefused, Event, TopicMissing, Unavailable
+from connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
 from streamkernel import ModelFileError
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.commit_recovery import settled
@@ -98,14 +98,14 @@ class Commits:
         if fault == "crash before":
             raise CrashError
         if fault == "refused":
-            raise CommitRefused("no")
+            raise CommitRefusedError("no")
         self.cluster.number, self.cluster.offset = number, positions.get("t:0", 0)
         self.cluster.seen += self.waiting
         self.waiting = []
         if fault == "crash after":
             raise CrashError
         if fault == "no answer":
-            raise CommitRefused("silence")
+            raise CommitRefusedError("silence")
 
     def close(self):
         pass
@@ -219,7 +219,7 @@ def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
     def newest():
         if silent[0]:
             silent[0] -= 1
-            raise Unavailable("nobody is there")
+            raise UnavailableError("nobody is there")
         return ask()
 
     made._transactions.newest = newest
@@ -237,7 +237,7 @@ def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
     def looked(which):
         if missing[which]:
             missing[which] -= 1
-            raise TopicMissing("no such topic")
+            raise TopicMissingError("no such topic")
 
     def polled(timeout):
         looked(0)
@@ -254,7 +254,7 @@ def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
 
     def look():
         asked.append(1)
-        raise TopicMissing("no such topic")
+        raise TopicMissingError("no such topic")
 
     made._sink.open = look
     made.run(stopping=lambda: len(asked) > 0)
@@ -268,7 +268,7 @@ def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
 
     def newest():
         asked.append(1)
-        raise Unavailable("nobody is there")
+        raise UnavailableError("nobody is there")
 
     made._transactions.newest = newest
     made.run(stopping=lambda: len(asked) > 0)

@@ -10,7 +10,7 @@ from river import base
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
 from streamkernel.engine.config.kafka import kafka_options
-from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, shown
+from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.fields import OnFields
 
@@ -57,8 +57,8 @@ def check_label(config: Config) -> None:
     if names and config.label not in names:
         more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
         raise ConfigError(
-            f"label: expected a field of the records, got {shown(config.label)}{did_you_mean(config.label, names)}; "
-            f"{path} has {', '.join(map(shown, names[:_NAMES_SHOWN]))}{more}"
+            f"label: expected a field of the records, got {to_toml(config.label)}{did_you_mean(config.label, names)}; "
+            f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
         )
 
 
@@ -79,7 +79,7 @@ def _kind_of_model(config: Config) -> str:
 def _check_metric(config: Config) -> None:
     if not config.build_metric().works_with(config.build_model()):
         wanted = f"a metric for a {_kind_of_model(config)}, which {build.type_of(config.model)} is"
-        raise ConfigError(f"metric: expected {wanted}, got {shown(build.type_of(config.metric))}")
+        raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(config.metric))}")
 
 
 def _check_baseline(config: Config) -> None:
@@ -88,7 +88,7 @@ def _check_baseline(config: Config) -> None:
     name, kind = build.type_of(config.baseline), _kind_of_model(config)
     wanted = base.Regressor if kind == "regressor" else base.Classifier
     if not issubclass(build.baselines().classes[name], wanted):
-        raise ConfigError(f"baseline: expected a {kind} like the model, got {shown(name)}")
+        raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
 def _check_kafka(config: Config) -> None:

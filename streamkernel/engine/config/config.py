@@ -12,7 +12,7 @@ from river import base, compose, multiclass, preprocessing
 from streamkernel.engine.config import build
 from streamkernel.engine.config.checks import check_config, check_label
 from streamkernel.engine.config.kafka import kafka_problems, kafka_source
-from streamkernel.engine.config.messages import ConfigError, collect_problems, of_error, shown
+from streamkernel.engine.config.messages import ConfigError, collect_problems, of_error, to_toml
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
@@ -99,11 +99,13 @@ class Config(ConfigTable):
     def _no_confusion(self) -> Config:
         problems = []
         if self.label in self.ignore:
-            problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
+            problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
         if self.delayed_labels is not None:
             for field, name in (("key", self.delayed_labels.key), ("time", self.delayed_labels.time)):
                 if name == self.label:
-                    problems.append(f"delayed_labels.{field}: expected a field other than the label, got {shown(name)}")
+                    problems.append(
+                        f"delayed_labels.{field}: expected a field other than the label, got {to_toml(name)}"
+                    )
         used: dict[Path, str] = {}
         if self.source.path is not None and self.source.path != Path(STREAM):
             used[self.source.path] = "source.path"
@@ -193,7 +195,7 @@ class Config(ConfigTable):
             return kafka_source(self, member)
         if source.path is None:
             known = build.datasets()
-            build.kind_named(source.dataset, known, "source.dataset")
+            build.find_kind(source.dataset, known, "source.dataset")
             dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
             return DatasetSource(dataset, label=self.label, limit=source.limit)
         try:

@@ -36,12 +36,12 @@ class ConfigError(ValueError):
         return "\n".join(self.problems)
 
 
-def shown(value: Any) -> str:
+def to_toml(value: Any) -> str:
     """Return a value as TOML writes it, shortened.
 
     Examples
     --------
-    >>> print(shown({"type": "Gaussian", "on": [True, 1.0]}))
+    >>> print(to_toml({"type": "Gaussian", "on": [True, 1.0]}))
     {type = "Gaussian", on = [true, 1.0]}
     """
     text = _toml(value)

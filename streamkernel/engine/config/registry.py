@@ -14,7 +14,7 @@ from river import metrics as river_metrics
 
 from streamkernel.engine.checkpoint import allowlist
 from streamkernel.engine.config.coercion import expectation, parameters_of
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, shown
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
     **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
@@ -134,7 +134,7 @@ def datasets() -> Catalogue:
     return Catalogue("one of River's data sets", classes)
 
 
-def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
+def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
     """Return the class of a name.
 
     Raises
@@ -147,7 +147,7 @@ def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
         return names[name]
     nearest = did_you_mean(name, names)
     few = f" ({', '.join(names)})" if len(names) <= (_FEW if nearest else _SOME) else ""
-    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {shown(name)}{nearest}")
+    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {to_toml(name)}{nearest}")
 
 
 def objects_for(name: str) -> Catalogue:

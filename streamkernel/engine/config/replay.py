@@ -9,7 +9,7 @@ from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError
 
 
-def replayed(config: Config, directory: Path, start: str | None, until: str | None) -> Config:
+def replay_config(config: Config, directory: Path, start: str | None, until: str | None) -> Config:
     """Return what runs a stream again and leaves all of what it writes in a directory.
 
     Topics are read to their present end, without a consumer group, and files are not followed, so that the run that is
@@ -35,7 +35,7 @@ def replayed(config: Config, directory: Path, start: str | None, until: str | No
     ...     "label": "y", "source": {"topics": ["clicks"]}, "model": "KernelClassifier",
     ...     "kafka": {"servers": "localhost:9092", "group": "clicks"}, "state": {"directory": "state"},
     ... })
-    >>> again = replayed(found, Path("before"), "100", "2026-05-01T00:00:00+00:00")
+    >>> again = replay_config(found, Path("before"), "100", "2026-05-01T00:00:00+00:00")
     >>> again.source.start, again.source.until, again.kafka.group, again.state.directory
     (100, '2026-05-01T00:00:00+00:00', None, PosixPath('before'))
     """

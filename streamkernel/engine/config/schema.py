@@ -30,21 +30,21 @@ TOKEN = "STREAMKERNEL_HTTP_TOKEN"
 """The variable of the environment with the token, where the file has none."""
 
 
-def _resolved(value: Any, info: ValidationInfo) -> Path:
+def _resolve_path(value: Any, info: ValidationInfo) -> Path:
     """Return a path, relative to the folder of the configuration file."""
     if not isinstance(value, (str, Path)) or not str(value):
         raise ValueError("no path")
     return Path(value) if str(value) == STREAM else Path((info.context or {}).get("folder", "."), value)
 
 
-def _resolved_pattern(value: Any, info: ValidationInfo) -> Path:
+def _resolve_pattern(value: Any, info: ValidationInfo) -> Path:
     """Return a path or a pattern, relative to the folder of the configuration file, which means itself."""
-    path = _resolved(value, info)
+    path = _resolve_path(value, info)
     return Path(glob.escape(str((info.context or {}).get("folder", "."))), value) if is_pattern(path) else path
 
 
-LocalPath = Annotated[Path, BeforeValidator(_resolved)]
-LocalPattern = Annotated[Path, BeforeValidator(_resolved_pattern)]
+LocalPath = Annotated[Path, BeforeValidator(_resolve_path)]
+LocalPattern = Annotated[Path, BeforeValidator(_resolve_pattern)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -156,7 +156,7 @@ class StateTable(ConfigTable):
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
-def _checked_token(token: str) -> SecretStr:
+def _check_token(token: str) -> SecretStr:
     """Return a token if an Authorization header can carry it, which is not so with a line end, as files have it."""
     if re.fullmatch(r"[!-~][ -~]{6,}[!-~]", token) is None:
         raise ValueError(_TOKEN_TEXT)
@@ -166,7 +166,7 @@ def _checked_token(token: str) -> SecretStr:
 def _token_of_environment() -> SecretStr | None:
     token = os.environ.get(TOKEN)
     try:
-        return _checked_token(token) if token else None
+        return _check_token(token) if token else None
     except ValueError:
         raise ConfigError(f"{TOKEN}: expected {_TOKEN_TEXT}, got another") from None
 
@@ -181,7 +181,7 @@ class HttpTable(ConfigTable):
     @field_validator("token")
     @classmethod
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        return token and _checked_token(token.get_secret_value())
+        return token and _check_token(token.get_secret_value())
 
 
 class LogTable(ConfigTable):

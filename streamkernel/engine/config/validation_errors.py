@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from streamkernel.engine.config.messages import ConfigError, shown, unknown_key
+from streamkernel.engine.config.messages import ConfigError, to_toml, unknown_key
 from streamkernel.engine.config.old_names import problems_in, sentence_of_value
 
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
@@ -58,7 +58,7 @@ def _problem(keys: tuple[int | str, ...], value: Any, config: type[BaseModel]) -
             break
     if sentence := sentence_of_value(path, value):
         return f"{path}: {sentence}"
-    got = "another" if field and SecretStr in get_args(field.annotation) else shown(value)
+    got = "another" if field and SecretStr in get_args(field.annotation) else to_toml(value)
     return f"{path}: expected {wanted}, got {got}"
 
 

@@ -1,4 +1,4 @@
-"""Places in a partition, as users and checkpoints say them."""
+"""Offsets in a partition, as users and checkpoints give them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from connectors.base import Position, TopicMissing
+from connectors.base import Position, TopicMissingError
 from connectors.checks import is_count
 from connectors.kafka.clients import Consumer, Partition
 
-Place = str | int | dt.datetime
+Start = str | int | dt.datetime
 """``"earliest"``, ``"latest"``, an offset, or a time with its zone (as text: ISO 8601)."""
 
 
-def checked(place: Place) -> Place:
-    """Return a place, a time that is given as text as one.
+def parse_start(start: Start) -> Start:
+    """Return a start or an end that a user gave, a time as text as a time.
 
     Raises
     ------
@@ -25,39 +25,39 @@ def checked(place: Place) -> Place:
 
     Examples
     --------
-    >>> checked("2026-05-01T00:00:00+00:00")
+    >>> parse_start("2026-05-01T00:00:00+00:00")
     datetime.datetime(2026, 5, 1, 0, 0, tzinfo=datetime.timezone.utc)
-    >>> checked("lates")
+    >>> parse_start("lates")
     Traceback (most recent call last):
     ValueError: Expected "earliest", "latest", an offset or a time with its zone, got 'lates'
     """
-    if isinstance(place, str) and place not in ("earliest", "latest"):
+    if isinstance(start, str) and start not in ("earliest", "latest"):
         with suppress(ValueError):
-            place = dt.datetime.fromisoformat(place)
-    is_time = isinstance(place, dt.datetime) and place.tzinfo is not None
-    if not (is_time or is_count(place) or place in ("earliest", "latest")):
-        raise ValueError(f'Expected "earliest", "latest", an offset or a time with its zone, got {place!r}')
-    return place
+            start = dt.datetime.fromisoformat(start)
+    is_time = isinstance(start, dt.datetime) and start.tzinfo is not None
+    if not (is_time or is_count(start) or start in ("earliest", "latest")):
+        raise ValueError(f'Expected "earliest", "latest", an offset or a time with its zone, got {start!r}')
+    return start
 
 
-def no_topic(topic: str, servers: str) -> TopicMissing:
+def missing_topic(topic: str, servers: str) -> TopicMissingError:
     """Return the error that says which topic is not there."""
-    return TopicMissing(f'Expected a topic, got "{topic}", which is not there - at {servers}')
+    return TopicMissingError(f'Expected a topic, got "{topic}", which is not there - at {servers}')
 
 
-def partitions_in(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:
+def find_partitions(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:
     """Return the partitions of a topic, or those with the given numbers.
 
     Raises
     ------
-    TopicMissing
+    TopicMissingError
         If the topic is not there.
     ValueError
         If a partition is not.
     """
     known = client.partitions_of(topic)
     if not known:
-        raise no_topic(topic, servers)
+        raise missing_topic(topic, servers)
     wanted = known if numbers is None else [Partition(topic, number) for number in numbers]
     for partition in wanted:
         if partition not in known:
@@ -84,17 +84,17 @@ def check_copartitioned(partitions: Iterable[Partition]) -> None:
         )
 
 
-def offset_at(client: Consumer, partition: Partition, place: Place) -> int:
-    """Return the offset of a place; one before the oldest record is moved up to it."""
-    if place == "latest":
+def resolve_offset(client: Consumer, partition: Partition, start: Start) -> int:
+    """Return the offset of a start or an end; one before the oldest record is moved up to it."""
+    if start == "latest":
         return client.end(partition)
-    if isinstance(place, dt.datetime):
-        return client.at(partition, int(1000 * place.timestamp()))
+    if isinstance(start, dt.datetime):
+        return client.at(partition, int(1000 * start.timestamp()))
     first = client.first(partition)
-    return max(first, place) if isinstance(place, int) else first
+    return max(first, start) if isinstance(start, int) else first
 
 
-def place_instead(client: Consumer, partition: Partition, offset: int) -> int:
+def nearest_offset(client: Consumer, partition: Partition, offset: int) -> int:
     """Return where to go on if there is no record at an offset: at the oldest one, or else after the newest."""
     first, end = client.first(partition), client.end(partition)
     return first if offset < first else end

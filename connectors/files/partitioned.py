@@ -8,14 +8,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from connectors.base import Event, Position, Share
+from connectors.base import Event, Position, WorkAssignment
 from connectors.checks import is_broken, position_of
-from connectors.files.many_files import DONE, LATE, SIZE, PatternReader, files_of, has, is_pattern, matches, place_in
-from connectors.files.source import STDIN_PATH, FileSource, file_reader, is_compressed
+from connectors.files.many_files import (
+    DONE,
+    LATE,
+    SIZE,
+    PatternReader,
+    files_of,
+    has,
+    inner_position,
+    is_pattern,
+    matches,
+)
+from connectors.files.readers import STDIN_PATH, file_reader, is_compressed
+from connectors.files.source import FileSource
 from connectors.formats import format_of
 
 
-class DividedFiles:
+class PartitionedFiles:
     r"""The records of one file, or of all files that match a pattern, dealt out to several processes.
 
     The files that are not finished, in the order of their names, are dealt out in turn: of three workers, the first
@@ -24,12 +35,12 @@ class DividedFiles:
 
     Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and each of the two goes on
     from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``. At the
-    end of a file a mark has ``{"done": position, "size": bytes}``. A file that is done is not read again, but for what
-    is added to the last one, in order, of those that were begun.
+    end of a file an event without a record has ``{"done": position, "size": bytes}``. A file that is done is not read
+    again, but for what is added to the last one, in order, of those that were begun.
 
-    A share has the size of each file as ``end``, or where its last whole line ends, if it is the last file and has
-    more. Plain text is read as if it ended there, whatever was added since, so a share has the same events whenever it
-    is read. Compressed files and those of Parquet are read whole: they have to be whole when they appear.
+    An assignment has the size of each file as ``end``, or where its last whole line ends, if it is the last file and
+    has more. Plain text is read as if it ended there, whatever was added since, so an assignment has the same events
+    whenever it is read. Compressed files and those of Parquet are read whole: they have to be whole when they appear.
 
     Parameters
     ----------
@@ -56,11 +67,11 @@ class DividedFiles:
     >>> directory = TemporaryDirectory()
     >>> for name in "ab":
     ...     Path(directory.name, f"{name}.csv").write_text("n\n1\n2\n3\n") and None
-    >>> source = DividedFiles(Path(directory.name, "*.csv"))
+    >>> source = PartitionedFiles(Path(directory.name, "*.csv"))
     >>> positions = {}
-    >>> while (shares := source.plan(positions, workers=2, events=2)) is not None:
-    ...     for worker, share in enumerate(shares):
-    ...         for events in source.read(share):
+    >>> while (assignments := source.plan(positions, workers=2, events=2)) is not None:
+    ...     for worker, assignment in enumerate(assignments):
+    ...         for events in source.read(assignment):
     ...             positions |= {event.stream: event.resume for event in events}
     ...             print(worker, [(Path(e.stream).name, e.resume, e.record) for e in events])
     0 [('a.csv', {'late': [4, 2]}, {'n': 1}), ('a.csv', {'late': [6, 3]}, {'n': 2})]
@@ -86,7 +97,7 @@ class DividedFiles:
         self._growing = ""  # the last one of all
         self._reading: _Reading | None = None
 
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         """Deal out the files that are not finished.
 
         Parameters
@@ -100,7 +111,7 @@ class DividedFiles:
 
         Returns
         -------
-        list of Share or None
+        list of WorkAssignment or None
             ``None`` if all files are finished. The last one that was begun comes first, unless its position is that of
             a late one: it is read on before a later one is begun, from where on it would count as finished.
         """
@@ -117,13 +128,13 @@ class DividedFiles:
         if len(names) > 1 and self._growing in names and not self._lines(self._growing, positions):
             names.remove(self._growing)  # until there is more of it, or it alone is left
         dealt = [names[worker::workers][:events] for worker in range(workers)]
-        return [self._share(own, positions, events) for own in dealt] if names else None
+        return [self._assignment(own, positions, events) for own in dealt] if names else None
 
-    def read(self, share: Share) -> Iterator[list[Event]]:
-        """Yield the events of a share, a few hundred at a time, and a mark at the end of each file."""
-        left = share.events
-        for name, position in share.begin.items():
-            size = share.end[name]
+    def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
+        """Yield the events of an assignment, a few hundred at a time, and its end as an event without a record."""
+        left = assignment.events
+        for name, position in assignment.begin.items():
+            size = assignment.end[name]
             reading = self._at(name, position, size)
             while (events := reading.take(left)) is not None:
                 yield [Event(e.stream, {LATE: e.resume}, e.raw, e.record, e.error) for e in events]
@@ -146,7 +157,7 @@ class DividedFiles:
             Bytes under ``(path, "0")``, for each file that was not finished when the last round was planned. A
             compressed file and one of Parquet count whole, until they are finished.
         """
-        return {(name, "0"): _left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()}
+        return {(name, "0"): _bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()}
 
     def close(self) -> None:
         """Close the file that is being read."""
@@ -157,9 +168,9 @@ class DividedFiles:
     def _is_ours(self, name: str) -> bool:
         return matches(Path(name), self._pattern)
 
-    def _share(self, names: list[str], positions: Mapping[str, Position], events: int) -> Share:
-        begin = {name: place_in(positions.get(name)) for name in names}
-        return Share(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
+    def _assignment(self, names: list[str], positions: Mapping[str, Position], events: int) -> WorkAssignment:
+        begin = {name: inner_position(positions.get(name)) for name in names}
+        return WorkAssignment(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
 
     def _end(self, name: str, positions: Mapping[str, Position]) -> int:
         """Return where to stop in a file: after its last whole line, if it may still be written and there are some."""
@@ -170,7 +181,7 @@ class DividedFiles:
 
         It is the size of a file whose records are not lines, as with quotes in CSV.
         """
-        size, read, kind = self._sizes[name], _read(positions.get(name)), self._format or format_of(Path(name))
+        size, read, kind = self._sizes[name], _bytes_read(positions.get(name)), self._format or format_of(Path(name))
         if is_compressed(Path(name)) or kind == "parquet" or read >= size:
             return size
         first = max(read, size - self._limit)
@@ -223,20 +234,20 @@ class _Reading:
 
 def _is_over(position: Position, size: int, is_last: bool) -> bool:
     """Tell whether a file of this size is not to be read again; the last is the last, in order, that was begun."""
-    if is_broken(place_in(position)):
+    if is_broken(inner_position(position)):
         return True
     if has(position, DONE):
         return not is_last or size <= position[SIZE]
     return not (is_last or has(position, LATE))
 
 
-def _left(name: str, size: int, position: Position) -> int:
-    return size if is_compressed(Path(name)) and not has(position, DONE) else max(0, size - _read(position))
+def _bytes_left(name: str, size: int, position: Position) -> int:
+    return size if is_compressed(Path(name)) and not has(position, DONE) else max(0, size - _bytes_read(position))
 
 
-def _read(position: Position) -> int:
+def _bytes_read(position: Position) -> int:
     """Return how many bytes of a file were read, those before its position if it is plain text and not done."""
     if has(position, DONE):
         return int(position[SIZE])
-    place = place_in(position)
-    return int(place[0]) if isinstance(place, list) else 0
+    inner = inner_position(position)
+    return int(inner[0]) if isinstance(inner, list) else 0

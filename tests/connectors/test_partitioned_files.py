@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import chunks_of, read_all, records, write
 
-from connectors import DividedFiles, Event, FileSource, Share
-from connectors.files import shared
-from connectors.files.many_files import place_in
+from connectors import Event, FileSource, PartitionedFiles, WorkAssignment
+from connectors.files import partitioned
+from connectors.files.many_files import inner_position
 
 
 class Workers:
@@ -29,28 +29,28 @@ class Workers:
 
     def __init__(self, path: Path, **options: Any) -> None:
         self.path, self.options = path, options
-        self.driver = DividedFiles(path, **options)
-        self.sources: dict[int, DividedFiles] = {}
+        self.driver = PartitionedFiles(path, **options)
+        self.sources: dict[int, PartitionedFiles] = {}
         self.positions: dict[str, Any] = {}
 
-    def plan(self, workers: int, events: int) -> list[Share] | None:
+    def plan(self, workers: int, events: int) -> list[WorkAssignment] | None:
         return self.driver.plan(json.loads(json.dumps(self.positions)), workers, events)
 
-    def read(self, worker: int, share: Share) -> list[Event]:
-        source = self.sources.setdefault(worker, DividedFiles(self.path, **self.options))
-        return [event for events in source.read(pickle.loads(pickle.dumps(share))) for event in events]
+    def read(self, worker: int, assignment: WorkAssignment) -> list[Event]:
+        source = self.sources.setdefault(worker, PartitionedFiles(self.path, **self.options))
+        return [event for events in source.read(pickle.loads(pickle.dumps(assignment))) for event in events]
 
     def round(self, workers: int, events: int) -> list[list[Event]] | None:
         """Return the events that each worker read in a round, without marks; none if there was no round."""
-        shares = self.plan(workers, events)
-        if shares is None:
+        assignments = self.plan(workers, events)
+        if assignments is None:
             return None
-        found = [self.read(worker, share) for worker, share in enumerate(shares)]
-        for share, those in zip(shares, found, strict=True):
-            assert sum(not event.is_mark for event in those) <= share.events <= events
-            assert {event.stream for event in those} <= share.begin.keys()
+        found = [self.read(worker, assignment) for worker, assignment in enumerate(assignments)]
+        for assignment, those in zip(assignments, found, strict=True):
+            assert sum(not event.is_position_only for event in those) <= assignment.events <= events
+            assert {event.stream for event in those} <= assignment.begin.keys()
             self.positions |= {event.stream: event.resume for event in those}
-        return [[event for event in those if not event.is_mark] for those in found]
+        return [[event for event in those if not event.is_position_only] for those in found]
 
     def rest(self, workers: int, events: int) -> list[Event]:
         found: list[Event] = []
@@ -64,7 +64,7 @@ class Workers:
 
 
 def as_of_one_process(events: Iterable[Event]) -> list[Event]:
-    return [event._replace(resume=place_in(event.resume)) for event in events]
+    return [event._replace(resume=inner_position(event.resume)) for event in events]
 
 
 def by_stream(events: Iterable[Event]) -> dict[str, list[Event]]:
@@ -94,7 +94,7 @@ def every_format(folder: Path) -> Path:
     return folder / "*.*"
 
 
-@pytest.mark.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
+@pytest.fingerprint.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
 def test_every_format_is_read_as_by_one_process(tmp_path: Path, workers: int, events: int) -> None:
     pattern = every_format(tmp_path)
     run = Workers(pattern)
@@ -142,7 +142,7 @@ FILES = st.fixed_dictionaries(
 def test_every_event_is_read_once_whatever_the_rounds_are_like(
     files: dict[str, Any], late: dict[str, Any], cut: bool, sizes: list[tuple[int, int]], chunk: int
 ) -> None:
-    """Workers come and go, files appear between rounds; and every share that is read again has the same events."""
+    """Workers come and go, files appear between rounds; and every assignment that is read again has the same events."""
     with TemporaryDirectory() as folder, chunks_of(chunk):
         write(Path(folder, "0.csv"), b"a\n1\n")
         for name, (head, rows) in files.items():
@@ -155,10 +155,10 @@ def test_every_event_is_read_once_whatever_the_rounds_are_like(
                 for name, (head, rows) in late.items():
                     write(Path(folder, f"{name[0]}-late{name[1:]}"), b"\n".join([head, *rows]))
             workers, most = sizes[number % len(sizes)]
-            for worker, share in enumerate(run.plan(workers, most) or []):
-                before = run.read(worker, share)
+            for worker, assignment in enumerate(run.plan(workers, most) or []):
+                before = run.read(worker, assignment)
                 afresh = Workers(run.path)
-                assert run.read(worker, share) == afresh.read(0, share) == before
+                assert run.read(worker, assignment) == afresh.read(0, assignment) == before
                 afresh.close()
             found = run.round(workers, most)
             if found is None and number > 2:
@@ -242,7 +242,7 @@ def test_one_process_and_several_take_turns_and_read_each_event_once(
                 elif not is_one:
                     folder.add(*change)
             found = one_process(where, positions, turn) if isinstance(turn, int) else several(where, positions, *turn)
-            events += [event for event in found if not event.is_mark]
+            events += [event for event in found if not event.is_position_only]
             positions |= json.loads(json.dumps({event.stream: event.resume for event in found}))
         assert [event.error for event in events if event.error] == []
         told = [(event.record or {}).get("label", (event.record or {}).get("n")) for event in events]
@@ -261,13 +261,17 @@ def one_process(path: Path, positions: dict[str, Any], most: int) -> list[Event]
 def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> list[Event]:
     run = Workers(path)
     run.positions = positions
-    events = [event for worker, share in enumerate(run.plan(workers, most) or []) for event in run.read(worker, share)]
+    events = [
+        event
+        for worker, assignment in enumerate(run.plan(workers, most) or [])
+        for event in run.read(worker, assignment)
+    ]
     run.close()
     return events
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
-@pytest.mark.parametrize("is_one", [True, False])
+@pytest.fingerprint.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
+@pytest.fingerprint.parametrize("is_one", [True, False])
 def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
     """In the same run and in a next one; and a file that is done is not planned for ever."""
     folder = Folder(tmp_path)
@@ -327,7 +331,7 @@ def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path)
     run.close()
 
 
-@pytest.mark.parametrize("by_one", [True, False])
+@pytest.fingerprint.parametrize("by_one", [True, False])
 def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Path, by_one: bool) -> None:
     """Else nobody could tell from the positions that it is not finished."""
     for name in "ab":
@@ -341,7 +345,7 @@ def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Pat
         run.positions.pop(str(tmp_path / "a.jsonl"))
     write(tmp_path / "b.jsonl", numbers(0, 12))
     write(tmp_path / "c.jsonl", numbers(0, 5))
-    assert [[Path(name).name for name in share.begin] for share in run.plan(2, 4) or []] == [
+    assert [[Path(name).name for name in assignment.begin] for assignment in run.plan(2, 4) or []] == [
         ["b.jsonl", "c.jsonl"],
         ["a.jsonl"],
     ]
@@ -349,10 +353,10 @@ def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Pat
     run.close()
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
-@pytest.mark.parametrize("most", [1, 2, 3, 9])
-@pytest.mark.parametrize("is_afresh", [True, False])
-def test_a_share_ends_where_the_file_did_when_it_was_planned(
+@pytest.fingerprint.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.fingerprint.parametrize("most", [1, 2, 3, 9])
+@pytest.fingerprint.parametrize("is_afresh", [True, False])
+def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     tmp_path: Path, name: str, most: int, is_afresh: bool
 ) -> None:
     """Half a line there is a record by itself, and the other half, which came since, is in the next plan."""
@@ -364,14 +368,14 @@ def test_a_share_ends_where_the_file_did_when_it_was_planned(
     run = Workers(path)
     events = run.read(0, (run.plan(1, 1) or [])[0])
     run.positions |= {event.stream: event.resume for event in events}
-    (share,) = run.plan(1, most) or []
-    assert share.end == {str(path): len(head + half)}
-    before = run.read(0, share)
+    (assignment,) = run.plan(1, most) or []
+    assert assignment.end == {str(path): len(head + half)}
+    before = run.read(0, assignment)
     write(path, head + half + rest)
     if is_afresh:
         run.sources.popitem()[1].close()
-    assert run.read(0, share) == before == Workers(path).read(1, share)
-    assert [(event.raw, event.record) for event in before if not event.is_mark] == [(half, None)]
+    assert run.read(0, assignment) == before == Workers(path).read(1, assignment)
+    assert [(event.raw, event.record) for event in before if not event.is_position_only] == [(half, None)]
     assert ("done" in before[-1].resume) == (most > 1)
     run.positions |= {event.stream: event.resume for event in before}
     assert run.driver.lag(run.positions) == {(str(path), "0"): 0} or most > 1
@@ -386,17 +390,17 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     run = Workers(tmp_path / "*")
-    (share,) = run.plan(1, 9) or []
+    (assignment,) = run.plan(1, 9) or []
     (tmp_path / "b.jsonl").unlink()
-    *_, told, mark = run.read(0, share)
+    *_, told, fingerprint = run.read(0, assignment)
     assert told == Event(
         str(tmp_path / "b.jsonl"),
         {"late": [0, 0, "broken"]},
         b"",
         error=f"Expected a file, found no file - at {tmp_path / 'b.jsonl'}",
     )
-    assert mark.resume == {"done": [0, 0, "broken"], "size": 18}
-    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: mark.resume}
+    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 18}
+    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: fingerprint.resume}
     write(tmp_path / "b.jsonl", numbers(0, 3))
     assert run.plan(1, 9) is None
     run.positions[told.stream] = told.resume
@@ -404,7 +408,7 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     run.close()
 
 
-@pytest.mark.parametrize("follow", [True, False])
+@pytest.fingerprint.parametrize("follow", [True, False])
 def test_one_file_is_gone_on_with_by_one_process(tmp_path: Path, follow: bool) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 4))
     for position in ({"late": [18, 2]}, {"done": [18, 2], "size": 18}):
@@ -448,21 +452,21 @@ def test_files_are_dealt_out_in_turn_in_the_order_of_their_names(tmp_path: Path)
     run.close()
 
 
-def test_a_share_has_no_more_files_than_events(tmp_path: Path) -> None:
+def test_an_assignment_has_no_more_files_than_events(tmp_path: Path) -> None:
     for number in range(9):
         write(tmp_path / f"{number}.csv", b"n\n")  # There is not one event in them.
     run = Workers(tmp_path / "*.csv")
-    assert [len(share.begin) for share in run.plan(2, 3) or []] == [3, 3]
+    assert [len(assignment.begin) for assignment in run.plan(2, 3) or []] == [3, 3]
     assert [run.round(2, 3) for _ in range(3)] == [[[], []], [[], []], None]
     run.close()
 
 
 def test_workers_without_a_file_have_nothing_to_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 2))
-    assert DividedFiles(path).plan({}, 3, 5) == [
-        Share({str(path): None}, {str(path): 18}, 5),
-        Share({}, {}, 0),
-        Share({}, {}, 0),
+    assert PartitionedFiles(path).plan({}, 3, 5) == [
+        WorkAssignment({str(path): None}, {str(path): 18}, 5),
+        WorkAssignment({}, {}, 0),
+        WorkAssignment({}, {}, 0),
     ]
 
 
@@ -483,8 +487,8 @@ def test_a_file_that_appears_is_in_the_next_plan(tmp_path: Path) -> None:
 
 def test_a_file_that_is_read_in_many_rounds_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    open_file = shared.file_reader
-    monkeypatch.setattr(shared, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
+    open_file = partitioned.file_reader
+    monkeypatch.setattr(partitioned, "file_reader", lambda path, *rest: opened.append(path) or open_file(path, *rest))
     for name in "ab":
         write(tmp_path / f"{name}.csv.gz", b"n\n" + b"1\n" * 1000)
     run = Workers(tmp_path / "*.gz")
@@ -528,15 +532,15 @@ def test_one_file_is_read_like_a_pattern(tmp_path: Path) -> None:
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Expected a file or a pattern to divide, got standard input"):
-        DividedFiles("-", format="csv")
+        PartitionedFiles("-", format="csv")
     with pytest.raises(FileNotFoundError, match=r"a\.csv"):
-        DividedFiles(tmp_path / "a.csv")
+        PartitionedFiles(tmp_path / "a.csv")
     with pytest.raises(FileNotFoundError, match="Expected files that match, found none"):
-        DividedFiles(tmp_path / "*.csv")
+        PartitionedFiles(tmp_path / "*.csv")
     with pytest.raises(ValueError, match="Expected a format of csv, jsonl"):
-        DividedFiles(write(tmp_path / "a.csv", b""), format="cvs")
+        PartitionedFiles(write(tmp_path / "a.csv", b""), format="cvs")
     with pytest.raises(ValueError, match=r'Expected a position of ".*a.csv", got those of "b.csv"'):
-        DividedFiles(tmp_path / "a.csv").plan({"b.csv": [0, 0]}, 2, 2)
+        PartitionedFiles(tmp_path / "a.csv").plan({"b.csv": [0, 0]}, 2, 2)
 
 
 def test_it_goes_on_where_one_process_stopped(tmp_path: Path) -> None:
@@ -576,9 +580,9 @@ def test_a_file_that_was_cut_is_told_though_it_has_grown_again_since(tmp_path: P
     path = write(tmp_path / "a.jsonl", numbers(0, 1))
     run = Workers(path)
     run.positions = {str(path): {"late": [18, 2]}}
-    (share,) = run.plan(1, 9) or []
+    (assignment,) = run.plan(1, 9) or []
     write(path, numbers(0, 3))
-    told, mark = run.read(0, share)
+    told, fingerprint = run.read(0, assignment)
     assert "Expected at least 18 bytes, got 9" in str(told.error)
-    assert mark.resume == {"done": [0, 0, "broken"], "size": 9}
+    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 9}
     run.close()

@@ -7,23 +7,23 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from connectors.base import DecoderUnavailableError, Event, Position, Share
+from connectors.base import DecoderUnavailableError, Event, Position, WorkAssignment
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, Retry, gone
+from connectors.kafka.events import Decoder, Events, Retry, gap_event
+from connectors.kafka.offsets import Start, find_partitions, nearest_offset, offset_of, parse_start, resolve_offset
 from connectors.kafka.options import Options
-from connectors.kafka.places import Place, checked, offset_at, offset_of, partitions_in, place_instead
 
 log = logging.getLogger(__name__)
 
 SLICE = 64
-"""Events that `DividedTopics.read` yields at once, at most."""
+"""Events that `PartitionedTopics.read` yields at once, at most."""
 
 WAIT_SECONDS = 0.2
 """How long it waits for records before it yields ``[]``."""
 
 
-class DividedTopics:
+class PartitionedTopics:
     """The records of topics, dealt out to several processes by offsets; there is no consumer group.
 
     The partitions, in order, are dealt out in turn: of three workers, the first one has the first, the fourth, ... of
@@ -32,7 +32,7 @@ class DividedTopics:
 
     Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after one is the next offset.
     Offsets without a record (markers of transactions, records that were compacted) count as events in a plan, and where
-    a share ends with some there is a mark (`Event.is_mark`) behind its events.
+    an assignment ends with some there is an event without a record (`Event.is_position_only`) behind the others.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class DividedTopics:
     Raises
     ------
     ValueError
-        If an argument is not one of these. `plan` and `read` raise it if a partition is not there, and `Unavailable` if
-        no broker answers or a topic is not there.
+        If an argument is not one of these. `plan` and `read` raise it if a partition is not there, and
+        `UnavailableError` if no broker answers or a topic is not there.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class DividedTopics:
         topics: str | Sequence[str],
         *,
         partitions: Sequence[int] | None = None,
-        start: Place = "earliest",
-        until: Place | None = None,
+        start: Start = "earliest",
+        until: Start | None = None,
         decoder: Decoder | None = None,
         key: str | None = None,
     ) -> None:
         self._options, self._numbers = options, partitions
         self._topics = [topics] if isinstance(topics, str) else list(topics)
-        self._start, self._until = checked(start), None if until is None else checked(until)
+        self._start, self._until = parse_start(start), None if until is None else parse_start(until)
         self._event = Events(decoder, key).of
         self._planner: Consumer | None = None
         self._reader: Consumer | None = None  # another one: what is asked of a broker waits behind what it is to send
@@ -75,11 +75,11 @@ class DividedTopics:
         self._starts: dict[Partition, int] = {}  # Who plans: where partitions begin that have no position yet,
         self._lasts: dict[Partition, int] = {}  # where they end,
         self._ends: dict[Partition, int] = {}  # and how far they went when the brokers were asked last.
-        self._next: dict[Partition, int] = {}  # Who reads: the next offset of each partition of the last share,
+        self._next: dict[Partition, int] = {}  # Who reads: the next offset of each partition of the last assignment,
         self._buffers = Buffers(in_turn=False)  # the records from there on that were fetched,
         self._lost: dict[Partition, int] = {}  # and where they end because the next ones were deleted.
 
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         """Deal out the offsets that are there.
 
         Parameters
@@ -94,43 +94,43 @@ class DividedTopics:
 
         Returns
         -------
-        list of Share or None
+        list of WorkAssignment or None
             ``None`` if all partitions are read `until` where they were to be. Each partition that is not stands in
             ``begin`` of one of them, also an empty one.
         """
-        client = self._planner = self._planner or self._connected()
+        client = self._planner = self._planner or self._connect()
         if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
-            self._partitions, self._looked = self._found(client), time.monotonic()
+            self._partitions, self._looked = self._find_partitions(client), time.monotonic()
         begun = {stream.rpartition(":")[0] for stream in positions}
         for partition in self._partitions:
             if str(partition) not in positions and partition not in self._starts:
                 is_later = self._start == "latest" and partition.topic in begun
-                self._starts[partition] = offset_at(client, partition, "earliest" if is_later else self._start)
+                self._starts[partition] = resolve_offset(client, partition, "earliest" if is_later else self._start)
         self._ends = dict(client.ends(self._partitions))  # after the beginnings, which may be where the ends were
         spans = {}
         for partition, end in self._ends.items():
-            begin = self._begun(partition, positions)
+            begin = self._begin_of(partition, positions)
             if self._until is not None:
                 if partition not in self._lasts:
-                    self._lasts[partition] = offset_at(client, partition, self._until)
+                    self._lasts[partition] = resolve_offset(client, partition, self._until)
                 if begin >= self._lasts[partition]:
                     continue
                 end = min(end, self._lasts[partition])
             spans[partition] = begin, end
         if self._until is not None and not spans:
             return None
-        return [_share(self._partitions[worker::workers], spans, events) for worker in range(workers)]
+        return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
 
-    def read(self, share: Share) -> Iterator[list[Event]]:
-        """Yield the events of a share, a few at a time, and ``[]`` while none come; it may be left unfinished."""
-        client = self._reader = self._reader or self._connected()
+    def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
+        """Yield the events of an assignment, a few at a time, and ``[]`` while none come; it may be left unfinished."""
+        client = self._reader = self._reader or self._connect()
         ends, events = {}, []
-        for stream, end in share.end.items():
-            if share.begin[stream] <= end:
-                ends[Partition.named(stream)] = end
+        for stream, end in assignment.end.items():
+            if assignment.begin[stream] <= end:
+                ends[Partition.parse(stream)] = end
             else:
-                events.append(gone(Partition.named(stream), share.begin[stream], end))
-        self._go_on(client, {partition: share.begin[str(partition)] for partition in ends})
+                events.append(gap_event(Partition.parse(stream), assignment.begin[stream], end))
+        self._go_on(client, {partition: assignment.begin[str(partition)] for partition in ends})
         turns, retry = deque(ends), Retry()
         while turns:
             partition = turns.popleft()
@@ -142,7 +142,7 @@ class DividedTopics:
             try:
                 event = self._take(client, partition, ends[partition])
             except DecoderUnavailableError as error:
-                retry.failed(error)
+                retry.record_failure(error)
                 log.warning("the decoder is unavailable; retrying: %s", error)
                 turns.appendleft(partition)
                 yield events
@@ -166,7 +166,7 @@ class DividedTopics:
         """Return how many records were behind these positions when the last round was planned."""
         found = {}
         for partition, end in dict(self._ends).items():
-            found[partition.topic, str(partition.number)] = max(0, end - self._begun(partition, positions))
+            found[partition.topic, str(partition.number)] = max(0, end - self._begin_of(partition, positions))
         return found
 
     def close(self) -> None:
@@ -175,28 +175,28 @@ class DividedTopics:
             if client is not None:
                 client.close()
 
-    def _begun(self, partition: Partition, positions: Mapping[str, Position]) -> int:
+    def _begin_of(self, partition: Partition, positions: Mapping[str, Position]) -> int:
         stream = str(partition)
         if stream in positions:
             return offset_of(positions[stream], stream)
         return self._starts.get(partition, self._ends[partition])
 
-    def _connected(self) -> Consumer:
+    def _connect(self) -> Consumer:
         client = self._options.consumer()
         try:
-            self._found(client)
+            self._find_partitions(client)
         except (OSError, ValueError):
             client.close()
             raise
         return client
 
-    def _found(self, client: Consumer) -> list[Partition]:
+    def _find_partitions(self, client: Consumer) -> list[Partition]:
         """Return the partitions that are there."""
         servers = self._options.servers
-        return sorted({p for topic in self._topics for p in partitions_in(client, topic, self._numbers, servers)})
+        return sorted({p for topic in self._topics for p in find_partitions(client, topic, self._numbers, servers)})
 
     def _go_on(self, client: Consumer, begin: Mapping[Partition, int]) -> None:
-        """Go on in partitions that were read up to here, begin in the others, and leave those of an earlier share."""
+        """Continue in partitions that were read up to here, begin in others, leave those of an earlier assignment."""
         left = [partition for partition in self._next if partition not in begin]
         client.pause(left)
         new = {partition: offset for partition, offset in begin.items() if self._next.get(partition) != offset}
@@ -206,10 +206,10 @@ class DividedTopics:
             self._next.pop(partition, None)
         self._begin(client, new)
 
-    def _begin(self, client: Consumer, places: Mapping[Partition, int]) -> None:
-        if places:
-            client.start(places)
-            self._next |= places
+    def _begin(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
+        if offsets:
+            client.start(offsets)
+            self._next |= offsets
 
     def _is_awaited(self, client: Consumer, partition: Partition, end: int) -> bool:
         """Tell whether a record before `end` may still come, and none is at hand."""
@@ -231,9 +231,9 @@ class DividedTopics:
             return event
         if first is None and partition in self._lost and self._next[partition] < end:
             offset = self._lost.pop(partition)
-            place = place_instead(client, partition, offset)
-            self._begin(client, {partition: place})
-            return gone(partition, offset, place)
+            next_offset = nearest_offset(client, partition, offset)
+            self._begin(client, {partition: next_offset})
+            return gap_event(partition, offset, next_offset)
         return None
 
     def _fetch(self, client: Consumer) -> None:
@@ -248,15 +248,17 @@ class DividedTopics:
             self._buffers.add({partition: records for partition, records in found.items() if partition in self._next})
 
 
-def _share(partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int) -> Share:
-    """Return the share of a worker; where the end is before the beginning, records are gone, which is one event."""
+def _assignment(
+    partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int
+) -> WorkAssignment:
+    """Return a worker's assignment; where the end is before the beginning, records are gone, which is one event."""
     own = {str(partition): spans[partition] for partition in partitions if partition in spans}
     counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in own.items()}, events)
     begins = {stream: begin for stream, (begin, _) in own.items()}
     ends = {
         stream: min(end, begin + counts[stream]) if counts[stream] else begin for stream, (begin, end) in own.items()
     }
-    return Share(begins, ends, sum(counts.values()))
+    return WorkAssignment(begins, ends, sum(counts.values()))
 
 
 def split(waiting: Mapping[str, int], events: int) -> dict[str, int]:
