@@ -22,7 +22,7 @@ from streamkernel import __version__
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.engine import Engine
 
 app = typer.Typer(
     help="Kernel machines that learn from a stream, in bounded memory.",

@@ -8,8 +8,8 @@ from typing import Any
 
 from connectors import Divided, DividedFiles, DividedTopics
 from streamkernel.cluster import step_merging
-from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, steps_of
+from streamkernel.cluster.replica import Replica
+from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.cluster.workers import Crew, check_ray
 from streamkernel.engine.assemble import engine_parts
@@ -18,11 +18,13 @@ from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.learning import last_step
+from streamkernel.engine.engine import Engine
+from streamkernel.engine.parts import Parts
+from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
 
 
-def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> ClusterEngine:
+def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
     """Return the engine that `config` describes, with workers on a Ray cluster.
 
     Parameters
@@ -51,14 +53,12 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     source = PlannedSource(divided_source(config), options, config.source.topics or ())
     told = config.model_copy(update={"http": None})  # whose token is no worker's business
     crew = Crew(address, lambda: replica_of(told))
-    return ClusterEngine(
-        config.build_pipeline(),
-        source,
-        crew=crew,
-        workers=workers,
-        round_events=config.cluster.round_events,
-        **engine_parts(config, source, state),
-    )
+
+    def runner(parts: Parts) -> ClusterRunner:
+        events = config.cluster.round_events
+        return ClusterRunner(parts, divided=source.divided, crew=crew, workers=workers, round_events=events)
+
+    return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
 
 
 def check_cluster(config: Config) -> None:
@@ -125,7 +125,7 @@ def _problems(config: Config) -> Iterator[str]:
         for name in ("compaction", "polish"):
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
-    for i, step in enumerate(steps_of(pipeline).values()):
+    for i, step in enumerate(first_steps(pipeline).values()):
         problem = step_merging.problem(step)
         if problem:
             yield f"preprocessing[{i}]: {problem}"

@@ -19,6 +19,9 @@ class PlannedSource:
         Of Kafka, where a run writes to topics in transactions with its checkpoints.
     """
 
+    is_divided = True
+    """Workers read the streams, without a consumer group."""
+
     group = None
     """Positions are in the checkpoint alone, so no group has offsets to commit."""
 

@@ -9,7 +9,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.runner import Engine
+from streamkernel.engine.engine import Engine
 
 
 def engine_of(config: Config) -> Engine:

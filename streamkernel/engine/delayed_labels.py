@@ -13,6 +13,7 @@ import numpy as np
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.examples import shortened
 from streamkernel.engine.label_clock import LabelClock
+from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
@@ -22,11 +23,6 @@ _FARTHEST = 1e15  # seconds
 
 
 Key = str | int
-
-Answer = tuple[Any, dict[Any, float] | None]
-"""A prediction, and the probabilities of the labels where somebody asks for them; a pair is quicker than a class."""
-
-NO_ANSWER: Answer = (None, None)
 
 
 class Waiting(NamedTuple):
@@ -78,7 +74,7 @@ class DelayedLabels:
     Examples
     --------
     >>> labels = DelayedLabels("id", max_seconds=60)
-    >>> answers = ("spam", None), NO_ANSWER
+    >>> answers = ("spam", None), (None, None)
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)

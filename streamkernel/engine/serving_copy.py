@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from river import base
 
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.learning import most_likely
+from streamkernel.engine.pipelines import most_likely
 from streamkernel.estimators.prediction_copy import frozen
 
 SECONDS = 1.0

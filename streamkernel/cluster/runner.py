@@ -1,0 +1,219 @@
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model, and each round one checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from river import compose
+
+from connectors import CommitRefused, Divided, Share
+from streamkernel import merging
+from streamkernel.cluster import step_merging
+from streamkernel.cluster.replica import Report, Task, kernel_of
+from streamkernel.cluster.round_counts import RoundCounts
+from streamkernel.cluster.round_plan import RoundPlan
+from streamkernel.cluster.workers import Crew
+from streamkernel.engine.parts import Parts
+from streamkernel.engine.pipelines import first_steps
+from streamkernel.engine.retrying import pause, pause_after
+from streamkernel.engine.runner import POLL_SECONDS
+from streamkernel.estimators.internals import flush, is_young
+from streamkernel.kernels import bandwidth
+
+
+class ClusterRunner:
+    """Runs a stream through replicas of a model in synchronous rounds.
+
+    1. Plan which worker reads what, and write the plan down.
+    2. Have each worker learn its share with a replica of the model.
+    3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
+    4. Commit it all as one checkpoint.
+
+    What is lost before 4 is done again, by the same plan: a round depends on nothing but the checkpoint before it, the
+    plan, and what is in the streams. The first events, which decide bandwidths and scales, are learned by one worker.
+
+    Parameters
+    ----------
+    parts
+        The parts of the run. The model is a kernel model, or a pipeline of steps that can be merged and one.
+    divided
+        What the workers read together.
+    crew
+        The workers.
+    workers
+        Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
+    round_events
+        Events a worker learns in a round, at most.
+    """
+
+    def __init__(
+        self, parts: Parts, *, divided: Divided, crew: Crew, workers: Callable[[], int | None], round_events: int
+    ) -> None:
+        self.crew = crew
+        self._parts = parts
+        self._processor, self._checkpointer, self._health = parts.processor, parts.checkpointer, parts.health
+        self._divided, self._workers, self._round_events = divided, workers, round_events
+        self._plan = RoundPlan(parts.checkpointer.state, parts.health)
+        self._counts = RoundCounts()
+        self._root: merging.Summary | None = None  # of the model that replicas began with
+        self._n_shares = 0
+        self._failed = 0  # times in a row that the plan or a checkpoint could not be written
+
+    def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
+        """Do rounds until there is nothing more and all is durable, or the run has to stop."""
+        with _one_thread():
+            while not stopping():
+                self._health.turn()
+                if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
+                    continue
+                # Learning must not build upon what is not durable: it would be planned anew after a crash.
+                if not self._checkpointer.try_to_commit():
+                    self._wait(stopping)
+                    continue
+                shares = self._parts.retries.ask_aside(self._shares, stopping)
+                if shares is None:
+                    return
+                if self._begin(shares):
+                    continue
+                if self._workers() is None:
+                    shares = [share for share in shares if share.events] or shares[:1]
+                if not any(share.events for share in shares):
+                    self._health.watch(self._parts.source, False)
+                    self._look()
+                    pause(POLL_SECONDS, stopping)
+                    continue
+                if not self._plan.write(self._checkpointer.positions, shares):
+                    self._wait(stopping)
+                    continue
+                self._failed = 0
+                began = time.perf_counter()
+                reports = self._learn(shares, stopping)
+                if reports is None:
+                    return
+                self._health.note_events()
+                self._checkpointer.has_changes = True
+                try:
+                    self.finish_round(reports, began)
+                except CommitRefused as error:
+                    self._checkpointer.mark_refused(error)
+                    continue
+                self._checkpointer.try_to_commit()
+                self._look()
+                watch()
+
+    def close(self) -> None:
+        """Release the workers."""
+        self.crew.close()
+
+    def finish_round(self, reports: Sequence[Report], began: float) -> None:
+        """Merge what the replicas learned, and judge and write what they predicted, worker by worker."""
+        start = time.perf_counter()
+        spread = self._merge(reports)
+        merging_seconds = time.perf_counter() - start
+        for report in reports:
+            self._take(report)
+        self._counts.add_round(reports, self._n_shares, time.perf_counter() - began, merging_seconds, spread)
+        self._parts.source.seek(self._checkpointer.positions)
+        self._parts.monitor.cluster = self._counts.snapshot()
+
+    def _look(self) -> None:
+        """Commit and publish if it is time to."""
+        self._checkpointer.commit_if_due()
+        self._parts.monitor.refresh()
+
+    def _begin(self, shares: Sequence[Share]) -> bool:
+        """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
+        begun = {stream: place for share in shares for stream, place in share.begin.items() if place is not None}
+        new = begun.keys() - self._checkpointer.positions.keys()
+        self._checkpointer.positions |= {stream: begun[stream] for stream in sorted(new)}
+        self._checkpointer.has_changes |= bool(new)
+        return bool(new)
+
+    def _shares(self) -> list[Share] | None:
+        """Return the plan of a round that was begun at these positions, or plan one."""
+        positions = self._checkpointer.positions
+        written = self._plan.read(positions)
+        if written is not None:
+            return written
+        young = is_young(kernel_of(self._processor.model))
+        workers, events = (1, bandwidth.FIRST) if young else (self._most(), self._round_events)
+        return self._divided.plan(positions, workers, events)
+
+    def _wait(self, stopping: Callable[[], bool]) -> None:
+        """Wait before the next try to write, longer each time."""
+        pause(pause_after(self._failed), stopping)
+        self._failed += 1
+
+    def _most(self) -> int:
+        """Return how many workers there may be."""
+        return self._workers() or self.crew.cpus()
+
+    def _learn(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
+        """Have workers learn, and return what they report."""
+        model = kernel_of(self._processor.model)
+        is_alone, self._n_shares = is_young(model), len(shares)
+        flush(model)
+        busy = [(number, share) for number, share in enumerate(shares) if share.events]
+        learned = self._processor.outcomes["learned"]
+        tasks = [Task(share, number, place, len(busy), is_alone, learned) for place, (number, share) in enumerate(busy)]
+
+        def meanwhile() -> None:
+            self._root = None if is_alone else merging.summary(model)
+
+        def waiting(incident: str) -> None:
+            self._health.turn()
+            if incident:
+                self._health.count(incident)
+
+        sent = self._processor.model, self._processor.examples.numbers, tasks
+        return self.crew.round(*sent, self._most(), meanwhile, stopping, waiting)
+
+    def _merge(self, reports: Sequence[Report]) -> float:
+        """Make one model of the replicas, and return how far they were from their mean."""
+        processor = self._processor
+        if reports[0].summary is None:
+            (alone,) = reports
+            processor.model = alone.model
+            return 0.0
+        assert self._root is not None
+        parts = [report.summary for report in reports if report.summary is not None]
+        learned = [part for part in parts if part.events > self._root.events]
+        spread = merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
+        merged = {
+            name: step_merging.merged(step, [report.model[name] for report in reports])
+            for name, step in first_steps(processor.model).items()
+        }
+        merging.merged(kernel_of(processor.model), parts, self._root)
+        if merged:
+            (name, last) = list(processor.model.steps.items())[-1]
+            processor.model = compose.Pipeline(*merged.items(), (name, last))
+        return spread
+
+    def _take(self, report: Report) -> None:
+        """Take over what came of a worker's share."""
+        processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
+        self._checkpointer.positions |= report.positions
+        processor.examples.know(sorted(report.numbers - processor.examples.numbers))
+        processor.quality.pairs.extend(zip(report.labels, report.answers, strict=True))
+        processor.quality.fold()
+        for outcome, count in report.outcomes.items():
+            processor.outcomes[outcome] += count
+        for line, key in report.lines:
+            outputs.write(line, key)
+        for event, refusal in report.letters:
+            outputs.refuse(event, refusal)
+        monitor.event_seconds.add(report.durations)
+        monitor.n_events += report.events
+        if monitor.history.is_due(report.events):
+            monitor.add_point()
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Have linear algebra use one thread: it is faster beside workers, and its bits do not depend on processors."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
