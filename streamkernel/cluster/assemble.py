@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,13 @@ from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import PlannedSource
 from streamkernel.cluster.workers import Crew, check_ray
+from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.engine import Engine
-from streamkernel.engine.parts import Parts
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
 
@@ -51,13 +51,9 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
     source = PlannedSource(divided_source(config), options, config.source.topics or ())
-    told = config.model_copy(update={"http": None})  # whose token is no worker's business
-    crew = Crew(address, lambda: replica_of(told))
-
-    def runner(parts: Parts) -> ClusterRunner:
-        events = config.cluster.round_events
-        return ClusterRunner(parts, divided=source.divided, crew=crew, workers=workers, round_events=events)
-
+    for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
+    crew, events = Crew(address, lambda: replica_of(for_workers)), config.cluster.round_events
+    runner = partial(ClusterRunner, divided=source.divided, crew=crew, workers=workers, round_events=events)
     return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
 
 

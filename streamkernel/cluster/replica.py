@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its share with a replica of the model, and tells what came of it."""
+"""What one worker does in a round: it learns its share with a replica of the model, and reports what came of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Task(NamedTuple):
     place, replicas
         Which of those that have something to do it is, and how many these are.
     is_alone
-        Whether it is the only one, and its model is the one to go on with, as at the beginning.
+        Whether it is the only one, and its model is the one to continue with, as at the beginning.
     learned
         How many events the model had learned when the round began.
     """
@@ -59,7 +59,7 @@ class Report(NamedTuple):
     summary
         Of its kernel model, if it was not alone.
     positions
-        Where its streams stand.
+        The positions of its streams.
     labels, answers
         To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
     lines

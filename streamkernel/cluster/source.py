@@ -9,7 +9,7 @@ from connectors import Divided, Event, Position
 
 
 class PlannedSource:
-    """Says where the streams of a divided source stand; it is the workers that read.
+    """Has the positions of a divided source; it is the workers that read.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class PlannedSource:
         """Do nothing: no one else gets the streams."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Take note of where the streams stand."""
+        """Take note of the positions of the streams."""
         self._positions = positions
 
     again = rewind = seek
@@ -44,7 +44,7 @@ class PlannedSource:
         return []
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what waits behind the last round."""
+        """Return what comes after the last round."""
         return self.divided.lag(self._positions)
 
     def close(self) -> None:

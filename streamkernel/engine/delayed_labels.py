@@ -181,7 +181,7 @@ class DelayedLabels:
         return None
 
     def joined(self, key: Key) -> None:
-        """Let go of what waited under `key`: its label has been learnt."""
+        """Let go of what waited under `key`: its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
         self.counts["joined"] += 1

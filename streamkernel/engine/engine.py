@@ -55,7 +55,7 @@ class Engine:
     setup
         What the run was set up with, as JSON values; a state directory that was written with another setup is refused.
     runner
-        Makes the loop from the parts of the run.
+        Makes the loop from the parts of the run: one event after the other, or rounds on a cluster.
 
     Raises
     ------

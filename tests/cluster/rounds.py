@@ -7,6 +7,7 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,16 +122,17 @@ def engine(
 
     own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
     source = PlannedSource(divided())
+    runner = partial(
+        ClusterRunner,
+        divided=source.divided,
+        crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
+        workers=workers if callable(workers) else lambda: workers,
+        round_events=round_events,
+    )
     return Engine(
         model or classifier(),
         source,
-        runner=lambda parts: ClusterRunner(
-            parts,
-            divided=source.divided,
-            crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
-            workers=workers if callable(workers) else lambda: workers,
-            round_events=round_events,
-        ),
+        runner=runner,
         metric=metric,
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
