@@ -94,7 +94,6 @@ class ClusterRunner:
                 if reports is None:
                     return
                 self._health.note_events()
-                self._checkpointer.has_changes = True
                 try:
                     self.finish_round(reports, began)
                 except CommitRefused as error:
@@ -128,8 +127,8 @@ class ClusterRunner:
         """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
         begun = {stream: place for share in shares for stream, place in share.begin.items() if place is not None}
         new = begun.keys() - self._checkpointer.positions.keys()
-        self._checkpointer.positions |= {stream: begun[stream] for stream in sorted(new)}
-        self._checkpointer.has_changes |= bool(new)
+        if new:
+            self._checkpointer.advance_all({stream: begun[stream] for stream in sorted(new)})
         return bool(new)
 
     def _shares(self) -> list[Share] | None:
@@ -195,7 +194,7 @@ class ClusterRunner:
     def _take(self, report: Report) -> None:
         """Take over what came of a worker's share."""
         processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
-        self._checkpointer.positions |= report.positions
+        self._checkpointer.advance_all(report.positions)
         processor.examples.know(sorted(report.numbers - processor.examples.numbers))
         processor.quality.pairs.extend(zip(report.labels, report.answers, strict=True))
         processor.quality.fold()

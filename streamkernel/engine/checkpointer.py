@@ -25,7 +25,7 @@ log = structlog.get_logger("streamkernel")
 class Checkpointer:
     """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
 
-    It owns the positions of the streams. Whoever processes an event sets the position and `has_changes`.
+    It owns the positions of the streams; whoever processes an event says so by `advance`.
 
     Parameters
     ----------
@@ -42,8 +42,6 @@ class Checkpointer:
     ----------
     positions : dict
         The position of each stream after the last event that was processed.
-    has_changes : bool
-        Whether anything is to be committed.
     is_uncertain : bool
         Whether it is unknown which checkpoint counts, or streams were lost to others: nothing is processed or committed
         until `recover` has returned to one.
@@ -70,7 +68,7 @@ class Checkpointer:
         setup: Mapping[str, Any] | None,
     ) -> None:
         self.positions: dict[str, Any] = {}
-        self.has_changes = True
+        self._has_changes = True
         self.is_uncertain = transactions is not None
         self.restored: int | None = None
         self.learned_before = 0
@@ -100,6 +98,20 @@ class Checkpointer:
     def size(self) -> int | None:
         """Bytes of the last checkpoint of this process."""
         return None if self.state is None else self.state.size
+
+    def advance(self, stream: str, position: Any) -> None:
+        """Take note that a stream was processed up to a position."""
+        self.positions[stream] = position
+        self._has_changes = True
+
+    def advance_all(self, positions: Mapping[str, Any]) -> None:
+        """Take note that streams were processed up to these positions."""
+        self.positions |= positions
+        self._has_changes = True
+
+    def abandon(self) -> None:
+        """Commit nothing any more of what is half done, as when the group is left after an error."""
+        self.is_uncertain = True
 
     def commit(self) -> None:
         """Make everything durable, in this order.
@@ -139,7 +151,7 @@ class Checkpointer:
         if self.transactions is None and isinstance(self._source, KafkaSource):
             self._source.acknowledge(self.positions)
         self._written = self._tried = time.monotonic()
-        self.has_changes = False
+        self._has_changes = False
         seconds = time.perf_counter() - began
         self.durations.new.append(seconds)
         is_due = self._written - self._reported >= REPORT_SECONDS
@@ -169,7 +181,7 @@ class Checkpointer:
             return not self.is_uncertain
         is_durable = False
         try:
-            if self.has_changes:
+            if self._has_changes:
                 self.commit()
             is_durable = True
         except CommitRefused as error:
@@ -238,7 +250,7 @@ class Checkpointer:
         saved = recover_newest(state, newest)
         self.is_uncertain = False
         if saved is None:
-            self.has_changes = True
+            self._has_changes = True
             return self.try_to_commit()
         self._load(saved)
         if 0 < saved["checkpoint"] < newest or saved.get("is_divided"):
@@ -269,7 +281,7 @@ class Checkpointer:
         if self._written is None:  # the first time in this process
             self.learned_before = self._processor.outcomes["learned"]
         self.positions = saved["positions"]
-        self.has_changes = False
+        self._has_changes = False
 
     def _on_revoked(self, streams: list[str]) -> None:
         """Commit what was done with streams before others get them."""

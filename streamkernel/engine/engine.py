@@ -156,7 +156,7 @@ class Engine:
                 checkpointer.try_to_commit(last=True)
                 monitor.take_snapshot()
         except BaseException:
-            checkpointer.is_uncertain = True  # so that what is half done is not committed when the group is left
+            checkpointer.abandon()
             raise
         finally:
             self.close()

@@ -66,8 +66,7 @@ class StreamRunner:
             if checkpointer.is_uncertain:
                 return  # it is read again
             if event.is_mark:
-                checkpointer.positions[event.stream] = event.resume
-                checkpointer.has_changes = True
+                checkpointer.advance(event.stream, event.resume)
                 continue
             try:
                 self.process(event)
@@ -92,7 +91,7 @@ class StreamRunner:
 
     def process(self, event: Event) -> None:
         """Predict, learn and write one event."""
-        processor, checkpointer = self._processor, self._checkpointer
+        processor = self._processor
         try:
             step = processor.process(event)
         except MemoryError:  # it says nothing of the record, and the model may be half changed
@@ -105,8 +104,7 @@ class StreamRunner:
                 if is_new and self._outputs.predictions is not None:
                     self._outputs.write(processor.line(event, y, answers[0]), event.key)
                 processor.judge(x, y, answers, is_new)
-        checkpointer.positions[event.stream] = event.resume
-        checkpointer.has_changes = True
+        self._checkpointer.advance(event.stream, event.resume)
         if self._history.is_due():
             self._monitor.add_point()
 

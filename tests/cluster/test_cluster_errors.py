@@ -129,7 +129,7 @@ def test_nothing_but_one_file_imports_ray():
         for path in (package / folder).rglob("*.py")
         if re.search(r"^\s*(import|from) ray\b", path.read_text(), re.MULTILINE)
     ]
-    assert found == ["crew.py"]
+    assert found == ["workers.py"]
 
 
 def test_where_there_is_no_cluster():
