@@ -25,8 +25,8 @@ from river import metrics
 from benchmarks.common import InMemory, arguments, show
 from connectors import DeadLetters, Event, FileSink
 from streamkernel import InputError, KernelClassifier, KernelRegressor
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 MODELS: dict[str, Callable[[], Any]] = {
     "classifier": KernelClassifier,

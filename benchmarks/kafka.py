@@ -39,8 +39,8 @@ from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.formats import JsonLines
 from connectors.kafka import Options
 from streamkernel import KernelClassifier
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import brokers

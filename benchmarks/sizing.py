@@ -22,8 +22,8 @@ from benchmarks.common import InMemory, arguments, seconds, show
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 MODELS: dict[str, dict[str, Any] | None] = {
     "River's LogisticRegression": None,

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
 from streamkernel.cluster import step_merging
-from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, steps_of
+from streamkernel.cluster.replica import Replica
+from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.cluster.workers import Workers, check_ray
+from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.learning import last_step
+from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
 
 
-def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> ClusterEngine:
+def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
     """Return the engine that `config` describes, with workers on a Ray cluster.
 
     Parameters
@@ -49,16 +51,10 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
     source = CheckpointOnlySource(divided_source(config), options, config.source.topics or ())
-    told = config.model_copy(update={"http": None})  # whose token is no worker's business
-    pool = Workers(address, lambda: replica_of(told))
-    return ClusterEngine(
-        config.build_pipeline(),
-        source,
-        pool=pool,
-        workers=workers,
-        events_per_round=config.cluster.events_per_round,
-        **engine_parts(config, source, state),
-    )
+    for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
+    pool, events = Workers(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
+    runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
+    return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
 
 
 def check_cluster(config: Config) -> None:
@@ -125,7 +121,7 @@ def _problems(config: Config) -> Iterator[str]:
         for name in ("pruning", "refit"):
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
-    for i, step in enumerate(steps_of(pipeline).values()):
+    for i, step in enumerate(first_steps(pipeline).values()):
         problem = step_merging.problem(step)
         if problem:
             yield f"preprocessing[{i}]: {problem}"

@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its assignment with a replica of the model, and tells what came of it."""
+"""What one worker does in a round: it learns its assignment with a replica of the model and reports the results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from river import base, compose, metrics
+from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
 from streamkernel import merging
-from streamkernel.engine.learning import Learner, last_step, line_of, refusal_of
+from streamkernel.engine.pipelines import first_steps, kernel_model_of
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import become_replica, learner_of
 
 MOST_REFUSED = 1 << 26
 """Bytes of unusable events after which a worker ends its assignment, since they are kept for the driver."""
@@ -31,7 +34,7 @@ class Task(NamedTuple):
     place, replicas
         Which of those that have something to do it is, and how many these are.
     is_alone
-        Whether it is the only one, and its model is the one to go on with, as at the beginning.
+        Whether it is the only one, and its model is the one to continue with, as at the beginning.
     learned
         How many events the model had learned when the round began.
     """
@@ -56,7 +59,7 @@ class Report(NamedTuple):
     summary
         Of its kernel model, if it was not alone.
     positions
-        Where its streams stand.
+        The positions of its streams.
     labels, answers
         To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
     lines
@@ -102,7 +105,7 @@ class Replica:
     writes
         Whether lines are wanted.
     options
-        As for :class:`~streamkernel.engine.learning.Learner`.
+        As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
     """
 
     def __init__(
@@ -133,11 +136,17 @@ class Replica:
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
-        before = kernel_model._learner.examples
+        before = learner_of(kernel_model).examples
         if not task.is_alone:
-            kernel_model._divide(task.place, task.replicas)
-        learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
-        learner._examples.restore(numbers)
+            become_replica(kernel_model, task.place, task.replicas)
+        processor = RecordProcessor(
+            model,
+            metric=self._metric.clone(),
+            with_probabilities=self._writes,
+            learned_before=task.learned,
+            **self._options,
+        )
+        processor.examples.restore(numbers)
         positions: dict[str, Any] = {}
         lines: list[tuple[dict[str, Any], bytes | None]] = []
         letters: list[tuple[Event, Refusal]] = []
@@ -150,7 +159,7 @@ class Replica:
                 continue
             start = clock()
             try:
-                step = learner._step(event)
+                step = processor.process(event)
             except MemoryError:
                 raise
             except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
@@ -160,36 +169,30 @@ class Replica:
                 assert step is not None
                 x, y, answers, is_new = step
                 if self._writes:
-                    learned = task.learned + learner.outcomes["learned"]
-                    lines.append((line_of(event, y, answers[0], learned), event.key))
-                learner._judge(x, y, answers, is_new)
+                    lines.append((processor.line(event, y, answers[0]), event.key))
+                processor.judge(x, y, answers, is_new)
             durations.new.append(clock() - start)
             if refused > MOST_REFUSED:
                 break  # the rest is in the next round
         durations.fold()
         return Report(
             task.number,
-            model if task.is_alone else steps_of(model),
+            model if task.is_alone else first_steps(model),
             None if task.is_alone else merging.summary(kernel_model, before),
             positions,
-            [y for y, _ in learner._pairs],
-            [answer for _, answer in learner._pairs],
+            [y for y, _ in processor.quality.pairs],
+            [answer for _, answer in processor.quality.pairs],
             lines,
             letters,
-            learner.outcomes,
-            learner._examples.numbers,
+            processor.outcomes,
+            processor.examples.numbers,
             durations,
             time.perf_counter() - began,
         )
 
 
 def kernel_of(model: Any) -> KernelModel:
-    """Return the kernel model at the end of a pipeline."""
-    last = last_step(model)
-    assert isinstance(last, KernelModel)
-    return last
-
-
-def steps_of(model: Any) -> dict[str, Any]:
-    """Return the steps of a pipeline before the last one."""
-    return dict(list(model.steps.items())[:-1]) if isinstance(model, compose.Pipeline) else {}
+    """Return the kernel model at the end of a pipeline, which has one."""
+    found = kernel_model_of(model)
+    assert found is not None
+    return found

@@ -9,7 +9,7 @@ from connectors import Event, PartitionedSource, Position
 
 
 class CheckpointOnlySource:
-    """Says where the streams of a divided source stand; it is the workers that read.
+    """Has the positions of a divided source; it is the workers that read.
 
     Parameters
     ----------
@@ -18,6 +18,9 @@ class CheckpointOnlySource:
     options, topics
         Of Kafka, where a run writes to topics in transactions with its checkpoints.
     """
+
+    is_divided = True
+    """Workers read the streams, without a consumer group."""
 
     group = None
     """Positions are in the checkpoint alone, so no group has offsets to commit."""
@@ -31,7 +34,7 @@ class CheckpointOnlySource:
         """Do nothing: no one else gets the streams."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Take note of where the streams stand."""
+        """Take note of the positions of the streams."""
         self._positions = positions
 
     again = rewind = seek
@@ -41,7 +44,7 @@ class CheckpointOnlySource:
         return []
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what waits behind the last round."""
+        """Return what comes after the last round."""
         return self.divided.lag(self._positions)
 
     def close(self) -> None:

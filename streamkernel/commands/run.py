@@ -17,7 +17,7 @@ from streamkernel.commands.state import inspect
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.engine import Engine
 
 
 def run(

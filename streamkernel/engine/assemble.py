@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.runner import Engine
 
 
 def engine_of(config: Config) -> Engine:

@@ -13,6 +13,7 @@ import numpy as np
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.examples import shortened
 from streamkernel.engine.label_clock import LabelClock
+from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
@@ -22,11 +23,6 @@ _FARTHEST = 1e15  # seconds
 
 
 Key = str | int
-
-Answer = tuple[Any, dict[Any, float] | None]
-"""A prediction, and the probabilities of the labels where somebody asks for them; a pair is quicker than a class."""
-
-NO_ANSWER: Answer = (None, None)
 
 
 class Waiting(NamedTuple):
@@ -185,7 +181,7 @@ class DelayedLabels:
         return None
 
     def joined(self, key: Key) -> None:
-        """Let go of what waited under `key`: its label has been learnt."""
+        """Let go of what waited under `key`: its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
         self.counts["joined"] += 1

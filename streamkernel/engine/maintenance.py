@@ -12,9 +12,10 @@ from river import compose
 from connectors import FileSource
 from streamkernel import merging, upkeep
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.learning import last_step
+from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import check_example
 from streamkernel.estimators.persistence import load, save
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.solvers.progress import progress
@@ -121,8 +122,7 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                     x = raw
                     for step in steps:
                         x = step.transform_one(x)
-                    last._target(y)
-                    last._score(x)
+                    check_example(last, x, y)
                 except InputError:
                     refused += 1
                     continue

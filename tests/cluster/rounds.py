@@ -7,6 +7,7 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from streams import content, nested
 from connectors import DeadLetters, FileSink, PartitionedFiles
 from connectors.files.many_files import place_in
 from streamkernel import KernelClassifier
-from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.cluster.replica import Replica, Report, Task, kernel_of
+from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.estimators import model_file
+from streamkernel.estimators.internals import learner_of
 
 BAD_EVERY = 97
 
@@ -109,7 +112,7 @@ def engine(
     is_fresh: bool = False,
     metric: Any = None,
     has_towns: bool = False,
-) -> ClusterEngine:
+) -> Engine:
     """Return an engine over the files of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     metric = metric or metrics.Accuracy()
@@ -118,12 +121,18 @@ def engine(
         return PartitionedFiles(data / "part-*.jsonl")
 
     own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
-    return ClusterEngine(
-        model or classifier(),
-        CheckpointOnlySource(divided()),
+    source = CheckpointOnlySource(divided())
+    runner = partial(
+        ClusterRunner,
+        divided=source.divided,
         pool=HereWorkers(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
         workers=workers if callable(workers) else lambda: workers,
         events_per_round=events_per_round,
+    )
+    return Engine(
+        model or classifier(),
+        source,
+        runner=runner,
         metric=metric,
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
@@ -170,5 +179,5 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     state = read_newest(folder / "state")
     assert state is not None
     assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0}
-    learner = state["model"]._last_step._learner
+    learner = learner_of(kernel_of(state["model"]))
     assert learner.numbers["examples"] + len(getattr(learner, "pending", [])) == good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from rounds import HereWorkers
 
 from connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel import KernelClassifier, learners
-from streamkernel.cluster import ClusterEngine
+from streamkernel.cluster import ClusterRunner
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.engine import Engine
 
 WORKERS, EVENTS, BAD = 2, 600, 7
 
@@ -30,7 +32,7 @@ class FirstIsIdle(PartitionedFiles):
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> ClusterEngine:
+def engine(tmp_path: Path) -> Engine:
     for part in range(WORKERS):
         lines = [json.dumps({"a": i * 37 % 101 / 50.5 - 1.0, "y": i % 3 == 0}) for i in range(EVENTS - BAD)]
         (tmp_path / f"part-{part}.jsonl").write_text("\n".join([*lines, *["no record"] * BAD]) + "\n")
@@ -43,13 +45,12 @@ def engine(tmp_path: Path) -> ClusterEngine:
 
     pool: Any = HereWorkers(replica)
     model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
-    return ClusterEngine(
-        model, CheckpointOnlySource(divided()), pool=pool, workers=lambda: WORKERS, events_per_round=100,
-        label="y", metric=metrics.Accuracy(),
-    )  # fmt: skip
+    source = CheckpointOnlySource(divided())
+    runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=lambda: WORKERS, events_per_round=100)
+    return Engine(model, source, runner=runner, label="y", metric=metrics.Accuracy())
 
 
-def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: ClusterEngine) -> None:
+def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: Engine) -> None:
     engine.run()
     found = engine.cluster
     assert found is not None

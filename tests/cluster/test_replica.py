@@ -20,11 +20,12 @@ from rounds import assert_each_once, classifier, engine, lines, read_newest, rec
 from connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
 from streamkernel.cluster import replica, step_merging
-from streamkernel.cluster.replica import Replica, Task
+from streamkernel.cluster.replica import Replica, Task, kernel_of
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
 from streamkernel.estimators import model_file
+from streamkernel.estimators.internals import learner_of
 from streamkernel.kernels import Gaussian, bandwidth
 
 SIZES = 700, 500, 300
@@ -123,7 +124,7 @@ def test_each_event_is_learnt_once_however_it_is_divided(data, workers, events_p
             workers = [*workers[1:], count]
             one = engine(data, folder, MODELS[name](), workers=count, events_per_round=events_per_round)
             one.run(stopping=lambda looks=looks: next(looks) > 3 * every)
-            done = all("done" in str(one._positions.get(str(path))) for path in data.glob("*.jsonl"))
+            done = all("done" in str(one.parts.checkpointer.positions.get(str(path))) for path in data.glob("*.jsonl"))
         assert_each_once(folder, SIZES)
 
 
@@ -209,7 +210,7 @@ def test_a_label_that_one_replica_alone_meets(tmp_path):
     engine(data, tmp_path / "run").run()
     engine(data, tmp_path / "again", is_fresh=True).run()
     state = rounds.read_newest(tmp_path / "run" / "state")
-    assert sorted(state["model"]._last_step.labels) == ["down", "side", "up"]
+    assert sorted(kernel_of(state["model"]).labels) == ["down", "side", "up"]
     assert state["outcomes"]["learned"] == 1100
     assert state["metric"].get() > 0.7
     assert told(tmp_path / "again") == told(tmp_path / "run")
@@ -254,13 +255,13 @@ def test_empty_files_and_fewer_streams_than_workers(tmp_path):
     one = engine(data, tmp_path / "run", workers=7)
     one.run()
     assert one.outcomes["predicted"] + one.outcomes["dead_letter"] == 610
-    assert all(task.replicas == len(tasks) <= 2 for tasks in one._pool.asked for task in tasks)
+    assert all(task.replicas == len(tasks) <= 2 for tasks in one.runner.pool.asked for task in tasks)
 
 
 def test_as_many_workers_as_have_something_to_do(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=None)
     one.run()
-    assert {len(tasks) for tasks in one._pool.asked} == {1, 2, 3}
+    assert {len(tasks) for tasks in one.runner.pool.asked} == {1, 2, 3}
     assert_each_once(tmp_path / "run", SIZES)
 
 
@@ -268,7 +269,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=3)
     one.run()
     by_worker = {}
-    for round_, tasks in zip(one.cluster.recent, one._pool.asked, strict=True):
+    for round_, tasks in zip(one.cluster.recent, one.runner.pool.asked, strict=True):
         assert len(round_.events) == (1 if tasks[0].is_alone else 3)
         for task in tasks:
             by_worker[task.number] = by_worker.get(task.number, 0) + round_.events[task.number]
@@ -279,7 +280,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
 def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=16))
     one.run()
-    alone = [tasks for tasks in one._pool.asked if tasks[0].is_alone]
+    alone = [tasks for tasks in one.runner.pool.asked if tasks[0].is_alone]
     assert len(alone) == 2  # the first one holds bad events
     assert all(len(tasks) == 1 and tasks[0].assignment.events == bandwidth.FIRST for tasks in alone)
 
@@ -287,15 +288,16 @@ def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data
 def test_a_checkpoint_that_fails_is_written_before_the_next_round(data, tmp_path, monkeypatch):
     """Else its plan would be taken for that of the next round, whose events would be learnt twice."""
     one, fails = engine(data, tmp_path / "run"), iter([False, False, True, True, False, True])
-    prepare = one._state.prepare
+    checkpointer = one.parts.checkpointer
+    prepare = checkpointer.state.prepare
 
     def prepare_or_fail(state):
         if next(fails, False):
             raise OSError(28, "No space left on device")
         return prepare(state)
 
-    one._every = 0.0
-    monkeypatch.setattr(one._state, "prepare", prepare_or_fail)
+    checkpointer.seconds = 0.0
+    monkeypatch.setattr(checkpointer.state, "prepare", prepare_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 3
     assert_each_once(tmp_path / "run", SIZES)
@@ -307,13 +309,13 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     """A driver that wants another number of workers, or longer rounds, does the planned round as it was planned."""
     engine(data, tmp_path / "calm").run()
     one = engine(data, tmp_path / "run")
-    one._merge = None  # it ends before the first round is merged
+    one.runner.finish_round = None  # it ends before the first round is merged
     with pytest.raises(TypeError):
         one.run()
     plan = (tmp_path / "run" / "state" / "round.json").read_bytes()
     other = engine(data, tmp_path / "run", workers=3, events_per_round=11)
     other.run(stopping=lambda: other.cluster is not None)
-    assert json.loads(plan)["shares"] == [list(other._pool.asked[0][0].assignment)]
+    assert json.loads(plan)["shares"] == [list(other.runner.pool.asked[0][0].assignment)]
     again = engine(data, tmp_path / "run")
     again.run()
     assert told(tmp_path / "run") == told(tmp_path / "calm")
@@ -321,8 +323,8 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
 
 def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(data, tmp_path):
     one = engine(data, tmp_path / "run")
-    do, rounds_ = one._pool.round, itertools.count(1)
-    one._pool.round = lambda *args: do(*args) if next(rounds_) < 6 else None
+    do, rounds_ = one.runner.pool.round, itertools.count(1)
+    one.runner.pool.round = lambda *args: do(*args) if next(rounds_) < 6 else None
     one.run()
     newest = checkpoints(tmp_path / "run" / "state")[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
@@ -350,7 +352,7 @@ def test_an_assignment_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, 
     good, bad = records(300), ["{" + "x" * 300] * 40
     one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
     one.run()
-    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one._pool.letters]
+    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one.runner.pool.letters]
     assert 1000 < max(sizes) <= 1000 + 301
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
     assert one.outcomes == {"learned": 680 - broken, "predicted": 680 - broken, "dead_letter": broken, "pending": 0}
@@ -360,20 +362,20 @@ def test_an_assignment_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, 
 def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
     """Else a stream that is read from its latest record on would begin elsewhere after a restart."""
     one = engine(data, tmp_path / "run")
-    one._divided.plan = lambda *args: [WorkAssignment({"late:0": 7, "late:1": 0}, {}, 0)]
+    one.parts.source.divided.plan = lambda *args: [WorkAssignment({"late:0": 7, "late:1": 0}, {}, 0)]
     one.run(stopping=lambda: bool(read_newest(tmp_path / "run" / "state")["positions"]))
     assert read_newest(tmp_path / "run" / "state")["positions"] == {"late:0": 7, "late:1": 0}
-    assert one._pool.asked == []
+    assert one.runner.pool.asked == []
 
 
 def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
     """As where its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))
-    plan = one._divided.plan
-    one._divided.plan = lambda *args: (found := plan(*args)) and [WorkAssignment({}, {}, 0), *found]
+    plan = one.parts.source.divided.plan
+    one.parts.source.divided.plan = lambda *args: (found := plan(*args)) and [WorkAssignment({}, {}, 0), *found]
     one.run()
-    learner = one.model._last_step._learner
-    assert all(task.number for tasks in one._pool.asked for task in tasks)
+    learner = learner_of(kernel_of(one.model))
+    assert all(task.number for tasks in one.runner.pool.asked for task in tasks)
     assert learner.pending
     assert learner.numbers["examples"] + len(learner.pending) == one.outcomes["learned"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import brokers
 import pytest
 import yaml
-from made_up_cluster import cluster_numbers
+from made_up_cluster import cluster_snapshot
 from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
 from river import metrics
 
@@ -132,7 +132,7 @@ def test_every_expression_has_data_and_no_alert_fires_in_quiet_times(house: Hous
     missing = {*panel_expressions(), *(rule["record"] for rule in rules("recording.yml")), *selectors}
 
     def all_there() -> bool:
-        house.cluster.cluster = cluster_numbers(next(rounds))
+        house.cluster.parts.monitor.cluster = cluster_snapshot(next(rounds))
         missing.difference_update([query for query in sorted(missing) if house.prometheus.query(query)])
         return not missing
 

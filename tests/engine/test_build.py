@@ -193,7 +193,9 @@ def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
 
 def test_a_loss_can_be_a_string_of_the_model_or_a_class() -> None:
     assert build({"type": "KernelClassifier", "loss": "hinge", "learner": "dsg"}, models(), "model").loss == "hinge"
-    assert build({"type": "KernelClassifier", "loss": "Hinge", "learner": "dsg"}, models(), "model").loss == losses.Hinge()
+    assert (
+        build({"type": "KernelClassifier", "loss": "Hinge", "learner": "dsg"}, models(), "model").loss == losses.Hinge()
+    )
     assert build({"type": "KernelClassifier", "kernel": "Gaussian"}, models(), "m").kernel == kernels.Gaussian()
     (line,) = problems(lambda: build({"type": "KernelClassifier", "loss": "logistc"}, models(), "model"))
     assert line.startswith("model: expected a loss for classification")

@@ -23,12 +23,13 @@ from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_file
-from streamkernel.engine import Engine, delayed_labels, label_clock
+from streamkernel.engine import Engine, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.terminal import View
@@ -486,7 +487,7 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
 
 
-NOTHING = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
+NOTHING = (NO_ANSWER, NO_ANSWER)
 
 
 def test_the_time_that_a_stop_takes_does_not_count() -> None:
@@ -519,7 +520,8 @@ JUMP = """
 import time
 real, jump = time.time, [0.0]
 time.time = lambda: real() + jump[0]
-from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.pipelines import NO_ANSWER
 labels = DelayedLabels("id", timeout_seconds=3600)
 for key, jump[0] in enumerate([0.0, 1e7, -1e7, 1e9]):
     labels.wait(labels.arrive({"id": key}), {"a": 1}, (NO_ANSWER, NO_ANSWER), "here")

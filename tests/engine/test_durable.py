@@ -14,7 +14,7 @@ from river import linear_model, metrics
 from connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
 from streamkernel import ModelFileError
 from streamkernel.engine import Engine
-from streamkernel.engine.checkpoint.commit_recovery import settled
+from streamkernel.engine.checkpoint.commit_recovery import recover_newest
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
 
 N = 40
@@ -171,7 +171,7 @@ def test_a_stream_that_is_taken_away_is_committed_or_gone_back_to(tmp_path):
         if turn == 3:
             source.revoked(["t:0"])
             assert cluster.offset == source.next
-            assert "t:0" not in made._positions
+            assert "t:0" not in made.parts.checkpointer.positions
         if turn == 5:
             source.lost(["t:0"])
             return poll(timeout)  # it is dropped: who has it now learns it
@@ -214,7 +214,7 @@ def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
     monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
     cluster, silent = Cluster(), [3]
     made = engine(tmp_path, cluster, [])
-    ask = made._transactions.newest
+    ask = made.parts.checkpointer.transactions.newest
 
     def newest():
         if silent[0]:
@@ -222,7 +222,7 @@ def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
             raise UnavailableError("nobody is there")
         return ask()
 
-    made._transactions.newest = newest
+    made.parts.checkpointer.transactions.newest = newest
     made.run()
     assert made.incidents["unreachable"] == 3
     assert cluster.seen == list(range(1, N + 1))
@@ -243,7 +243,7 @@ def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
         looked(0)
         return poll(timeout)
 
-    made.source.poll, made._sink.open = polled, lambda: looked(1)
+    made.source.poll, made.parts.outputs.predictions.open = polled, lambda: looked(1)
     made.run()
     assert made.incidents["topic_missing"] == 5
     assert cluster.seen == list(range(1, N + 1))
@@ -256,7 +256,7 @@ def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
         asked.append(1)
         raise TopicMissingError("no such topic")
 
-    made._sink.open = look
+    made.parts.outputs.predictions.open = look
     made.run(stopping=lambda: len(asked) > 0)
     assert checkpoints(tmp_path) == []
 
@@ -270,7 +270,7 @@ def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
         asked.append(1)
         raise UnavailableError("nobody is there")
 
-    made._transactions.newest = newest
+    made.parts.checkpointer.transactions.newest = newest
     made.run(stopping=lambda: len(asked) > 0)
     assert [path.read_bytes() for path in checkpoints(tmp_path)] == before
 
@@ -318,8 +318,8 @@ def test_what_the_brokers_have_forgotten_is_asked_of_a_person(tmp_path):
         with pytest.raises(
             StateDirectoryError, match=r"Expected Kafka to know whether checkpoint 2 counts, got nothing"
         ):
-            settled(state, 0)
-        assert settled(state, 2) == {"n": 2, "checkpoint": 2}
+            recover_newest(state, 0)
+        assert recover_newest(state, 2) == {"n": 2, "checkpoint": 2}
 
 
 def test_a_prepared_checkpoint_that_counts_must_be_whole(tmp_path):
@@ -328,7 +328,7 @@ def test_a_prepared_checkpoint_that_counts_must_be_whole(tmp_path):
         path = next(tmp_path.glob("prepared-*"))
         path.write_bytes(path.read_bytes()[:-3])
         with pytest.raises(ModelFileError, match="whole"):
-            settled(state, 1)
+            recover_newest(state, 1)
 
 
 def test_a_directory_keeps_its_name(tmp_path):

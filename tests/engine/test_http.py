@@ -223,7 +223,7 @@ def test_before_there_is_a_model() -> None:
 
 
 def test_a_loop_that_stands_still_is_ill(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.runner.ILL_SECONDS", -1.0)
+    monkeypatch.setattr("streamkernel.engine.health.ILL_SECONDS", -1.0)
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
         assert status == 503

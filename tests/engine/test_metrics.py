@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_cluster import cluster_numbers
+from made_up_cluster import cluster_snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
@@ -24,10 +24,10 @@ from streams import nested
 
 from connectors import Event, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, step_sizes
-from streamkernel.engine import Engine, durable
+from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.durable import INCIDENTS
+from streamkernel.engine.health import INCIDENTS
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Refit
@@ -95,7 +95,7 @@ def engines(folder: Path) -> Iterator[Engine]:
         source = Records(made, {("t", "0"): 3})
         engine = Engine(model, source, label="y", metric=metrics.Accuracy(), labels=labels, state=state)
         engine.run()
-        engine.cluster = cluster_numbers(5)
+        engine.parts.monitor.cluster = cluster_snapshot(5)
         yield engine
 
 
@@ -154,7 +154,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 def test_a_cluster_is_told_where_there_is_one() -> None:
     engine = Engine(KernelClassifier(**nested(**FIRST)), Records(records(3)), label="y", metric=metrics.Accuracy())
     alone = values(engine)
-    engine.cluster = numbers = cluster_numbers(3, workers=3)
+    engine.parts.monitor.cluster = numbers = cluster_snapshot(3, workers=3)
     found = {name: value for name, value in values(engine).items() if name not in alone}
     assert found["streamkernel_workers"] == 3
     for worker in range(3):
@@ -166,17 +166,17 @@ def test_a_cluster_is_told_where_there_is_one() -> None:
     assert found["streamkernel_round_seconds_sum"] == pytest.approx(sum(one.round_seconds for one in numbers.recent))
     assert found["streamkernel_merge_seconds_sum"] == pytest.approx(sum(one.merge_seconds for one in numbers.recent))
     assert found["streamkernel_replica_spread"] == numbers.last.spread
-    engine.cluster = cluster_numbers(3)
+    engine.parts.monitor.cluster = cluster_snapshot(3)
     assert found.keys() - values(engine).keys() == {
         "streamkernel_worker_events_total/2", "streamkernel_worker_seconds_total/2",
     }  # fmt: skip
 
 
-def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scrapes_while_it_learns_are_of_one_moment() -> None:
     """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
-    monkeypatch.setattr("streamkernel.engine.runner.PUBLISH_SECONDS", 0.01)
     made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
     engine = Engine(KernelClassifier(**nested(**FIRST)), Records(made), label="y", metric=metrics.MacroF1())
+    engine.parts.monitor.interval = 0.01
     seen: list[dict[str, float]] = []
     errors: list[Exception] = []
 
@@ -277,9 +277,8 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
         checkpoint_seconds=0.0,
     )
     poll, ages, seconds = source.poll, [], itertools.count()
-    monkeypatch.setattr(
-        durable, "time", SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
-    )
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
+    monkeypatch.setattr(checkpointer, "time", clock)
 
     prepare = StateDirectory.prepare
 
@@ -304,13 +303,10 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
 def test_many_streams_are_told_together() -> None:
     lags = {(f"file-{i}", "0"): 2 for i in range(3 * MOST)}
     engine = Engine(
-        KernelClassifier(**nested(**FIRST)),
-        Records(records(3), lags),
-        label="y",
-        metric=metrics.Accuracy(),
+        KernelClassifier(**nested(**FIRST)), Records(records(3), lags), label="y", metric=metrics.Accuracy()
     )
-    engine._positions = {f"file-{i}": i for i in range(3 * MOST)}
-    engine._publish()
+    engine.parts.checkpointer.positions = {f"file-{i}": i for i in range(3 * MOST)}
+    engine.parts.monitor.take_snapshot()
     found = families(engine)
     assert len(found["streamkernel_consumer_lag"].samples) == MOST + 1
     assert sum(sample.value for sample in found["streamkernel_consumer_lag"].samples) == 6 * MOST

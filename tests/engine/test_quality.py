@@ -136,7 +136,7 @@ def test_a_regressor_goes_on_with_the_same_bits(tmp_path: Path) -> None:
             state=StateDirectory(tmp_path / folder),
         )
         engine.run(stopping=lambda: next(asked) >= stop)
-        return engine.numbers.scores
+        return engine.snapshot.scores
 
     whole = run("whole")
     for stop in (1, 77, 3):

@@ -264,7 +264,7 @@ def test_values_far_outside_their_range_are_counted_and_reported(tmp_path: Path)
     running = engine(tmp_path / "run", linear_model.LogisticRegression())
     with capture_logs() as lines:
         running.run()
-    assert (running.numbers.outlying_inputs, running.outcomes["learned"]) == (10, 3000)
+    assert (running.snapshot.outlying_inputs, running.outcomes["learned"]) == (10, 3000)
     (line,) = [line for line in lines if line["event"] == "values are far outside the usual range of their field"]
     assert (line["field"], line["log_level"]) == ("a", "warning")
     found = {metric.name: metric.samples[0].value for metric in EngineCollector(running).collect() if metric.samples}

@@ -14,7 +14,7 @@ from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
 from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
-from streamkernel.engine import Engine, learning
+from streamkernel.engine import Engine, record_processor
 from streamkernel.engine import examples as engine_examples
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.examples import Examples
@@ -155,28 +155,28 @@ def engine_of(model: Any, stream: list[Any], first: int = 0, state: StateDirecto
     [linear_model.SoftmaxRegression, lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression()],
 )
 def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(learning, "MOST_CLASSES", 10)
+    monkeypatch.setattr(record_processor, "MOST_CLASSES", 10)
     stream = list(examples("new labels", 60))
     with StateDirectory(tmp_path / "state") as state:
         engine = engine_of(make(), stream[:30], state=state)
         engine.run()
     assert engine.refused["classes"] > 0
-    assert len(engine._quality._labels) == 10
+    assert len(engine.parts.processor.quality._labels) == 10
     with StateDirectory(tmp_path / "state") as state:
         resumed = engine_of(make(), stream, first=30, state=state)
         resumed.run()
     whole = engine_of(make(), stream)
     whole.run()
     assert resumed.refused == whole.refused
-    assert resumed._quality._labels == whole._quality._labels
+    assert resumed.parts.processor.quality._labels == whole.parts.processor.quality._labels
 
 
 def test_an_engine_says_what_it_could_not_remember(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_examples, "MOST_NAMES", 50)
     engine = engine_of(KernelClassifier(max_features=16), list(examples("new names", 40)))
     engine.run()
-    assert engine.numbers.names == {"kinds": 50, "ranges": 163, "scales": 163}
-    assert engine.numbers.names_refused == {"kinds": 113, "ranges": 0}
+    assert engine.snapshot.names == {"kinds": 50, "ranges": 163, "scales": 163}
+    assert engine.snapshot.names_refused == {"kinds": 113, "ranges": 0}
 
 
 @pytest.mark.parametrize("kind", ["new names", "new strings"])

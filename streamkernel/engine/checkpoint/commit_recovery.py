@@ -1,4 +1,4 @@
-"""Which checkpoint counts, by what Kafka says."""
+"""The checkpoint that counts, by what Kafka says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 log = structlog.get_logger("streamkernel")
 
 
-def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:
+def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     """Return the newest checkpoint that counts and is whole, ``None`` if there never was one.
 
     Parameters

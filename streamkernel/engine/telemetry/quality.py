@@ -154,6 +154,11 @@ class Quality:
         ours = value(self.metric)
         return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
 
+    def by_name(self) -> dict[str, float]:
+        """Return the metric since the start, of the model and of the baseline, by name."""
+        scores = self.scores()
+        return {scores.name: scores.ours} | ({f"{scores.name} (baseline)": scores.theirs} if scores.baseline else {})
+
     def drop_baseline(self) -> None:
         """Go on without a baseline."""
         self.fold()

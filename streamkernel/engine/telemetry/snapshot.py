@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
+from streamkernel.estimators.internals import learner_of
 from streamkernel.second_order.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST = 100
 """Streams whose position and lag are told one by one."""
 
 
-class ModelNumbers(NamedTuple):
+class ModelSnapshot(NamedTuple):
     """Of a kernel model: what its attributes of these names say, and more.
 
     `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
@@ -47,7 +48,7 @@ class ModelNumbers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EngineSnapshot:
     """The numbers of an engine; counters go on after a restart, `events` and `checkpoints` do not.
 
     Parameters
@@ -83,18 +84,18 @@ class Numbers:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
-    model: ModelNumbers | None
+    model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram
     last_event: float
     time: float = field(default_factory=time.time)
 
 
-def of_model(model: KernelModel) -> ModelNumbers:
+def of_model(model: KernelModel) -> ModelSnapshot:
     """Return the numbers of a model."""
-    learner = model._learner
+    learner = learner_of(model)
     table = learner.table if isinstance(learner, Mixture) else None
-    return ModelNumbers(
+    return ModelSnapshot(
         objective=model.objective,
         n_features=model.n_features,
         n_seeds=model.n_seeds,
