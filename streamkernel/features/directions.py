@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamkernel.features import numeric_names
+from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import NameRecord
-from streamkernel.features.evaluate import CompiledKernel, draw_block
 from streamkernel.features.numeric_names import Names
+from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
 from streamkernel.jit import compiled
 from streamkernel.jit.arena import aligned
@@ -78,7 +79,7 @@ class Directions:
     cache_bytes
         Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
     kept
-        Where the first features were drawn, as :mod:`streamkernel.features.evaluate` says; ``None`` if all are
+        Where the first features were drawn, as :mod:`streamkernel.features.compiled_kernel` says; ``None`` if all are
         where they were.
 
     Examples

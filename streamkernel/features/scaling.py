@@ -10,7 +10,7 @@ import numpy as np
 from numba import from_dtype, types
 
 from streamkernel.estimators import model_file
-from streamkernel.features.evaluate import LARGEST_VALUE
+from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import ROWS, Rows
 from streamkernel.jit import compiled, inlined, unit
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
-from streamkernel.features.evaluate import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
 from streamkernel.jit import compiled, inlined

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.errors import InputError
-from streamkernel.features.evaluate import IDENTITY, LARGEST_VALUE
+from streamkernel.features.compiled_kernel import IDENTITY, LARGEST_VALUE
 from streamkernel.features.rows import numbers
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ Transform = Callable[[X], X]
 class Part(NamedTuple):
     """How the features of a simple kernel are made: the codes and numbers that compiled code is told.
 
-    `form`, `measure` and `transform` are codes of `features.evaluate` and `features.distributions`. Inputs of less
-    than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
+    `form`, `measure` and `transform` are codes of `features.compiled_kernel` and `features.distributions`. Inputs of
+    less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
     `shift` of the transform. `itself` is k(x, x) where it is the same for all x, else 0.
     """
 

@@ -10,8 +10,8 @@ import numpy as np
 from streamkernel import losses, step_sizes
 from streamkernel.errors import DivergedError, InputError
 from streamkernel.estimators import model_file
+from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import BLOCK
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
@@ -156,7 +156,7 @@ class Learner:
         return len(self.directions.kept) > 1
 
     def drawn(self, positions: I64) -> I64:
-        """Return what `features.evaluate` keeps of the features at these positions: block, place and rung of each."""
+        """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
         kept, block = self.directions.kept, positions // self.block_size
         features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
         packed = positions < len(kept) - 1

@@ -13,8 +13,9 @@ from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
 from streamkernel.second_order import newton_step
-from streamkernel.second_order.groups import Group, Groups
+from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""

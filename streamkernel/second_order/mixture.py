@@ -21,9 +21,10 @@ from streamkernel.kernels.plan import Plan
 from streamkernel.learners import schedule, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embedded
-from streamkernel.second_order import growth, learning, newton_step
-from streamkernel.second_order.groups import Group, Groups
-from streamkernel.second_order.learning import MixtureState
+from streamkernel.second_order import evaluation, growth, learning, newton_step
+from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.learning import Examples, Options
+from streamkernel.second_order.mixture_state import Group, MixtureState
 from streamkernel.second_order.square_root import EIGHT
 
 LARGEST = 1 << 29
@@ -209,7 +210,7 @@ class Mixture(Learner):
         """
         twin, live = self._twin(), self._live
         nothing: F32 = np.zeros(0, np.float32)
-        numbers, newton, steady, level, weights, _ = learning.copy_to_predict(live.state, _NOT_SCALED)
+        numbers, newton, steady, level, weights, _ = evaluation.copy_to_predict(live.state, _NOT_SCALED)
         copied = {"newton": newton, "steady": steady, "rows": nothing, "factor": nothing}
         state = live.state._replace(numbers=numbers, level=level, weights=weights, **copied)
         groups = live.groups.with_flat(**copied)
@@ -321,15 +322,15 @@ class Mixture(Learner):
             out = np.empty((len(rows.start) - 1, len(live.state.level)))
             function, scaling, kernel = live.state, known, live.directions.kernel
             if len(out) <= _FEW and not self._is_private:
-                bad = learning.evaluate(function, scaling, kernel, rows, out)
+                bad = evaluation.evaluate(function, scaling, kernel, rows, out)
                 if bad >= 0:
                     raise self._unusable(rows.part(bad, bad + 1))
             else:
                 if not self._is_private:
-                    numbers, newton, steady, level, weights, table = learning.copy_to_predict(function, known)
+                    numbers, newton, steady, level, weights, table = evaluation.copy_to_predict(function, known)
                     copied = {"numbers": numbers, "newton": newton, "steady": steady, "level": level}
                     function, scaling = function._replace(weights=weights, **copied), known._replace(table=table)
-                self._evaluate(partial(learning.evaluate_copy, function, scaling, kernel), rows, out)
+                self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
             if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
                 return out
 
@@ -365,16 +366,20 @@ class Mixture(Learner):
             gammas = np.full(n, self.step(1))
         else:
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
+        examples = Examples(rows, y, gammas, read)
         learn = learning.learn_apart if self._is_private else learning.learn
         while done < n:
             live, scaling = self._live, _NOT_SCALED if scales is None else scales.state
-            examples = int(self.numbers["examples"])
-            last = min(n, done + schedule.until_due(examples))
-            options = schedule.last_due(examples), sum(self._alone), FOLLOW / self.loss.curvature, self.may_restructure
-            self.is_unfinished = True
-            status, done = learn(
-                live.state, scaling, live.directions.kernel, rows, read, y[:last], gammas, done, options
+            seen = int(self.numbers["examples"])
+            last = min(n, done + schedule.until_due(seen))
+            options = Options(
+                restructured=schedule.last_due(seen),
+                growing=sum(self._alone),
+                follow=FOLLOW / self.loss.curvature,
+                may_take=self.may_restructure,
             )
+            self.is_unfinished = True
+            status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
             if status == state.NO_ROOM and scales is not None:
                 scales.grow()
             self.finish()

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.features.evaluate import PLACE, RUNG
+from streamkernel.features.compiled_kernel import PLACE, RUNG
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.groups import Group
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.distil import bends, distil
