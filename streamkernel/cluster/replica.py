@@ -168,18 +168,18 @@ class Replica:
                 break  # the rest is in the next round
         durations.fold()
         return Report(
-            task.number,
-            model if task.is_alone else steps_of(model),
-            None if task.is_alone else merging.summary(kernel_model, before),
-            positions,
-            [y for y, _ in learner._pairs],
-            [answer for _, answer in learner._pairs],
-            lines,
-            letters,
-            learner.outcomes,
-            learner._examples.numbers,
-            durations,
-            time.perf_counter() - began,
+            number=task.number,
+            model=model if task.is_alone else steps_of(model),
+            summary=None if task.is_alone else merging.summary(kernel_model, before),
+            positions=positions,
+            labels=[y for y, _ in learner._pairs],
+            answers=[answer for _, answer in learner._pairs],
+            lines=lines,
+            letters=letters,
+            outcomes=learner.outcomes,
+            numbers=learner._examples.numbers,
+            durations=durations,
+            seconds=time.perf_counter() - began,
         )
 
 

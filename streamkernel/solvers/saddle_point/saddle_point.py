@@ -179,15 +179,15 @@ def minimise(
     x, y = np.empty(p + extra), np.empty(n)
     x[columns], y[rows] = search.best_x, search.best_y
     return Solution(
-        x[:p],
-        float(constant * x[-1] - mean @ x[:p]) if intercept else 0.0,
-        y,
-        search.objective,
-        search.gap,
-        search.n_iterations,
-        words,
-        interrupted,
-        search.history,
+        coef=x[:p],
+        intercept=float(constant * x[-1] - mean @ x[:p]) if intercept else 0.0,
+        dual=y,
+        objective=search.objective,
+        gap=search.gap,
+        n_iterations=search.n_iterations,
+        method=words,
+        interrupted=interrupted,
+        history=search.history,
     )
 
 
