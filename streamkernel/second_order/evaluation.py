@@ -7,7 +7,7 @@ from numba import types
 
 from streamkernel import vectors
 from streamkernel.features.rows import Rows
-from streamkernel.features.scaling import scale_row
+from streamkernel.features.scale_table import scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embed, embedding_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, features_of, outputs_of

@@ -23,7 +23,7 @@ import numpy as np
 
 from streamkernel import losses, vectors
 from streamkernel.features.rows import F64, Rows
-from streamkernel.features.scaling import has_room, observe_row, scale_row, take
+from streamkernel.features.scale_table import has_room, observe_row, scale_row, take
 from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
 from streamkernel.jit import compiled
 from streamkernel.learners import schedule

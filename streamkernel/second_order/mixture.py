@@ -15,7 +15,8 @@ from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F32, F64, I64, Rows
-from streamkernel.features.scaling import COUNTS, SCALE, Scales, ScalesState
+from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
+from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import schedule, state
