@@ -23,7 +23,8 @@ from streamkernel.kernels import Gaussian, Kernel, Ladder, bandwidth
 from streamkernel.learners import state
 from streamkernel.locking import locked
 from streamkernel.second_order.growth import ALONE
-from streamkernel.second_order.mixture import LARGEST, Mixture
+from streamkernel.second_order.mixed_function import LARGEST
+from streamkernel.second_order.mixture import Mixture
 from streamkernel.upkeep import Compaction, Polish
 from streamkernel.upkeep.scheduler import Upkeep
 

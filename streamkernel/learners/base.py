@@ -218,8 +218,8 @@ class Learner:
         numbers["loss"], numbers["loss_bound"] = self.loss.load(columns), self.loss.bound(columns)
         return numbers
 
-    def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
-        """Return what is learned of the scalar state in `tensors`.
+    def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
+        """Return what is learned of the scalar state in `tensors`, as a record.
 
         Raises
         ------
@@ -228,10 +228,10 @@ class Learner:
         """
         ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
-        blocks, steps_taken = ints[:2].tolist()
-        if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
+        learned = state.read_learned(ints, reals)
+        if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
-        return ints, reals
+        return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
         """Evaluate rows into `out`, in as many threads as there may be.

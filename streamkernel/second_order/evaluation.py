@@ -7,10 +7,10 @@ from numba import types
 
 from streamkernel import vectors
 from streamkernel.features.rows import Rows
-from streamkernel.features.scale_table import scale_row
+from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embed, embedding_room
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, features_of, outputs_of
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
 
 
 @unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
@@ -62,7 +62,14 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 
 
 @compiled
-def copy_to_predict(state, scales):  # type: ignore[no-untyped-def]
+def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return copies of what a prediction reads: numbers, w of the functions, the level, v and scales of one moment."""
     functions = state.newton.copy(), state.steady.copy()
     return state.numbers.copy(), *functions, state.level.copy(), state.weights.copy(), scales.table.copy()
+
+
+def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
+    """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
+    numbers, newton, steady, level, weights, table = _copy(state, scales)
+    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights)
+    return copied, scales._replace(table=table)
