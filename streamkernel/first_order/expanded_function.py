@@ -13,7 +13,7 @@ from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F32, F64, Rows
-from streamkernel.first_order import single_event
+from streamkernel.first_order import coefficients, single_event
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
@@ -247,15 +247,7 @@ class ExpandedFunction(Learner):
         """Return the coefficients of f and of its average, shape (components × features, functions) as
         :meth:`embedded`."""
         arena = self._arena.copy()
-        numbers, coef = arena["numbers"][0], arena["coef"]
-        shape = len(coef), self.n_functions, coef.shape[2], -1, self.block_size
-        flat = coef.reshape(shape).transpose(0, 3, 2, 4, 1).reshape(-1, self.n_functions)
-        flat = flat[: int(numbers["blocks"]) * self.block_size * coef.shape[2]]
-        now, sums = flat[:, : self.columns], flat[:, self.columns :]
-        if not self._averages:
-            return np.asarray(float(numbers["scale"]) * now)
-        average = (numbers["scale_sum"] * now - sums) / max(1, numbers["steps"])
-        return np.concatenate([numbers["scale"] * now, average], axis=1)
+        return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
 
 
 def function_in(arena: Arena) -> FirstOrder:

@@ -12,7 +12,7 @@ from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order import sgd_step, single_event
+from streamkernel.first_order import coefficients, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
@@ -197,16 +197,8 @@ class Expansion(ExpandedFunction):
         This function learns no event any more until :meth:`open` is called.
         """
         old = self._arena.copy(single_event.close)
-        numbers, coef, beta = self._with_column(old["numbers"][0]), old["coef"], old["beta"]
-        parts = np.split(coef, 1 + self._averages, axis=1)
-        if self._is_binary:
-            spread = self._split()
-            coef = np.concatenate([spread[None, :, None, None] * part for part in parts], axis=1)
-            beta = beta * spread
-        else:
-            zeros = np.zeros_like(coef[:, :1])
-            coef = np.concatenate([column for part in parts for column in (part, zeros)], axis=1)
-            beta = np.concatenate([beta, np.zeros((len(beta), 1))], axis=1)
+        numbers = self._with_column(old["numbers"][0])
+        coef, beta = coefficients.with_column(old["coef"], old["beta"], self._split() if self._is_binary else None)
         numbers["squared_norm"] = np.square(coef[:, : numbers["columns"]]).sum()
         twin = self._twin(self.directions)
         twin._set_arena(numbers, coef, beta)
@@ -215,20 +207,13 @@ class Expansion(ExpandedFunction):
 
     def with_functions(self, functions: F64, kept: I64 | None = None) -> dict[str, Any]:
         """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given."""
-        width, components = self.directions.width, self.coef.shape[2]
         blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
-        per_panel = width // self.block_size
         numbers = self.numbers.copy()
-        flat = functions.copy()
-        flat[:, self.columns :] *= -numbers["steps"]
-        coef = np.zeros((-(-blocks // per_panel) * per_panel, components, self.block_size, self.n_functions))
-        coef[:blocks] = flat.reshape(blocks, components, self.block_size, self.n_functions)
-        coef = coef.reshape(-1, per_panel, *coef.shape[1:]).transpose(0, 4, 2, 1, 3)
         beta = numbers["scale"] * self.beta[: self.n_blocks]
         numbers["blocks"], numbers["scale"], numbers["scale_sum"] = blocks, 1.0, 0.0
         numbers["squared_norm"] = np.square(functions[:, : self.columns]).sum()
         learned = {
-            "coef": np.ascontiguousarray(coef.reshape(len(coef), self.n_functions, components, width)),
+            "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
         } | (self._kept() if kept is None else {"kept": kept})
         return learned | state.learned(numbers) | model_file.pack_examples("pending", self.pending)

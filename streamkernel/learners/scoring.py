@@ -7,7 +7,7 @@ A model with blocks of F features and C columns keeps
     phi[panel, component, feature]             the features of the row that was evaluated last, √F φ
     numbers                                    the record of `streamkernel.learners.state`
 
-A feature has one component or more: the real and imaginary parts of `features.evaluate`, a cosine and a sine for a
+A feature has one component or more: the real and imaginary parts of `features.feature_maps`, a cosine and a sine for a
 Gaussian.
 """
 
