@@ -236,7 +236,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         return super()._tensors() | {"counts": counts.copy(), "losses": running.copy()}
 
     def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        counts = model_file.taken(tensors, "counts", np.int64, (2,))
+        counts = model_file.require_tensor(tensors, "counts", np.int64, (2,))
         if (counts < 0).any():
             raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
-        return counts, model_file.taken(tensors, "losses", np.float64, (2,))
+        return counts, model_file.require_tensor(tensors, "losses", np.float64, (2,))

@@ -231,7 +231,7 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
     }
 
 
-def taken(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
+def require_tensor(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
     """Return the tensor of a name, if it is of the type and shape (``None`` for any length) and finite.
 
     Raises
@@ -263,16 +263,16 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     """
     if f"{name}.targets" not in tensors:
         return None
-    targets = taken(tensors, f"{name}.targets", np.float64, (None,))
+    targets = require_tensor(tensors, f"{name}.targets", np.float64, (None,))
     if not len(targets):
         return []
-    start = taken(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
-    values = taken(tensors, f"{name}.values", np.float64, (None,))
-    hashes = taken(tensors, f"{name}.hashes", np.int64, (len(values),))
-    readers = taken(tensors, f"{name}.readers", np.int64, (len(values),))
+    start = require_tensor(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
+    values = require_tensor(tensors, f"{name}.values", np.float64, (None,))
+    hashes = require_tensor(tensors, f"{name}.hashes", np.int64, (len(values),))
+    readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    rows = directions.restored(start, hashes.view(np.uint64), readers, values)
+    rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
 
 
@@ -338,4 +338,4 @@ def unpack_hashes(name: str, tensors: Mapping[str, Any]) -> frozenset[int]:
     """
     if name not in tensors:
         return frozenset()
-    return frozenset(taken(tensors, name, np.int64, (None,)).view(np.uint64).tolist())
+    return frozenset(require_tensor(tensors, name, np.int64, (None,)).view(np.uint64).tolist())

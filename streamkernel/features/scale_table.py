@@ -158,7 +158,7 @@ def _use(own, c, s):  # type: ignore[no-untyped-def]
 
 
 @unit(types.boolean(SCALES), error_model="numpy")
-def take(scales):  # type: ignore[no-untyped-def]
+def use_moments(scales):  # type: ignore[no-untyped-def]
     """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
 
     With k presences of mean m and sum of squares M in n examples, absences being 0: c = km/n, s² = (M + km²(1 -

@@ -21,7 +21,7 @@ from streamkernel.features.scale_table import (
     rehash,
     rescale,
     scale_rows,
-    take,
+    use_moments,
 )
 
 
@@ -36,7 +36,7 @@ class Scales:
     variable is only shifted and divided; beyond it spikes and outliers neither blow up nor vanish.
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
-    use changes only when :meth:`take` is called, which `learners.schedule` says when to do: during the first 256
+    use changes only when :meth:`use_moments` is called, which `learners.schedule` says when to do: during the first 256
     examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
     stand still keep their values bit for bit, and inputs that move are followed. A value counts in the moments for at
     most 10 s, or √n s for n examples, from c: one outlier hides nothing.
@@ -63,7 +63,7 @@ class Scales:
     >>> scales = Scales()
     >>> for i in range(4):
     ...     scales.observe(directions.row({"second": 1.7e9 + i, "share": 0.01 * i}))
-    >>> scales.take()
+    >>> scales.use_moments()
     True
     >>> a, b = (scales(directions.row({"second": 1.7e9 + i, "share": 0.01 * i})) for i in (1, 2))
     >>> (b.values - a.values).round(3).tolist()
@@ -115,9 +115,9 @@ class Scales:
         scale_rows(self.state, rows, values)
         return rows._replace(values=values)
 
-    def take(self) -> bool:
+    def use_moments(self) -> bool:
         """Put the scales of the moments in use, and return whether one of them has changed."""
-        return bool(take(self.state))
+        return bool(use_moments(self.state))
 
     def tensors(self) -> model_file.Tensors:
         """Return all of this as arrays, names in the order of their hashes."""
@@ -139,11 +139,11 @@ class Scales:
         ValueError
             If the tensors do not fit together.
         """
-        (n,) = model_file.taken(tensors, "scales.n", np.int64, (1,)).tolist()
-        weights = model_file.taken(tensors, "scales.weights", np.float64, (2,))
-        names = model_file.taken(tensors, "scales.names", np.int64, (None,))
-        moments = model_file.taken(tensors, "scales.moments", np.float64, (len(names), 3))
-        in_use = model_file.taken(tensors, "scales.in_use", np.float64, (len(names), 2))
+        (n,) = model_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
+        weights = model_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
+        names = model_file.require_tensor(tensors, "scales.names", np.int64, (None,))
+        moments = model_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), 3))
+        in_use = model_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
             raise ValueError(f"expected up to {MOST_NAMES} sorted hashes as scales.names, got {len(hashes)} others")

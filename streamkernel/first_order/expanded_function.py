@@ -20,7 +20,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import scoring, state
 from streamkernel.learners.base import Learner
-from streamkernel.learners.embedding import embedded
+from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
 
 _FEW = 16
@@ -104,13 +104,13 @@ class ExpandedFunction(Learner):
         twin._arena = self._arena.copy()
         return twin
 
-    def alone(self) -> Self:
+    def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; it then learns without holding others
         up."""
         self._is_alone = True
         return self
 
-    def shared(self) -> Self:
+    def make_shared(self) -> Self:
         """Declare that other threads may use this function from now on, and return it."""
         self._is_alone = False
         return self
@@ -170,9 +170,9 @@ class ExpandedFunction(Learner):
         """Bytes of all arrays but the cache of directions."""
         return int(self._arena.memory.nbytes)
 
-    def embedded(self, rows: Rows) -> F32:
+    def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
-        return embedded(self.numbers, self.directions, rows, self.n_blocks)
+        return embed_rows(self.numbers, self.directions, rows, self.n_blocks)
 
     def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
@@ -245,7 +245,7 @@ class ExpandedFunction(Learner):
 
     def functions(self) -> F64:
         """Return the coefficients of f and of its average, shape (components × features, functions) as
-        :meth:`embedded`."""
+        :meth:`embed_rows`."""
         arena = self._arena.copy()
         return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
 

@@ -17,7 +17,7 @@ from streamkernel.first_order.expanded_function import ExpandedFunction, functio
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import state
-from streamkernel.learners.base import Refused
+from streamkernel.learners.base import RefusedError
 
 UNLIMITED = 1 << 32
 """Seeds for each replica where the number of features has no cap."""
@@ -51,7 +51,7 @@ class Expansion(ExpandedFunction):
         twin._pending = (0, [])
         return twin
 
-    def restarted(self, kernel: Kernel, rows: Rows) -> Expansion:
+    def start_over(self, kernel: Kernel, rows: Rows) -> Expansion:
         """Return a function of the same parameters that has learned nothing, with other bandwidths.
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
@@ -106,7 +106,7 @@ class Expansion(ExpandedFunction):
             self._steps(
                 row, np.array([y], np.float64), np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64)
             )
-        except Refused as refused:
+        except RefusedError as refused:
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64) -> None:
@@ -129,7 +129,7 @@ class Expansion(ExpandedFunction):
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)))
             try:
                 self._steps(rows.part(done, done + n * batch), y[done : done + n * batch], gammas)
-            except Refused as refused:
+            except RefusedError as refused:
                 done += (int(self.numbers["steps"]) - t) * batch
                 before = range(done, done + refused.row % batch)
                 self._pending = (self.examples, [(rows.part(i, i + 1), float(y[i])) for i in before])
@@ -157,7 +157,7 @@ class Expansion(ExpandedFunction):
                 np.array([target for _, target in batch], np.float64),
                 np.array([self.step(int(self.numbers["steps"]) + 1)], np.float64),
             )
-        except Refused as refused:  # without the one that is refused, or it would stop every batch from now on
+        except RefusedError as refused:  # without the one that is refused, or it would stop every batch from now on
             self._pending = (self.examples, [one for i, one in enumerate(waiting) if i != refused.row])
             raise refused.error from None
 
@@ -167,9 +167,9 @@ class Expansion(ExpandedFunction):
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
         status, row = learn(function_in(self._arena), self.directions.kernel, rows, y, gammas)
         if status == state.BAD_VALUE:
-            raise Refused(row, self._unusable(rows.part(row, row + 1)))
+            raise RefusedError(row, self._unusable(rows.part(row, row + 1)))
         if status == state.DIVERGED:
-            raise Refused(row, self._diverged(y[row]))
+            raise RefusedError(row, self._diverged(y[row]))
 
     def _reserve(self, blocks: int) -> None:
         """Make room for a number of blocks."""
@@ -216,7 +216,7 @@ class Expansion(ExpandedFunction):
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
         } | (self._kept() if kept is None else {"kept": kept})
-        return learned | state.learned(numbers) | model_file.pack_examples("pending", self.pending)
+        return learned | state.pack_learned(numbers) | model_file.pack_examples("pending", self.pending)
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: what is left to grow is divided, each block of another seed.
@@ -237,7 +237,7 @@ class Expansion(ExpandedFunction):
             return  # its features are not drawn one by one: replicas grow by the same blocks
         most = room // replicas + (number < room % replicas)
         following = self.next_number + number * min(-(-room // replicas), UNLIMITED)
-        drawn = self.drawn(np.arange(blocks * self.block_size))
+        drawn = self.features_at(np.arange(blocks * self.block_size))
         learned = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
         self.restore(learned)
 
@@ -249,7 +249,7 @@ class Expansion(ExpandedFunction):
         used = -(-blocks * self.block_size // self.directions.width)
         learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
         waiting = pending[1] if pending[0] == numbers["examples"] else []
-        return learned | self._kept() | state.learned(numbers) | model_file.pack_examples("pending", waiting)
+        return learned | self._kept() | state.pack_learned(numbers) | model_file.pack_examples("pending", waiting)
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict: all, which is small."""
@@ -279,8 +279,8 @@ class Expansion(ExpandedFunction):
             self.most_blocks = numbers["most_blocks"] = most
         width = self.directions.width
         panels = -(-blocks * self.block_size // width)
-        coef = model_file.taken(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
-        beta = model_file.taken(tensors, "beta", np.float64, (blocks, columns))
+        coef = model_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
+        beta = model_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
         pending = model_file.unpack_examples("pending", tensors, self.directions) or []
         if len(pending) >= self.batch_size:
             raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")

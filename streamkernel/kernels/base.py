@@ -111,7 +111,7 @@ class Kernel:
         """Return the kernel with the bandwidths that are pending taken from median distances, one for each part."""
         raise NotImplementedError
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: Plan, view: View) -> list[Term]:
         """Add the parts of this kernel to `plan`, and return its terms, Σ weight ∏ parts."""
         raise NotImplementedError
 
@@ -165,7 +165,7 @@ class SimpleKernel(Kernel):
         next(medians)
         return self
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: Plan, view: View) -> list[Term]:
         """Add this part to `plan`."""
         return plan.add(self, view)
 

@@ -81,12 +81,12 @@ class Plan:
     """
 
     def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
-        if not hasattr(kernel, "planned"):
+        if not hasattr(kernel, "add_to_plan"):
             raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
         self.parts: list[tuple[SimpleKernel, View]] = []
         self._spaces: list[tuple[Transformed, View]] = []
-        self.terms: list[Term] = self.kernel.planned(self, View())
+        self.terms: list[Term] = self.kernel.add_to_plan(self, View())
         self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
         is_complex = any(part.form in (PHASE, ADDITIVE, LADDER) for part in found)
@@ -165,7 +165,7 @@ class Plan:
         """Whether features are those of a tensor sketch, which cannot be drawn one by one."""
         return bool((self.parts_compiled["form"] == SKETCH).any())
 
-    def expanded(self, x: X) -> Mapping[Hashable, float]:
+    def expand(self, x: X) -> Mapping[Hashable, float]:
         """Return `x` as numbers, with the outputs of all transforms.
 
         Raises
@@ -195,7 +195,7 @@ class Plan:
         InputError
             If there is such a feature.
         """
-        for name, value in self.expanded(x).items():
+        for name, value in self.expand(x).items():
             for part, view in self.parts:
                 if view.reads(name):
                     part.check(name.name if isinstance(name, Derived) else name, value)

@@ -18,7 +18,7 @@ from streamkernel.kernels.plan import Plan
 from streamkernel.learners import state, threads
 
 
-class Refused(Exception):  # noqa: N818
+class RefusedError(Exception):
     """A row that could not be learned, and the error for it."""
 
     def __init__(self, row: int, error: InputError) -> None:
@@ -155,7 +155,7 @@ class Learner:
         """Whether the first blocks are of features that were kept when the function was pruned."""
         return len(self.directions.kept) > 1
 
-    def drawn(self, positions: I64) -> I64:
+    def features_at(self, positions: I64) -> I64:
         """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
         kept, block = self.directions.kept, positions // self.block_size
         features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
@@ -182,7 +182,7 @@ class Learner:
         """
         if "kept" not in tensors:
             return None
-        kept: I64 = model_file.taken(tensors, "kept", np.int64, (None, 3))
+        kept: I64 = model_file.require_tensor(tensors, "kept", np.int64, (None, 3))
         if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
             raise ValueError("expected features of whole blocks as kept")
         return kept
@@ -226,9 +226,9 @@ class Learner:
         ValueError
             If it is not what can be learned.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
-        learned = state.read_learned(ints, reals)
+        ints = model_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = model_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        learned = state.unpack_learned(ints, reals)
         if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         return learned

@@ -40,7 +40,7 @@ def embedding_room(state, kernel, rows):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def scaled(to, values, scale):  # type: ignore[no-untyped-def]
+def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
     """Set `to` to ``scale * values``."""
     for j in range(len(to)):
         to[j] = scale * values[j]
@@ -68,12 +68,12 @@ def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-d
         for b in range(last):
             for o in range(components):
                 first = ((p * per_panel + b) * components + o) * size
-                scaled(z[first : first + size], phi[o, b * size : (b + 1) * size], normaliser)
+                set_scaled(z[first : first + size], phi[o, b * size : (b + 1) * size], normaliser)
     return True
 
 
 @compiled(nogil=True)
-def _embed_rows(state, kernel, rows, out):  # type: ignore[no-untyped-def]
+def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
     numbers, room = state[0], embedding_room(state, kernel, rows)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
@@ -82,12 +82,12 @@ def _embed_rows(state, kernel, rows, out):  # type: ignore[no-untyped-def]
             out[i] = np.float32(0.0)
 
 
-def embedded(numbers: Any, directions: Directions, rows: Rows, blocks: int) -> F32:
+def embed_rows(numbers: Any, directions: Directions, rows: Rows, blocks: int) -> F32:
     """Return the features of the first blocks for each of `rows`, shape (rows, components × features).
 
     They are in the order of blocks, components and features; 0 for a row that is unusable.
     """
     width = blocks * directions.block_size * directions.plan.outputs
     out = np.empty((len(rows.start) - 1, width), np.float32)
-    _embed_rows(np.array([numbers]), directions.kernel, rows, out)
+    _embed_each(np.array([numbers]), directions.kernel, rows, out)
     return out

@@ -60,21 +60,21 @@ arrays have been copied, and what is learned in them would be lost; there is no 
 dictionary could not be read. Nothing is changed but in the first case."""
 
 
-def learned(numbers: Any) -> dict[str, Any]:
+def pack_learned(numbers: Any) -> dict[str, Any]:
     """Return what is learned of a record, as tensors of a file.
 
     Examples
     --------
     >>> numbers = np.zeros(1, NUMBERS)[0]
     >>> numbers["steps"], numbers["scale"] = 7, 0.5
-    >>> read_learned(**learned(numbers))[["steps", "scale"]]
+    >>> unpack_learned(**pack_learned(numbers))[["steps", "scale"]].item()
     (7, 0.5)
     """
     ints = np.array([numbers[name] for name in LEARNED_INTS], np.int64)
     return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
 
 
-def read_learned(ints: I64, reals: F64) -> Any:
+def unpack_learned(ints: I64, reals: F64) -> Any:
     """Return what is learned, as a record, from the tensors of a file."""
     return np.array([(*ints.tolist(), *reals.tolist())], LEARNED_NUMBERS)[0]
 

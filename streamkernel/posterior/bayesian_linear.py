@@ -147,9 +147,9 @@ class BayesianLinear:
             If a tensor is missing, does not fit, or holds what no model learns.
         """
         n = len(self.z)
-        triangle = model_file.taken(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
-        z = model_file.taken(tensors, "z", np.float64, (n,))
-        (squares,) = model_file.taken(tensors, "squares", np.float64, (1,))
+        triangle = model_file.require_tensor(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
+        z = model_file.require_tensor(tensors, "z", np.float64, (n,))
+        (squares,) = model_file.require_tensor(tensors, "squares", np.float64, (1,))
         R = np.zeros((n, n))
         R[np.triu_indices(n)] = triangle
         if not (np.diag(R) > 0.0).all() or squares < 0.0:

@@ -165,7 +165,7 @@ class Stochastic:
             row = rows.part(i, i + 1)
             if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
                 for phi in self._phis:
-                    phi(phi.directions.own(row))
+                    phi(phi.directions.adopt_rows(row))
             pending = (*self._learned.pending, (row, target))
             if len(pending) < self._batch:
                 self._learned = self._learned._replace(pending=pending)
@@ -221,7 +221,7 @@ class Stochastic:
 
     def _features2(self, rows: Rows) -> F64:
         """Return φ'(x)."""
-        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.own(rows))
+        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt."""
@@ -301,7 +301,7 @@ def _keys(rows: Rows) -> Sequence[Hashable]:
 
 def _count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
-    (found,) = model_file.taken(tensors, "count", np.int64, (1,))
+    (found,) = model_file.require_tensor(tensors, "count", np.int64, (1,))
     if found < 0:
         raise ValueError(f"expected a count, got {found}")
     return int(found)

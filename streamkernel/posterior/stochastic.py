@@ -89,7 +89,7 @@ class RidgeFunctions:
             If a tensor is missing or does not fit.
         """
         shape = blocks * self.width, self.alpha.shape[1]
-        self.alpha = model_file.taken(tensors, "alpha", np.float64, shape).copy()
+        self.alpha = model_file.require_tensor(tensors, "alpha", np.float64, shape).copy()
 
 
 class OperatorVariance:
@@ -182,11 +182,11 @@ class OperatorVariance:
         ValueError
             If a tensor is missing or does not fit.
         """
-        rows = model_file.taken(tensors, "theta.rows", np.int64, (blocks,))
+        rows = model_file.require_tensor(tensors, "theta.rows", np.int64, (blocks,))
         least = self.width * np.arange(1, blocks + 1)
         if (rows % self.width != 0).any() or (rows < least).any() or (rows > blocks * self.width).any():
             raise ValueError(f"expected the lengths of {blocks} columns as theta.rows, got {rows.tolist()[:9]}")
-        theta = model_file.taken(tensors, "theta", np.float64, (int(rows.sum()), self.width))
+        theta = model_file.require_tensor(tensors, "theta", np.float64, (int(rows.sum()), self.width))
         self.theta = [column.copy() for column in np.split(theta, np.cumsum(rows)[:-1])] if blocks else []
 
 

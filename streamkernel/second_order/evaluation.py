@@ -29,7 +29,7 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def mixed(weights, f, out):  # type: ignore[no-untyped-def]
+def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to Σ_k v_k f_k."""
     for c in range(len(out)):
         out[c] = 0.0
@@ -48,7 +48,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
         if not embed(state.numbers, kernel, read, i, max(1, numbers.blocks), z, room):
             return i
         functions(state, z, f)
-        mixed(state.weights, f, out[i])
+        mix_scores(state.weights, f, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset
     return -1

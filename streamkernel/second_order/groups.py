@@ -85,11 +85,11 @@ class Groups:
         """
         n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
         for name in FUNCTIONS:
-            getattr(self.flat, name)[:] = model_file.taken(tensors, name, np.float64, (self._columns * n,))
+            getattr(self.flat, name)[:] = model_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
             return
-        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
-        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
+        factor = model_file.require_tensor(tensors, "factor", np.float32, (triangles,))
+        rows = model_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2

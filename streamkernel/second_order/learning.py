@@ -23,14 +23,14 @@ import numpy as np
 
 from streamkernel import losses, vectors
 from streamkernel.features.rows import F64, Rows
-from streamkernel.features.scale_table import has_room, observe_row, scale_row, take
+from streamkernel.features.scale_table import has_room, observe_row, scale_row, use_moments
 from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
 from streamkernel.jit import compiled
 from streamkernel.learners import schedule
-from streamkernel.learners.embedding import embed, embedding_room, scaled
+from streamkernel.learners.embedding import embed, embedding_room, set_scaled
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, MEAN, NO_ROOM
 from streamkernel.second_order import newton_step, square_root
-from streamkernel.second_order.evaluation import functions, mixed
+from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
@@ -66,14 +66,14 @@ class Options(NamedTuple):
         How many blocks begin at once.
     follow
         The step of the level.
-    may_take
+    may_use_moments
         Whether the scales of inputs may change.
     """
 
     restructured: int
     growing: int
     follow: float
-    may_take: bool
+    may_use_moments: bool
 
 
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
@@ -100,7 +100,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             return BAD_VALUE, i
         # 1. all scores and derivatives; what cannot be learned is refused before anything changes
         functions(state, z, f)
-        mixed(state.weights, f, out)
+        mix_scores(state.weights, f, out)
         target, added, furthest = examples.y[i], numbers.offset, math.inf
         if numbers.error_scale > 0.0:
             furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
@@ -154,7 +154,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             phi_j = features_of(z, layout, j)
             gamma = examples.gammas[i] / (own * (n // per_block))
             at = height * layout[j, BEFORE] + place * n
-            scaled(state.rows[at : at + n], phi_j, np.float32(math.sqrt(most)))
+            set_scaled(state.rows[at : at + n], phi_j, np.float32(math.sqrt(most)))
             for c in range(columns):
                 at = columns * layout[j, BEFORE] + c * n
                 vectors.add(state.sums[at : at + n], phi_j, g[j, c])
@@ -168,8 +168,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         numbers.offset = numbers.predicted_offset = added
         if len(scales.table) > 0:
             observe_row(scales, rows, i)
-            if options.may_take and schedule.compiled_is_due(scales.counts[0].n):
-                take(scales)
+            if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
+                use_moments(scales)
         if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
             return DONE, i + 1
     return DONE, last

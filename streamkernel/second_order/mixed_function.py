@@ -18,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.learners.embedding import embedded
+from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import evaluation, growth, mixture_files, newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.groups import Groups
@@ -114,13 +114,13 @@ class MixedFunction(Learner):
         twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
         return twin
 
-    def alone(self) -> Self:
+    def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; it then learns without holding others
         up."""
         self._is_private = True
         return self
 
-    def shared(self) -> Self:
+    def make_shared(self) -> Self:
         """Declare that other threads may use this function from now on, and return it."""
         self._is_private = False
         return self
@@ -186,9 +186,9 @@ class MixedFunction(Learner):
         """Bytes of all arrays but the cache of directions."""
         return sum(part.nbytes for part in self._live.state)
 
-    def embedded(self, rows: Rows) -> F32:
+    def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
-        return embedded(self.numbers, self.directions, rows, self.n_positions)
+        return embed_rows(self.numbers, self.directions, rows, self.n_positions)
 
     def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several."""

@@ -17,7 +17,7 @@ from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import schedule, state
-from streamkernel.learners.embedding import embedded
+from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, mixture_files, newton_step, priors
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
@@ -46,14 +46,14 @@ class Mixture(MixedFunction):
     array([[2.]])
     """
 
-    def restarted(self, kernel: Kernel, rows: Rows) -> Mixture:
+    def start_over(self, kernel: Kernel, rows: Rows) -> Mixture:
         """Return a function of the same parameters that has learned nothing, with other bandwidths; `rows` decide λ."""
         twin = self._twin()
         twin._kernel = kernel
         directions = self.directions.with_plan(Plan(kernel, self._seed))
         live = twin._live = twin._first(directions, self.columns, int(self.numbers["intercept"]))
         alone, n = len(self._arranger.alone), len(rows.start) - 1
-        z = embedded(self.numbers, live.directions, rows, sum(self._arranger.alone))
+        z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))
         return twin
 
@@ -99,7 +99,7 @@ class Mixture(MixedFunction):
                 restructured=schedule.last_due(seen),
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
-                may_take=self.may_restructure,
+                may_use_moments=self.may_restructure,
             )
             self.is_unfinished = True
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
@@ -124,7 +124,7 @@ class Mixture(MixedFunction):
             self.settle()
         examples = int(self.numbers["examples"])
         if self.may_restructure and schedule.is_due(examples) and self.numbers["looked_at"] != examples:
-            self.look()
+            self.grow_if_due()
         self.is_unfinished = False
 
     def settle(self) -> None:
@@ -140,7 +140,7 @@ class Mixture(MixedFunction):
             learning.prepare_step(function)
         learning.apply_step(function)
 
-    def look(self) -> None:
+    def grow_if_due(self) -> None:
         """Begin a larger group if it is time to."""
         new = with_larger_group(self._live, self._arranger, self._kernel)
         if new is None:
@@ -171,7 +171,7 @@ class Mixture(MixedFunction):
         """Return what :meth:`restore` takes for groups of the features that are kept instead of its own."""
         numbers = self.numbers.copy()
         numbers["buffered"] = 0
-        learned = self.to_predict() | state.learned(numbers)
+        learned = self.to_predict() | state.pack_learned(numbers)
         return learned | {"kept": kept} | Groups(groups, [0] * len(groups)).tensors(0)
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:

@@ -25,7 +25,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
     function = mixture.state
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (
-        state.learned(function.numbers[0])
+        state.pack_learned(function.numbers[0])
         | arrays
         | {"table": mixture.table.copy()}
         | dict(kept)
@@ -66,17 +66,17 @@ def restore(
         If a tensor is missing, does not fit, or holds what no function learns.
     """
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
-    arrays = {name: model_file.taken(tensors, name, np.float64, shape) for name, shape in shapes.items()}
+    arrays = {name: model_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
     if not waiting < longest_batch or not waiting <= examples == learned["steps"] < 1 << 62:
-        raise ValueError(f"expected counters of examples as ints, got {state.learned(learned)['ints'].tolist()}")
+        raise ValueError(f"expected counters of examples as ints, got {state.pack_learned(learned)['ints'].tolist()}")
     if not ((arrays["priors"] > 0.0) & (arrays["priors"] <= 1.0)).all():
         raise ValueError(f"expected priors from 0 to 1, got {arrays['priors'].tolist()}")
     if not ((arrays["mixer"].diagonal() > 0.0).all() or not arrays["mixer"].any()):
         raise ValueError("expected a mixer with a positive diagonal")
     if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
         raise ValueError("expected bounds, losses and a spread of at least 0")
-    table = model_file.taken(tensors, "table", np.int64, empty.table.shape)
+    table = model_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     if not growth.possible(table, [*arranger.alone], arranger.stages, examples):
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays = {own: arrays[name].copy() for name, own in _NAMES.items()}

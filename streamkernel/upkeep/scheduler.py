@@ -80,7 +80,7 @@ class Upkeep:
         starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
         return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
-    def saw(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+    def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
         """Return the function to learn with from now on, and what has been seen, after one learned some examples.
 
         These are at most :meth:`until_due` rows.
@@ -117,7 +117,7 @@ class Upkeep:
             old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
             with suppress(Exception):  # a job reports what is wrong
-                done(task, old, old.directions.own(some), targets, self.build)
+                done(task, old, old.directions.adopt_rows(some), targets, self.build)
 
     def _turned(self, function: Function) -> tuple[Function, Upkeep]:
         """Let a job end or begin; return the function to learn with from now on."""
@@ -174,8 +174,8 @@ class Upkeep:
         ValueError
             If a tensor is missing or does not fit.
         """
-        seen, compactions = model_file.taken(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
-        gap, is_known = model_file.taken(tensors, "upkeep.gap", np.float64, (2,)).tolist()
+        seen, compactions = model_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
+        gap, is_known = model_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()
         if min(seen, compactions) < 0:
             raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
         recent = _unpacked("recent", tensors, function)
@@ -189,7 +189,9 @@ class Upkeep:
         )
         if "upkeep.job" not in tensors:
             return found
-        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)).tolist()
+        until, columns, *is_done = model_file.require_tensor(
+            tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)
+        ).tolist()
         if not (seen < until and 0 < columns <= function.columns):
             raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
         names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
@@ -284,7 +286,7 @@ class Job:
                 function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
                 self.gap = self.gap if gap is None else gap
             log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
-            self._new = self._caught_up(function.alone()).shared()
+            self._new = self._caught_up(function.make_private()).make_shared()
         except Exception:
             log.exception("%s has failed; the model stays as it is", self._names)
 
@@ -324,7 +326,7 @@ def _has_work(task: Task, function: Function) -> bool:
 def _joined(examples: Sequence[Examples], function: Function) -> Examples:
     """Return examples as one, their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
-    return function.directions.own(rows), np.concatenate([y for _, y in examples])
+    return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])
 
 
 def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:

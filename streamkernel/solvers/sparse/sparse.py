@@ -17,7 +17,7 @@ from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse import sparse_loops
 from streamkernel.solvers.sparse.refit import ridge
 from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
-from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, checked, pool_of
+from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, check_problem, pool_of
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ def minimise_sparse(
     for name, whole in (("threads", threads), ("max_epochs", max_epochs)):
         if not isinstance(whole, (int, np.integer)) or whole < 1:
             raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-    problem = checked(Z, y, loss, l1, columns, group, penalised)
+    problem = check_problem(Z, y, loss, l1, columns, group, penalised)
     w = np.zeros((columns, problem.Z.shape[1]))
     if start is not None:
         w = np.ascontiguousarray(np.asarray(start, np.float64).T)
@@ -279,7 +279,7 @@ def largest_l1(
     >>> largest_l1(Z, y, Square())
     2.0
     """
-    problem = checked(Z, y, loss, 1.0, columns, group, penalised)
+    problem = check_problem(Z, y, loss, 1.0, columns, group, penalised)
     groups, w = problem.groups, np.zeros((columns, problem.Z.shape[1]))
     free = np.flatnonzero(groups.weights == 0.0)
     if len(free) and loss.is_curved:

@@ -134,7 +134,7 @@ class Problem(NamedTuple):
         return list((self.pool.map if self.pool else map)(work, firsts, [min(first + length, n) for first in firsts]))
 
 
-def checked(
+def check_problem(
     Z: npt.ArrayLike,
     y: npt.ArrayLike,
     loss: Loss,
