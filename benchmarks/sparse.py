@@ -30,7 +30,7 @@ from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeature
 from streamkernel.solvers.sparse.refit import refit
 from streamkernel.solvers.sparse.rounds import RIDGES
 from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import Problem, checked, pool_of
+from streamkernel.solvers.sparse.sparse_problem import Problem, check_problem, pool_of
 
 NEAR = 1e-5
 TOLS = 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4
@@ -145,7 +145,7 @@ def threads(options: Any) -> None:
     l1 = 0.01 * largest_l1(Z, y, Logistic())
     columns = ["what", "one thread", "two", "faster", "objective of one", "of two"]
     rows = []
-    problem, times = checked(Z, y, Logistic(), l1, 1, 1, None), 8 * options.repeats
+    problem, times = check_problem(Z, y, Logistic(), l1, 1, 1, None), 8 * options.repeats
     one, two = interleaved(times, lambda: inner_loop(problem, 1), lambda: inner_loop(problem, 2))
     rows.append(
         ["inner loop", f"{np.median(one):.3f} s", f"{np.median(two):.3f} s", f"{ratio(one, two):.2f} ×", "", ""]

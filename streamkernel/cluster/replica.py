@@ -176,18 +176,18 @@ class Replica:
                 break  # the rest is in the next round
         durations.fold()
         return Report(
-            task.number,
-            model if task.is_alone else first_steps(model),
-            None if task.is_alone else merging.summary(kernel_model, before),
-            positions,
-            [y for y, _ in processor.quality.pairs],
-            [answer for _, answer in processor.quality.pairs],
-            lines,
-            letters,
-            processor.outcomes,
-            processor.examples.numbers,
-            durations,
-            time.perf_counter() - began,
+            number=task.number,
+            model=model if task.is_alone else first_steps(model),
+            summary=None if task.is_alone else merging.summary(kernel_model, before),
+            positions=positions,
+            labels=[y for y, _ in processor.quality.pairs],
+            answers=[answer for _, answer in processor.quality.pairs],
+            lines=lines,
+            letters=letters,
+            outcomes=processor.outcomes,
+            numbers=processor.examples.numbers,
+            durations=durations,
+            seconds=time.perf_counter() - began,
         )
 
 

@@ -401,7 +401,7 @@ class KernelModel(model_file.Portable):
             found, last = self._state, len(y)
             if directions.store is not found.learner.directions.store:  # another function has taken its place
                 directions = found.learner.directions
-                rows = directions.own(rows)
+                rows = directions.adopt_rows(rows)
             if found.first is not None:
                 last = done + 1
             elif found.upkeep is not None:
@@ -409,7 +409,7 @@ class KernelModel(model_file.Portable):
             if labels:
                 last, found = self._labelled(found, labels, y, done, last)
             if found.numeric is not numeric:
-                found = replace(found, numeric=numeric_names.joined(found.numeric, numeric))
+                found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
             self._offer(rows.part(done, last), y[done:last], found)
             done = last
 
@@ -477,7 +477,7 @@ class KernelModel(model_file.Portable):
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
             return self._restarted(found, first) if is_due else replace(found, first=first)
         if found.upkeep is not None:
-            learner, upkeep = found.upkeep.saw(found.learner, read, y)
+            learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
 
@@ -487,10 +487,10 @@ class KernelModel(model_file.Portable):
         scales = found.scales
         if scales is not None:
             scales = scales.copy()
-            scales.take()
+            scales.use_moments()
             rows = scales(rows)
         plan = found.learner.directions.plan
-        learner = found.learner.restarted(bandwidth.with_medians(self._wanted, plan, rows), rows)
+        learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
         for i, (_, target) in enumerate(first):
             try:
                 learner.learn_one(rows.part(i, i + 1), target)
@@ -572,7 +572,7 @@ class KernelModel(model_file.Portable):
         y = np.array([self._target(y) for _, y in events], np.float64)
         self._recover()
         found = self._state
-        rows = found.learner.directions.own(rows)
+        rows = found.learner.directions.adopt_rows(rows)
         read = rows if found.scales is None else found.scales(rows)
         learner, gap = done(task, found.learner, read, y, self._with_columns, tell)
         self._state = replace(found, learner=learner)
@@ -621,9 +621,9 @@ class KernelModel(model_file.Portable):
     def _look(self) -> None:
         """Take the scales anew, and begin a larger group if it is time to."""
         if self._state.scales is not None:
-            self._state.scales.take()
+            self._state.scales.use_moments()
         if isinstance(self._learner, Mixture):
-            self._learner.look()
+            self._learner.grow_if_due()
 
     def _description(self) -> dict[str, Any]:
         """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""

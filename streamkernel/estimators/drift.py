@@ -157,10 +157,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         """See one event."""
         self._recover()
         seen = self._seen
-        row = seen.model._learner.directions.own(row)
+        row = seen.model._learner.directions.adopt_rows(row)
         if seen.drift_detected:
             seen = _Seen(self._new_model(), Log([]))
-            row = seen.model._learner.directions.own(row)
+            row = seen.model._learner.directions.adopt_rows(row)
         if seen.waits:
             self._seen = seen._replace(waiting=seen.waiting.plus(row), waits=False)
         elif 2 * len(seen.waiting) < self.window:

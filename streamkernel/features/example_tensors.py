@@ -45,7 +45,7 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    rows = directions.restored(start, hashes.view(np.uint64), readers, values)
+    rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numba import types
 
 from streamkernel import losses, vectors
-from streamkernel.features.evaluate import KERNEL, features, power, prepare
+from streamkernel.features.compiled_kernel import KERNEL, Span
+from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import block_choice
 from streamkernel.first_order.preconditioning import precondition
@@ -88,7 +89,7 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     per_panel = phi.shape[2] // size
     panel, first = k // per_panel, (k % per_panel) * size
     prepare(kernel, rows, i, work.row)
-    features(kernel, size, work.row, panel, first, first + size, phi[panel], work.room)
+    features(kernel, work.row, Span(size, panel, first, first + size), phi[panel], work.room)
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import ADDITIVE, LINEAR, ROOT
+from streamkernel.features.compiled_kernel import ADDITIVE, LINEAR, ROOT
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 

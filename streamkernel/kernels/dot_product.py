@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
+from streamkernel.features.compiled_kernel import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from streamkernel.features.evaluate import LADDER
+from streamkernel.features.compiled_kernel import LADDER
 from streamkernel.kernels.base import Kernel, Part, SimpleKernel
 from streamkernel.kernels.stationary import Stationary
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import EXPONENTIAL
+from streamkernel.features.compiled_kernel import EXPONENTIAL
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 

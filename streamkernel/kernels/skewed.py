@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import LOG, PHASE
+from streamkernel.features.compiled_kernel import LOG, PHASE
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import ClassVar, Literal
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import PHASE
+from streamkernel.features.compiled_kernel import PHASE
 from streamkernel.kernels.base import Part, SimpleKernel, pairs
 
 _SHORTEST = 1e-300

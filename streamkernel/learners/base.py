@@ -9,15 +9,15 @@ import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
+from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import BLOCK
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import Plan
 from streamkernel.learners import state, threads
 
 
-class Refused(Exception):  # noqa: N818
+class RefusedError(Exception):
     """A row that could not be learned, and the error for it."""
 
     def __init__(self, row: int, error: InputError) -> None:
@@ -154,8 +154,8 @@ class Learner:
         """Whether the first blocks are of features that were kept when the function was pruned."""
         return len(self.directions.kept) > 1
 
-    def drawn(self, positions: I64) -> I64:
-        """Return what `features.evaluate` keeps of the features at these positions: block, place and rung of each."""
+    def features_at(self, positions: I64) -> I64:
+        """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
         kept, block = self.directions.kept, positions // self.block_size
         features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
         packed = positions < len(kept) - 1
@@ -217,8 +217,8 @@ class Learner:
         numbers["loss"], numbers["loss_bound"] = self.loss.load(columns), self.loss.bound(columns)
         return numbers
 
-    def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
-        """Return what is learned of the scalar state in `tensors`.
+    def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
+        """Return what is learned of the scalar state in `tensors`, as a record.
 
         Raises
         ------
@@ -227,10 +227,10 @@ class Learner:
         """
         ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
         reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
-        blocks, steps_taken = ints[:2].tolist()
-        if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
+        learned = state.unpack_learned(ints, reals)
+        if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
-        return ints, reals
+        return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
         """Evaluate rows into `out`, in as many threads as there may be.

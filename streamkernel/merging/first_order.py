@@ -14,7 +14,7 @@ from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
 
 
-def told(f: Expansion) -> dict[str, Any]:
+def summarise(f: Expansion) -> dict[str, Any]:
     """Return what merging takes of a function, as arrays."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
     functions = f.functions().reshape(f.n_blocks, outputs * f.block_size, f.n_functions)
@@ -22,7 +22,7 @@ def told(f: Expansion) -> dict[str, Any]:
         "numbers": f.numbers.copy(),
         "functions": functions,
         "beta": f.numbers["scale"] * f.beta[: f.n_blocks],
-        "drawn": f.drawn(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
+        "drawn": f.features_at(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
         "next": f.next_number,
         "most": f.most_blocks,
         "is_mean": f.numbers["intercept"] == state.MEAN,
@@ -121,7 +121,7 @@ def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
 def _kept(fresh: Expansion, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
     """Return the features as a function is told of them that are not simply the first ones; ``None`` if they are."""
     features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
-    simple = Expansion.drawn(fresh, np.arange(len(features)))
+    simple = Expansion.features_at(fresh, np.arange(len(features)))
     if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():
         return None
     last = [[following - len(drawn), most, 0]]

@@ -82,8 +82,8 @@ def summary(model: KernelModel, before: int | None = None) -> Summary:
     """
     known, learner = _outline(model), model._learner
     if isinstance(learner, Mixture):
-        return known._replace(learnt=second_order.told(learner, before))
-    return known._replace(learnt=first_order.told(learner))
+        return known._replace(learnt=second_order.summarise(learner, before))
+    return known._replace(learnt=first_order.summarise(learner))
 
 
 def n_examples(model: KernelModel) -> int:
@@ -133,7 +133,7 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
     _check(parts, base)
     numeric = model._state.numeric
     for part in parts if base is None else (base, *parts):
-        numeric = numeric_names.joined(numeric, part.numeric)
+        numeric = numeric_names.join_names(numeric, part.numeric)
     before = 0 if base is None else base.events
     waiting = [_waiting(part, base) for part in parts]
     more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
@@ -157,7 +157,7 @@ def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = 
     learner = fresh._learner
     for examples in waiting:
         for row, y in examples:
-            learner.learn_one(learner.directions.own(row), float(labels.index(y)) if labels else y)
+            learner.learn_one(learner.directions.adopt_rows(row), float(labels.index(y)) if labels else y)
     if schedule.last_due(learner.examples) > before:
         fresh._look()
     upkeep = model._state.upkeep

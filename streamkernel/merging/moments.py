@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
-from streamkernel.features.scaling import HORIZON, MOST_NAMES
+from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import added
 

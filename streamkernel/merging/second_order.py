@@ -13,14 +13,15 @@ from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
 from streamkernel.second_order import newton_step
-from streamkernel.second_order.groups import Group, Groups
+from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
 
 
-def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
+def summarise(f: Mixture, before: int | None = None) -> dict[str, Any]:
     """Return what merging takes of a function, as arrays.
 
     Parameters
@@ -128,7 +129,7 @@ def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any],
     share = weights[:, None] * np.c_[has, has, has.any(axis=1)]
     standing = (share * [part["standing"] for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
-        **state.learned(numbers),
+        **state.pack_learned(numbers),
         "table": table,
         "priors": priors,
         "weights": v,

@@ -165,7 +165,7 @@ class Stochastic:
             row = rows.part(i, i + 1)
             if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
                 for phi in self._phis:
-                    phi(phi.directions.own(row))
+                    phi(phi.directions.adopt_rows(row))
             pending = (*self._learned.pending, (row, target))
             if len(pending) < self._batch:
                 self._learned = self._learned._replace(pending=pending)
@@ -221,7 +221,7 @@ class Stochastic:
 
     def _features2(self, rows: Rows) -> F64:
         """Return φ'(x)."""
-        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.own(rows))
+        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learnt."""

@@ -1,33 +1,18 @@
-"""The arrays of a mixture's groups, one group after the other in flat arrays, as `learning.py` reads them."""
+"""The arrays of a mixture's groups, one group after the other in flat arrays, as compiled code reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from streamkernel import tensor_file
-from streamkernel.features.rows import F32, F64, I64
-from streamkernel.second_order import learning
+from streamkernel.features.rows import I64
+from streamkernel.second_order import mixture_state
+from streamkernel.second_order.mixture_state import Group
 
 FUNCTIONS = ("newton", "steady", "sums")
-
-
-class Group(NamedTuple):
-    """Of a group of n outputs: the factor, its functions and what waits for a step."""
-
-    factor: F32
-    newton: F64
-    steady: F64
-    sums: F64
-    rows: F32
-
-    @classmethod
-    def empty(cls, n: int, columns: int, room: int) -> Group:
-        """Return a group before its first example."""
-        newton, steady, sums = np.zeros((3, columns, n))
-        return cls(np.zeros((n, n), np.float32), newton, steady, sums, np.zeros((room, n), np.float32))
 
 
 class Groups:
@@ -51,10 +36,10 @@ class Groups:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
         self.layout: I64 = np.zeros((len(groups), 4), np.int64)
-        self.layout[:, learning.FIRST] = firsts
-        self.layout[:, learning.COUNT] = self.counts
-        self.layout[1:, learning.BEFORE] = np.cumsum(self.counts)[:-1]
-        self.layout[1:, learning.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
+        self.layout[:, mixture_state.FIRST] = firsts
+        self.layout[:, mixture_state.COUNT] = self.counts
+        self.layout[1:, mixture_state.BEFORE] = np.cumsum(self.counts)[:-1]
+        self.layout[1:, mixture_state.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
         self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
 
     def with_flat(self, **arrays: Any) -> Groups:

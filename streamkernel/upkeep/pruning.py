@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.features.evaluate import PLACE, RUNG
+from streamkernel.features.compiled_kernel import PLACE, RUNG
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.groups import Group
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
 from streamkernel.upkeep.distil import bends, distil
@@ -57,12 +57,12 @@ def _expansion(old: Expansion, rows: Rows, keep: float, tell: Tell) -> dict[str,
     """Return what a first-order function of some of the features is restored from."""
     blocks, most = kept_blocks(old.cap, keep)
     count = blocks * old.block_size
-    Z = old.embedded(rows)
+    Z = old.embed_rows(rows)
     targets = Z @ old.functions()
     chosen = _chosen(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
     last = [[old.next_number - blocks, most, 0]]
     found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, np.ones(len(Z)), 0.0)
-    return old.with_functions(found.T, np.concatenate([old.drawn(chosen), last]))
+    return old.with_functions(found.T, np.concatenate([old.features_at(chosen), last]))
 
 
 def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
     smaller = max(1, int(keep * old.block_size))
     places = np.arange(old.most_blocks * smaller)
     kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
-    Z, f, weights = old.embedded(rows), old.scores(rows), np.empty(len(y))
+    Z, f, weights = old.embed_rows(rows), old.scores(rows), np.empty(len(y))
     bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
     groups, near = [], np.zeros((2 * len(old.groups) + 1, len(y), old.columns))
     near[-1] = old.arrays.level[:, 0]
@@ -85,7 +85,7 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
         chosen = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
         tell((g + 1) / len(old.groups), f"group {g + 1}")
         at = slice(block * smaller, (block + blocks) * smaller)
-        drawn = old.drawn(block * old.block_size + chosen)
+        drawn = old.features_at(block * old.block_size + chosen)
         kept[at, : PLACE + 1] = drawn[:, : PLACE + 1]
         if old.is_joint:
             kept[at, RUNG] = drawn[:, RUNG]

@@ -43,7 +43,7 @@ def refit(
         log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
-    Z, before = old.embedded(rows).astype(np.float64), old.functions()
+    Z, before = old.embed_rows(rows).astype(np.float64), old.functions()
     after, gaps = np.empty_like(before), []
     for c in range(old.columns):
         found = minimise(Z, _targets(old, y, c), name, l2=task.l2, tol=task.tol, start=before[:, c], tell=tell)

@@ -81,7 +81,7 @@ class Upkeep:
         starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
         return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
-    def saw(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+    def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
         """Return the function to learn with from now on, and what has been seen, after one learned some examples.
 
         These are at most :meth:`until_due` rows.
@@ -118,7 +118,7 @@ class Upkeep:
             old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
             with suppress(Exception):  # a job reports what is wrong
-                done(task, old, old.directions.own(some), targets, self.build)
+                done(task, old, old.directions.adopt_rows(some), targets, self.build)
 
     def _turned(self, function: Function) -> tuple[Function, Upkeep]:
         """Let a job end or begin; return the function to learn with from now on."""
@@ -287,7 +287,7 @@ class Job:
                 function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
                 self.gap = self.gap if gap is None else gap
             log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
-            self._new = self._caught_up(function.alone()).shared()
+            self._new = self._caught_up(function.make_private()).make_shared()
         except Exception:
             log.exception("%s has failed; the model stays as it is", self._names)
 
@@ -327,7 +327,7 @@ def _has_work(task: Task, function: Function) -> bool:
 def _joined(examples: Sequence[Examples], function: Function) -> Examples:
     """Return examples as one, their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
-    return function.directions.own(rows), np.concatenate([y for _, y in examples])
+    return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])
 
 
 def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:

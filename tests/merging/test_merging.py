@@ -78,7 +78,7 @@ def rounds(model, xs, ys, workers, length, divide=True):
 def blocks(model):
     """Return the numbers that the blocks of a first-order model were drawn with."""
     function = model._learner
-    return function.drawn(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
+    return function.features_at(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
 
 
 # --- first order --------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def rows_of(function, xs):
 def embedded(function, xs):
     from streamkernel.features.rows import Rows
 
-    return function.embedded(Rows.stack(rows_of(function, xs))).astype(np.float64)
+    return function.embed_rows(Rows.stack(rows_of(function, xs))).astype(np.float64)
 
 
 def copied(function, **options):
@@ -281,7 +281,7 @@ def feed(function, xs, ys):
 
 def together(function, replicas, root, before, **options):
     """Let a function become what replicas are together."""
-    own = [second_order.told(one, before) for one in replicas]
+    own = [second_order.summarise(one, before) for one in replicas]
     events = np.array([part["numbers"]["examples"] - before for part in own], np.float64)
     found = mixture(**options)
     base = second_order.nothing(own[0]) if root is None else root
@@ -301,7 +301,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
     xs, ys = stream(sum(map(sum, lengths)))
     model, at, seen = mixture(**options), 0, []
     for one in lengths:
-        before, root = int(model.numbers["examples"]), second_order.told(model)
+        before, root = int(model.numbers["examples"]), second_order.summarise(model)
         root = None if not before else root
         replicas = []
         for n in one:
@@ -355,7 +355,7 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
     lam, n = model.prior(0), len(model.groups[0].factor)
     R = model.groups[0].factor.astype(np.float64)
     A0, m0 = R.T @ R, model.groups[0].newton[0] @ (R.T @ R)
-    root = second_order.told(model)
+    root = second_order.summarise(model)
     cuts = [(300, 450), (450, 520), (520, 900)]
     replicas = [feed(copied(model, **options), xs[a:b], ys[a:b]) for a, b in cuts]
     own = [faded(model, xs[a:b], ys[a:b], A0, m0, 300, kept, l2, lam) for a, b in cuts]
@@ -379,11 +379,11 @@ def test_rounds_forget_whatever_their_length(start):
     model, at = feed(mixture(**options), xs[:start], ys[:start]), start
     model.settle()
     while at < len(xs):
-        root, replicas = second_order.told(model), []
+        root, replicas = second_order.summarise(model), []
         for i in range(5):
             replicas.append(feed(copied(model, **options), xs[at + i : at + 25 : 5], ys[at + i : at + 25 : 5]))
         model, at = together(model, replicas, root, at, **options), at + 25
-    size = np.trace(second_order.told(model)["grams"][0])
+    size = np.trace(second_order.summarise(model)["grams"][0])
     assert 0.8 * 25 / (1.0 - kept) < size < 1.25 * 25 / (1.0 - kept)
 
 
@@ -702,7 +702,7 @@ def observed(table, scales=None, take=False):
     for row in table:
         scales.observe(directions.row(row))
         if take and schedule.is_due(scales.n):
-            scales.take()
+            scales.use_moments()
     return scales
 
 

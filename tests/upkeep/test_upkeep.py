@@ -70,15 +70,15 @@ def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
     )
     function, some = model._learner, [*events(9, seed=1)]
     outputs = function.directions.plan.outputs
-    before = function.embedded(rows_of(function, some)).reshape(9, -1, outputs, 8)
+    before = function.embed_rows(rows_of(function, some)).reshape(9, -1, outputs, 8)
     chosen = np.sort(np.random.default_rng(3).permutation(function.n_blocks * 8)[:16])
     twin = model._with_columns(1)
-    kept = np.concatenate([function.drawn(chosen), [[function.next_number - 2, 6, 0]]])
+    kept = np.concatenate([function.features_at(chosen), [[function.next_number - 2, 6, 0]]])
     twin.restore(function.with_functions(np.zeros((16 * outputs, 1)), kept))
-    after = twin.embedded(rows_of(twin, some)).reshape(9, -1, outputs, 8)
+    after = twin.embed_rows(rows_of(twin, some)).reshape(9, -1, outputs, 8)
     for i, feature in enumerate(chosen):
         assert np.array_equal(after[:, i // 8, :, i % 8], before[:, feature // 8, :, feature % 8])
-    again = twin.drawn(np.arange(16))  # of what was kept once, some is kept again
+    again = twin.features_at(np.arange(16))  # of what was kept once, some is kept again
     assert np.array_equal(again, kept[:-1])
 
 
@@ -204,7 +204,7 @@ def test_refitted_coefficients_are_the_minimum(kind, classes, reference):
     gap = upkeep.apply(upkeep.Refit(window=500, tol=1e-10, l2=1e-3), model, stream)
     assert gap <= 1e-10
     function, last = model._learner, stream[-500:]
-    Z = function.embedded(rows_of(function, last)).astype(float)
+    Z = function.embed_rows(rows_of(function, last)).astype(float)
     y = np.array([y if not classes else model.labels[y] for _, y in last]) - (0.0 if classes else offset)
     fitted = reference(500, 1e-3).fit(Z, y)
     assert np.allclose(function.functions()[:, 0], np.ravel(fitted.coef_), atol=5e-4)  # √(2 gap/λ)
