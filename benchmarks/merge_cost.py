@@ -24,7 +24,8 @@ from scipy.optimize import curve_fit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import arguments, seconds, show
-from streamkernel import KernelRegressor, kernels, learners, merging, rules
+from streamkernel import KernelRegressor, kernels, learners, rules
+from streamkernel.estimators import model_merging
 
 KERNEL = kernels.Gaussian(2.0)
 LEARNERS = {"first": learners.DSG(rule=rules.DSG()), "second": learners.Newton(joint=True)}
@@ -52,11 +53,11 @@ def events() -> list[tuple[dict[str, float], float]]:
 def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dict[int, float], tuple[int, int]]:
     """Return median seconds by what is done, those of merges by replicas, and bytes of a summary and of a model."""
     model, some = model_of(order, features), events()
-    root, x, y = merging.summary(model), *some[0]
+    root, x, y = model_merging.summarize(model), *some[0]
     replica = copy.deepcopy(model)
     for one in some[:64]:
         replica.learn_one(*one)
-    part, told = merging.summary(replica, root.events), pickle.dumps(model)
+    part, told = model_merging.summarize(replica, root.events), pickle.dumps(model)
 
     def event() -> float:
         replica.predict_one(x)
@@ -68,7 +69,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     def merge(count: int) -> float:
         twin = pickle.loads(told)
-        return seconds(lambda: merging.merged(twin, [part] * count, root))
+        return seconds(lambda: model_merging.merge_into(twin, [part] * count, root))
 
     def median(job: Any) -> float:
         job()
@@ -76,7 +77,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     took = {
         "event": median(event),
-        "summary": median(lambda: seconds(lambda: merging.summary(replica, root.events))),
+        "summary": median(lambda: seconds(lambda: model_merging.summarize(replica, root.events))),
         "dumps": median(lambda: seconds(lambda: pickle.dumps(model))),
         "loads": median(lambda: seconds(lambda: pickle.loads(told))),
         "first": median(first),

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from benchmarks import race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
-from streamkernel import KernelClassifier, merging
+from streamkernel import KernelClassifier
+from streamkernel.estimators import model_merging
 from streamkernel.kernels import bandwidth
 
 ORDERS: dict[str, dict[str, Any]] = {"first": {"learner": "dsg"}, "second": {}}
@@ -47,14 +48,14 @@ def in_rounds(events: list[Any], options: dict[str, Any], workers: int, length: 
     right, spreads = learn(model, events[:at]), []
     while at < len(events):
         end = min(len(events), at + workers * length)
-        root, told, parts = merging.summary(model), pickle.dumps(model), []
+        root, told, parts = model_merging.summarize(model), pickle.dumps(model), []
         for worker in range(workers):
             replica = pickle.loads(told)
             replica._divide(worker, workers)
             right += learn(replica, events[at + worker : end : workers])
-            parts.append(merging.summary(replica, root.events))
-        spreads.append(merging.spread_of(parts))
-        merging.merged(model, parts, root)
+            parts.append(model_merging.summarize(replica, root.events))
+        spreads.append(model_merging.spread_of(parts))
+        model_merging.merge_into(model, parts, root)
         at = end
     return right / len(events), float(np.median(spreads))
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from river import base, metrics
 
 from connectors import Event, PartitionedSource, Refusal, WorkAssignment
-from streamkernel import merging
 from streamkernel.engine.pipelines import first_steps, kernel_model_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import become_replica, learner_of
 
@@ -78,7 +78,7 @@ class Report(NamedTuple):
 
     number: int
     model: Any
-    summary: merging.Summary | None
+    summary: model_merging.Summary | None
     positions: dict[str, Any]
     labels: list[Any]
     answers: list[Any]
@@ -178,7 +178,7 @@ class Replica:
         return Report(
             number=task.number,
             model=model if task.is_alone else first_steps(model),
-            summary=None if task.is_alone else merging.summary(kernel_model, before),
+            summary=None if task.is_alone else model_merging.summarize(kernel_model, before),
             positions=positions,
             labels=[y for y, _ in processor.quality.pairs],
             answers=[answer for _, answer in processor.quality.pairs],

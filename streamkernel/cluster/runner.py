@@ -10,7 +10,6 @@ from typing import Any
 from river import compose
 
 from connectors import CommitRefusedError, PartitionedSource, WorkAssignment
-from streamkernel import merging
 from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of
 from streamkernel.cluster.round_counts import RoundCounts
@@ -20,6 +19,7 @@ from streamkernel.engine.parts import Parts
 from streamkernel.engine.pipelines import first_steps
 from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS
+from streamkernel.estimators import model_merging
 from streamkernel.estimators.internals import flush, is_young
 from streamkernel.kernels import bandwidth
 
@@ -64,7 +64,7 @@ class ClusterRunner:
         self._divided, self._workers, self._events_per_round = divided, workers, events_per_round
         self._plan = RoundPlan(parts.checkpointer.state, parts.health)
         self._counts = RoundCounts()
-        self._root: merging.Summary | None = None  # of the model that replicas began with
+        self._root: model_merging.Summary | None = None  # of the model that replicas began with
         self._n_shares = 0
         self._failed = 0  # times in a row that the plan or a checkpoint could not be written
 
@@ -174,7 +174,7 @@ class ClusterRunner:
         ]
 
         def meanwhile() -> None:
-            self._root = None if is_alone else merging.summary(model)
+            self._root = None if is_alone else model_merging.summarize(model)
 
         def waiting(incident: str) -> None:
             self._health.turn()
@@ -194,12 +194,12 @@ class ClusterRunner:
         assert self._root is not None
         parts = [report.summary for report in reports if report.summary is not None]
         learned = [part for part in parts if part.events > self._root.events]
-        spread = merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
+        spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
         merged = {
             name: step_merging.merged(step, [report.model[name] for report in reports])
             for name, step in first_steps(processor.model).items()
         }
-        merging.merged(kernel_of(processor.model), parts, self._root)
+        model_merging.merge_into(kernel_of(processor.model), parts, self._root)
         if merged:
             (name, last) = list(processor.model.steps.items())[-1]
             processor.model = compose.Pipeline(*merged.items(), (name, last))

@@ -8,8 +8,8 @@ from typing import Any
 
 from river import base, feature_extraction, preprocessing
 
-from streamkernel import RandomFeatures
 from streamkernel.engine.fields import OnFields
+from streamkernel.estimators.random_features import RandomFeatures
 
 FIXED = (
     preprocessing.Binarizer,

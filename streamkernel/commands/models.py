@@ -59,7 +59,7 @@ def export(
     output: Output = Path("model.safetensors"),
 ) -> None:
     """Write the model of a run's newest checkpoint, with its preprocessing, to a file for load() and other commands."""
-    from streamkernel.engine import maintenance
+    from streamkernel.commands import maintenance
 
     try:
         typer.echo(maintenance.export(state, output))
@@ -75,7 +75,7 @@ def merge(
     ] = None,
 ) -> None:
     """Make one model of saved models that learned apart, as if it had learned the events of all."""
-    from streamkernel.engine.maintenance import merge_files
+    from streamkernel.commands.maintenance import merge_files
 
     try:
         typer.echo(merge_files(models, output, base))
@@ -89,7 +89,7 @@ def _beside(model: Path, what: str) -> Path:
 
 
 def _maintain(model: Path, events: Path, label: str, output: Path, task: Callable[[], Any]) -> None:
-    from streamkernel.engine.maintenance import maintain
+    from streamkernel.commands.maintenance import maintain
 
     try:
         typer.echo(maintain(model, events, label, output, task()))

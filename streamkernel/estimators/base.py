@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamkernel import losses, merging, step_sizes, tensor_file
+from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
+from streamkernel.estimators import model_file, model_merging
 from streamkernel.features import example_tensors, numeric_names, scaling
 from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_rows
@@ -317,7 +317,7 @@ class KernelModel(model_file.Portable):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
         tasks = [task for task in (self.pruning, self.refit) if task is not None]
         for task in tasks:
-            task.check(self)
+            task.check(self._learner, self.max_features)
         return Upkeep.new(tasks, self._with_columns) if tasks else None
 
     def _target(self, y: Any) -> float:
@@ -553,18 +553,25 @@ class KernelModel(model_file.Portable):
         """
 
         def merge() -> None:
-            merging.check([self, *others], base)
-            root = None if base is None else merging.summary(base)
+            model_merging.check([self, *others], base)
+            root = None if base is None else model_merging.summarize(base)
             before = None if root is None else root.events
-            merging.merged(self, [merging.summary(model, before) for model in (self, *others)], root)
+            model_merging.merge_into(self, [model_merging.summarize(model, before) for model in (self, *others)], root)
 
         models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
         _while_still([models[key] for key in sorted(models)], merge)  # in one order: no two wait for each other
         return self
 
     @locked
-    def _apply(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any) -> Any:
-        """Do a task on some events at once, and return the gap that it ends with, if it has one."""
+    def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
+        """Do a task on some events at once, and return its gap if it has one; see :func:`streamkernel.upkeep.apply`.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be done to this model.
+        """
+        task.check(self._learner, self.max_features)
         from streamkernel.upkeep.work import done
 
         directions = self._learner.directions

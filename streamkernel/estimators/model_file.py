@@ -29,8 +29,18 @@ _PARTS: dict[str, dict[str, Any]] = {
 """The classes that may stand for a parameter in a description."""
 
 
+_CLASSES: dict[str, type[Portable]] = {}
+"""The estimators of this library by name: what a file may hold."""
+
+
 class Portable:
     """A River estimator that can be told as its parameters, a JSON description and tensors."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let files hold the estimators of this library."""
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("streamkernel.estimators."):
+            _CLASSES[cls.__name__] = cls
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: safetensors with a JSON description, no direction and no code.
@@ -82,14 +92,10 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     ModelFileError
         If it is no model of this library, or its parts do not fit together.
     """
-    import streamkernel
-    from streamkernel.research import StochasticGaussianProcessRegressor
-
-    estimators = [StochasticGaussianProcessRegressor, *(getattr(streamkernel, name) for name in streamkernel.__all__)]
-    classes = {c.__name__: c for c in estimators if isinstance(c, type) and issubclass(c, Portable)}
+    classes = _CLASSES
     found = description.get("class") if isinstance(description, dict) else None
     if not isinstance(found, str) or found not in classes:
-        raise ModelFileError(f"Expected a model of class {' or '.join(classes)}, got {found!r} - in {where}")
+        raise ModelFileError(f"Expected a model of class {' or '.join(sorted(classes))}, got {found!r} - in {where}")
     try:
         parts = older_files.renamed(description)
         parameters, state = (_decoded(name, parts[name]) for name in ("parameters", "state"))

@@ -18,6 +18,7 @@ from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, LEARNED, MARGIN, MEAN, PER_ERROR, PER_K_XX
 
@@ -27,9 +28,6 @@ ERROR_HORIZON = 100.0
 LARGEST_DEVIATION = 10.0
 """In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
 it."""
-
-LARGEST_GRADIENT = 1e100
-"""A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 
 class StepWork(NamedTuple):
@@ -42,26 +40,6 @@ class StepWork(NamedTuple):
 
 
 STEP_WORK = types.NamedTuple([WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1]], StepWork)
-
-
-@inlined
-def clip(g, bound, most):  # type: ignore[no-untyped-def]
-    """Scale `g` down to the bound M on its norm, and return the new M.
-
-    Where the loss has no bound, M is the largest norm seen, and at most doubles a step: an outlier moves f no
-    further than the examples before it did.
-    """
-    square = 0.0
-    for c in range(len(g)):
-        square += g[c] * g[c]
-    norm = math.sqrt(square)
-    if bound == 0.0:
-        return norm
-    if norm > bound:
-        for c in range(len(g)):
-            g[c] *= bound / norm
-        return min(2.0 * bound, norm, most)
-    return bound
 
 
 @inlined

@@ -110,7 +110,7 @@ class FileCache(NullCache):
         """Return the compiled function for some types of arguments, ``None`` if it has to be compiled."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
-        with suppress(OSError):
+        with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
             if path is not None:
                 return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
         _announce()

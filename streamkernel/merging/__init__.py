@@ -8,8 +8,3 @@ For replicas i with n_i events each since they were the same model 0, and n = Σ
 The second line is what one model would have come to that saw all events, if the loss is square and nothing is
 forgotten. Models that were never the same begin from A_0 = λI and n_i = all their events.
 """
-
-from streamkernel.errors import MergeError
-from streamkernel.merging.models import Summary, check, merged, n_examples, spread_of, summary
-
-__all__ = ["MergeError", "Summary", "check", "merged", "n_examples", "spread_of", "summary"]

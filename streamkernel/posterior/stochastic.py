@@ -15,7 +15,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.errors import DivergedError
 from streamkernel.features.rows import F64
-from streamkernel.first_order.sgd_step import LARGEST_GRADIENT
+from streamkernel.learners.clipping import LARGEST_GRADIENT
 
 
 class RidgeFunctions:

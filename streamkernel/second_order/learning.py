@@ -24,9 +24,9 @@ import numpy as np
 from streamkernel import losses, vectors
 from streamkernel.features.rows import F64, Rows
 from streamkernel.features.scale_table import has_room, observe_row, scale_row, use_moments
-from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
 from streamkernel.jit import compiled
 from streamkernel.learners import schedule
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import embed, embedding_room, set_scaled
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, MEAN, NO_ROOM
 from streamkernel.second_order import newton_step, square_root

@@ -10,8 +10,8 @@ from numba import types
 
 from streamkernel import losses, vectors
 from streamkernel.features.rows import F64, I64
-from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
 from streamkernel.jit import inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture_state import GROUP, MIXTURE

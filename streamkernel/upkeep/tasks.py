@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
-
-if TYPE_CHECKING:
-    from streamkernel.estimators.base import KernelModel
+from streamkernel.upkeep.functions import Function
 
 
 def _at_least(least: int, name: str, value: Any) -> None:
@@ -33,8 +31,8 @@ class Task:
         _at_least(2, "every", self.every)
         _at_least(2, "window", self.window)
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if this can never be done to a model with these parameters."""
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if this can never be done to a function like this, with this cap on its features."""
         raise NotImplementedError
 
 
@@ -100,12 +98,12 @@ class Pruning(Task):
         if not isinstance(self.keep, (int, float)) or not 0.0 < self.keep <= 0.5:
             raise ValueError(f"Expected 0 < keep <= 0.5, got {self.keep!r}")
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if a model has no cap on its features, or they are not drawn one by one."""
-        if model.max_features is None:
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if there is no cap on the features, or they are not drawn one by one."""
+        if max_features is None:
             raise ValueError("Expected a cap on the features with pruning, got max_features=None")
-        if model._learner.directions.plan.is_sketch:
-            raise ValueError(f"Expected a kernel whose features are drawn one by one, got {model.kernel_!r}")
+        if function.directions.plan.is_sketch:
+            raise ValueError(f"Expected a kernel whose features are drawn one by one, got {function.kernel!r}")
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ class Refit(Task):
             if not isinstance(value, (int, float)) or not 0.0 < value < math.inf:
                 raise ValueError(f"Expected {name} > 0, got {value!r}")
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if the loss of a model has no dual."""
-        if model._loss not in LOSSES.values():
-            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with refit, got {model._loss!r}")
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if the loss has no dual."""
+        if function.loss not in LOSSES.values():
+            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with refit, got {function.loss!r}")

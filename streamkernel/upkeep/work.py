@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from streamkernel.errors import InputError
-from streamkernel.estimators.base import KernelModel
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.second_order.mixture import Mixture
@@ -36,8 +35,17 @@ def done(
     return refit(function, rows, y, task, build, tell)
 
 
+class SupportsTasks(Protocol):
+    """A model that tasks can be done to."""
+
+    def run_task(
+        self, task: Task, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None
+    ) -> float | None:
+        """Do a task on some events, and return the gap that it ends with, if it has one."""
+
+
 def apply(
-    task: Task, model: KernelModel, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
+    task: Task, model: SupportsTasks, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
 ) -> float | None:
     """Do a task to a model at once.
 
@@ -78,9 +86,7 @@ def apply(
     >>> model.n_features
     256
     """
-    task.check(model)
     last = [*events][-task.window :]
     if len(last) < 2:
         raise InputError(f"Expected two events or more, got {len(last)}")
-    gap: float | None = model._apply(task, last, tell)
-    return gap
+    return model.run_task(task, last, tell)

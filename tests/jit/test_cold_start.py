@@ -46,6 +46,15 @@ def test_a_cold_process_says_once_that_it_compiles(tmp_path: Path) -> None:
     assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
 
 
+def test_stored_code_that_cannot_be_read_is_compiled_again(tmp_path: Path) -> None:
+    process(TWO_FUNCTIONS, tmp_path)
+    stored = sorted(tmp_path.rglob("*.numba"))
+    for path, content in zip(stored, (b"cstreamkernel.errors\nGone\n.", b"", b"no pickle"), strict=False):
+        path.write_bytes(content)
+    assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
+    assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
+
+
 def test_a_process_that_can_write_nowhere_works_and_says_what_to_do() -> None:
     cold = process(NOTHING_CAN_BE_WRITTEN + TWO_FUNCTIONS + "print('done')", None)
     assert cold.stdout == "done\n"

@@ -25,11 +25,11 @@ from streamkernel import (
     kernels,
     learners,
     losses,
-    merging,
     rules,
     step_sizes,
     upkeep,
 )
+from streamkernel.estimators import model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
 from streamkernel.kernels.plan import Plan
@@ -69,9 +69,9 @@ def rounds(model, xs, ys, workers, length, divide=True):
     """Let a model learn in rounds of replicas."""
     at = 0
     while at < len(xs):
-        root = merging.summary(model)
+        root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, workers, length, at, divide)
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
     return model
 
 
@@ -117,19 +117,19 @@ def test_replicas_grow_by_blocks_of_their_own(rule, cap):
     at, some = 9, stream(5, seed=1)[0]
     drawn = {}
     while at < len(xs):
-        root, before = merging.summary(model), blocks(model)
+        root, before = model_merging.summarize(model), blocks(model)
         replicas, at = parts_of(model, xs, ys, 3, 7, at)
         own = [set(blocks(one)) - set(before) for one in replicas]
         assert len(set().union(*own)) == sum(map(len, own)), "a number has been drawn twice"
         assert not set().union(*own) & drawn.keys()
         drawn |= dict.fromkeys(set().union(*own))
         values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
-        events = np.array([merging.summary(one).events - root.events for one in replicas])
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        events = np.array([model_merging.summarize(one).events - root.events for one in replicas])
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         assert set(blocks(model)) == set(before).union(*own)
         found = np.array(model.predict_many(frame(some))) - model._learner.numbers["offset"]
         assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
-    assert merging.summary(model).events == 240
+    assert model_merging.summarize(model).events == 240
     assert cap is None or model.n_features <= cap
     assert len(drawn) > 3
 
@@ -165,10 +165,10 @@ def test_other_kernels_of_first_order(kernel):
     model = KernelRegressor(kernel, learner=learners.DSG(features_per_seed=8), max_features=64)
     at = 0
     while at < 300:
-        root = merging.summary(model)
+        root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, 2, 50, at)
         values = [one.predict_one(xs[0]) - one._learner.numbers["offset"] for one in replicas]
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
@@ -184,7 +184,7 @@ def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
         models.append(learnt(model, xs[at : at + n], ys[at : at + n]))
         at += n
     merged = models[0].merge(*models[1:])
-    assert merging.summary(merged).examples == sum(lengths)
+    assert model_merging.summarize(merged).examples == sum(lengths)
     assert len(merged._learner.pending) < batch
 
 
@@ -193,16 +193,16 @@ def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
     xs, ys = stream(80)
     for divide in (True, False):
         model = learnt(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
-        root, told, replicas, at = merging.summary(model), pickle.dumps(model), [], 13
+        root, told, replicas, at = model_merging.summarize(model), pickle.dumps(model), [], 13
         for i, n in enumerate(lengths):
             replica = pickle.loads(told)
             if divide:
                 replica._divide(i, 2)
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         if divide or lengths != (13, 10):  # or each has learnt them
-            assert merging.summary(model).examples == at
+            assert model_merging.summarize(model).examples == at
 
 
 def branches(lengths, n=103):
@@ -227,7 +227,7 @@ def test_events_of_branches_and_their_base_count_once(lengths, n):
     models, base = branches(lengths, n)
     empty = KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL))
     merged = models[0].merge(*models[1:], empty, base=base)
-    assert merging.n_examples(merged) == n + sum(lengths)
+    assert model_merging.n_examples(merged) == n + sum(lengths)
 
 
 def test_pending_labels_are_those_of_all():
@@ -238,7 +238,7 @@ def test_pending_labels_are_those_of_all():
     one.merge(other)
     assert [*one.labels] == ["a", "b", "c"]
     assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 that waited, 4 were a batch
-    assert merging.summary(one).examples == 13
+    assert model_merging.summarize(one).examples == 13
 
 
 # --- second order -------------------------------------------------------------------------------------------------
@@ -506,7 +506,7 @@ def test_merged_models_are_saved_and_learn_on(name, way, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_replicas_that_were_pickled_give_the_same_bits(name):
     model = made(name, 300)
-    root = merging.summary(model)
+    root = model_merging.summarize(model)
     merged = []
     for is_sent in (False, True):
         told, replicas = pickle.dumps(model), []
@@ -515,14 +515,14 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
             replica._divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
-            replicas.append(merging.summary(learnt(replica, xs, ys), root.events))
+            replicas.append(model_merging.summarize(learnt(replica, xs, ys), root.events))
         twin = pickle.loads(told)
         parts, base = (
             (replicas, root)
             if not is_sent
             else (pickle.loads(pickle.dumps(replicas)), pickle.loads(pickle.dumps(root)))
         )
-        merging.merged(twin, parts, base)
+        model_merging.merge_into(twin, parts, base)
         merged.append(content(twin))
     assert merged[0] == merged[1]
 
@@ -531,7 +531,7 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
 def test_models_that_learnt_nothing_change_nothing(name):
     kind, options = MODELS[name]
     model, empty = made(name, 300), kind(**options)
-    merging.summary(model)  # takes the step that examples wait for
+    model_merging.summarize(model)  # takes the step that examples wait for
     before = predictions(model, stream(30)[0])
     merged = copy.deepcopy(model).merge(kind(**options))
     assert str(predictions(merged, stream(30)[0])) == str(before) or predictions(merged, stream(30)[0]) == close(before)
@@ -548,7 +548,7 @@ def test_models_that_learnt_nothing_change_nothing(name):
 def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
     kind, options = MODELS[name]
     base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
-    merging.summary(base)
+    model_merging.summarize(base)
     models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for seed, model in enumerate(models):
         events, ys = stream(70, seed)
@@ -557,7 +557,7 @@ def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
     expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
     assert content(one.merge(other, kind(**options), base=base)) == expected
     empty = kind(**options).merge(copy.deepcopy(base), base=base)
-    assert merging.n_examples(empty) == 301
+    assert model_merging.n_examples(empty) == 301
     assert predictions(empty, xs) == close(predictions(base, xs))
     alone = content(nothing := kind(**options))
     assert content(nothing.merge(kind(**options), base=base)) == alone
@@ -674,13 +674,13 @@ def test_scores_of_labels_are_means(loss):
 def test_the_spread_of_replicas_with_new_labels():
     xs, ys = stream(300)
     model = learnt(KernelClassifier(**nested(**SMALL)), xs, ["a" if y > 0 else "b" for y in ys])
-    root = merging.summary(model)
+    root = model_merging.summarize(model)
     replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
     learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
     learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
-    parts = [merging.summary(one, root.events) for one in replicas]
-    assert 0.0 < merging.spread_of(parts) < 2.0
-    assert merging.spread_of(parts[:1]) == 0.0
+    parts = [model_merging.summarize(one, root.events) for one in replicas]
+    assert 0.0 < model_merging.spread_of(parts) < 2.0
+    assert model_merging.spread_of(parts[:1]) == 0.0
 
 
 @pytest.mark.parametrize("size", [0.0, 1e9])
@@ -688,7 +688,7 @@ def test_the_spread_of_opposite_replicas_is_finite(size):
     xs, ys = stream(40)
     told = {**SMALL, "learner": "dsg"}
     models = [learnt(KernelRegressor(**nested(**told)), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
-    spread = merging.spread_of([merging.summary(model) for model in models])
+    spread = model_merging.spread_of([model_merging.summarize(model) for model in models])
     assert np.isfinite(spread)
     assert (spread > 0.0) == (size > 0.0)
 
@@ -823,7 +823,7 @@ def test_models_that_were_pruned_in_their_own_ways():
     refused(model, "pruned in another way", second)
     xs, ys = stream(2500)
     plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
-    merging.summary(plain)
+    model_merging.summarize(plain)
     refused(model, "pruned in another way", model, base=plain)
 
 
@@ -984,7 +984,7 @@ def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
             for settled in (base, one)[:which]:
                 settled._learner.settle()
             one.merge(other, base=base).merge(third, base=base)
-            assert merging.n_examples(one) == n + 3 * more
+            assert model_merging.n_examples(one) == n + 3 * more
             one.merge(base, base=base)
 
 
@@ -993,7 +993,7 @@ def test_models_with_nan_are_refused():
         second_order._factor(np.array([[1.0, 0.0], [0.0, np.nan]]))
     one, other = made("second order", 300, 1), made("second order", 300, 2)
     for model in (one, other):
-        merging.summary(model)  # takes the step that examples wait for
+        model_merging.summarize(model)  # takes the step that examples wait for
     other._learner.groups[0].factor[0, 3] = np.nan
     refused(one, "got NaN or infinity", other)
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from river import base, feature_extraction, linear_model, preprocessing
@@ -51,7 +52,9 @@ class Catalogue:
 @functools.cache
 def models() -> Catalogue:
     """Return the models that can be run."""
-    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
+    from streamkernel.estimators.classifier import KernelClassifier
+    from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+    from streamkernel.estimators.regressor import KernelRegressor
 
     known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
     return Catalogue("a model", {model.__name__: model for model in known})
@@ -83,7 +86,7 @@ def transformers() -> Catalogue:
     >>> list(transformers().classes)[:3]
     ['AdaptiveStandardScaler', 'Binarizer', 'FeatureHasher']
     """
-    from streamkernel import RandomFeatures
+    from streamkernel.estimators.random_features import RandomFeatures
 
     classes = {
         name: kind
@@ -158,10 +161,8 @@ def objects_for(name: str) -> Catalogue:
     >>> list(objects_for("step_size").classes)
     ['Constant', 'InverseTime', 'PowerDecay']
     """
-    import streamkernel
-
     kind, module_name = OBJECTS[name]
-    module = getattr(streamkernel, module_name)
+    module = import_module(f"streamkernel.{module_name}")
     names = [_ONLY[name]] if name in _ONLY else [item for item in module.__all__ if item not in _BASES]
     public = {item: getattr(module, item) for item in names}
     return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
 from streamkernel.second_order.mixture import Mixture
 
-if TYPE_CHECKING:
-    from streamkernel.estimators.base import KernelModel
+KernelModel = Any
+"""A classifier or a regressor. Their base class merges by this module, which so cannot import it."""
 
 _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
@@ -65,7 +65,7 @@ class Summary(NamedTuple):
         return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
 
 
-def summary(model: KernelModel, before: int | None = None) -> Summary:
+def summarize(model: KernelModel, before: int | None = None) -> Summary:
     """Return what merging takes of a model, which takes the step first that examples wait for.
 
     Parameters
@@ -113,7 +113,7 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
         second_order.check_base([f for model in models if isinstance(f := model._learner, Mixture)], base._learner)
 
 
-def merged(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
+def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
     """Let a model become what others are together.
 
     Parameters

@@ -10,14 +10,15 @@ from typing import Any
 from river import compose
 
 from connectors import FileSource
-from streamkernel import merging, upkeep
+from streamkernel import upkeep
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
+from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import check_example
-from streamkernel.estimators.persistence import load, save
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.persistence import load, save
 from streamkernel.solvers.progress import progress
 from streamkernel.upkeep.tasks import Task
 
@@ -63,12 +64,12 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     if len(models) < 2:
         raise ValueError(f"Expected two models or more to merge, got {len(models)}")
     found, root = [_single(path) for path in models], None if base is None else _single(base)
-    events = [merging.n_examples(model) for model in found]
+    events = [model_merging.n_examples(model) for model in found]
     first = found[0].merge(*found[1:], base=root)
     first.save(output)
     of_each = ", ".join(f"{n:,} - in {path}" for n, path in zip(events, models, strict=True))
     labels = getattr(first, "labels", None)
-    told = f"{output}: {merging.n_examples(first):,} events ({of_each}), {first.n_features:,} features"
+    told = f"{output}: {model_merging.n_examples(first):,} events ({of_each}), {first.n_features:,} features"
     return told + (f", labels {', '.join(map(repr, labels))}" if labels else "")
 
 
