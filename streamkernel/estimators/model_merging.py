@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,18 +11,39 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.errors import MergeError
 from streamkernel.features import numeric_names
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.learners import schedule
 from streamkernel.merging import first_order, second_order
+from streamkernel.merging.first_order import FirstOrderSummary
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
+from streamkernel.merging.second_order import SecondOrderSummary
 from streamkernel.second_order.mixture import Mixture
 
 KernelModel = Any
 """A classifier or a regressor. Their base class merges by this module, which so cannot import it."""
 
 _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a function before its large arrays are copied.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    pending
+        Buffered examples with their targets.
+    kept
+        Features that are kept since the function was pruned.
+    """
+
+    numbers: Any
+    pending: list[tuple[Rows, float]]
+    kept: I64
 
 
 class Summary(NamedTuple):
@@ -34,7 +55,7 @@ class Summary(NamedTuple):
         What must be the same in all models.
     labels
         The labels that a classifier knows, in its order; nothing of a regressor.
-    learnt
+    learned
         Of the function behind it.
     scales
         Of its inputs, if it has scales.
@@ -44,14 +65,14 @@ class Summary(NamedTuple):
 
     same: dict[str, Any]
     labels: list[Hashable]
-    learnt: dict[str, Any]
+    learned: Outline | FirstOrderSummary | SecondOrderSummary
     scales: Mapping[str, Any] | None
     numeric: numeric_names.Names
 
     @property
     def events(self) -> int:
-        """Examples that it has learnt."""
-        return int(self.learnt["numbers"]["examples"])
+        """Examples that it has learned."""
+        return int(self.learned.numbers["examples"])
 
     @property
     def examples(self) -> int:
@@ -61,7 +82,7 @@ class Summary(NamedTuple):
     @property
     def waiting(self) -> list[tuple[Rows, Any]]:
         """Examples that wait for a batch, with their labels or targets."""
-        pending = self.learnt.get("pending", [])
+        pending = [] if isinstance(self.learned, SecondOrderSummary) else self.learned.pending
         return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
 
 
@@ -73,7 +94,7 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
     model
         The model.
     before
-        Examples that the model had learnt which it went on from, if there is one.
+        Examples that the model had learned which it went on from, if there is one.
 
     Raises
     ------
@@ -82,12 +103,12 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
     """
     known, learner = _outline(model), model._learner
     if isinstance(learner, Mixture):
-        return known._replace(learnt=second_order.summarise(learner, before))
-    return known._replace(learnt=first_order.summarise(learner))
+        return known._replace(learned=second_order.summarize(learner, before))
+    return known._replace(learned=first_order.summarize(learner))
 
 
 def n_examples(model: KernelModel) -> int:
-    """Return how many examples a model has learnt, with those that wait for a batch."""
+    """Return how many examples a model has learned, with those that wait for a batch."""
     return _outline(model).examples
 
 
@@ -108,7 +129,8 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     if root is not None and root.waiting and len(known) > 1:
         _check_waiting(known, root)
     if isinstance(models[0]._learner, Mixture):
-        second_order.check([part.learnt for part in ([] if root is None else [root]) + parts if part.examples])
+        functions: Any = [part.learned for part in ([] if root is None else [root]) + parts if part.examples]
+        second_order.check(functions)
     if base is not None and isinstance(base._learner, Mixture):
         second_order.check_base([f for model in models if isinstance(f := model._learner, Mixture)], base._learner)
 
@@ -142,16 +164,16 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
         if len(set(more)) < 2:
             return
     if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
-        waiting.append(base.waiting)  # nobody has learnt them
+        waiting.append(base.waiting)  # nobody has learned them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
     labels = union([part.labels for part in ([] if base is None else [base]) + list(parts)])
-    order = second_order if isinstance(model._learner, Mixture) else first_order
-    own = [_with_labels(order, part, labels) for part in parts]
-    root = order.nothing(own[0]) if base is None or not before else _with_labels(order, base, labels)
+    order: Any = second_order if isinstance(model._learner, Mixture) else first_order
+    own = [_with_labels(part, labels) for part in parts]
+    root = own[0].before() if base is None or not before else _with_labels(base, labels)
     events = np.array([part.events - before for part in parts], np.float64)
     weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
     fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
-    columns = order.columns(own[0])
+    columns = own[0].columns
     tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
     fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
     learner = fresh._learner
@@ -191,15 +213,11 @@ def _outline(model: KernelModel) -> Summary:
         )
     same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
     learner = model._learner
-    learnt = {
-        "numbers": learner.numbers.copy(),
-        "pending": getattr(learner, "pending", []),
-        "kept": learner.directions.kept,
-    }
+    outline = Outline(learner.numbers.copy(), getattr(learner, "pending", []), learner.directions.kept)
     return Summary(
         {"class": type(model).__name__, **same, "kernel": model.kernel_},
         list(getattr(model, "labels", [])),
-        learnt,
+        outline,
         None if model._state.scales is None else model._state.scales.tensors(),
         model._state.numeric,
     )
@@ -212,15 +230,14 @@ def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
     return merged_scales([part.scales or {} for part in parts], None if base is None else base.scales)
 
 
-def _with_labels(order: Any, part: Summary, labels: Sequence[Hashable]) -> dict[str, Any]:
-    """Return what was told of a function, with columns for all labels."""
-    if not labels:
-        return part.learnt
+def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
+    """Return the summary of a function with columns for all labels."""
+    if not labels or isinstance(part.learned, Outline):
+        return part.learned
     loss = losses.named(part.same["loss"], for_classes=True)
     half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
     is_binary = not isinstance(loss, losses.Softmax)
-    found: dict[str, Any] = order.with_columns(part.learnt, columns_of(part.labels, labels, is_binary, half))
-    return found
+    return part.learned.with_columns(columns_of(part.labels, labels, is_binary, half))
 
 
 def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
@@ -229,9 +246,9 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
     This is the root of Σ (n_i/n)‖f_i - f‖² over ‖f‖, in the norm of the coefficients.
     """
     events = np.array([part.events - (0 if base is None else base.events) for part in parts], np.float64)
-    order = second_order if "grams" in parts[0].learnt else first_order
+    order: Any = second_order if isinstance(parts[0].learned, SecondOrderSummary) else first_order
     labels = union([part.labels for part in parts])
-    functions = order.coefficients([_with_labels(order, part, labels) for part in parts])
+    functions = order.coefficients([_with_labels(part, labels) for part in parts])
     weights = events / events.sum()
     mean = sum(w * f for w, f in zip(weights, functions, strict=True))
     square = sum(w * np.square(f - mean).sum() for w, f in zip(weights, functions, strict=True))
@@ -256,11 +273,11 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
 
 
 def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
-    """Raise an error if what waits for a batch in a base has been learnt since: it would count once a model."""
-    learnt = sum(part.events > base.events for part in parts)
-    if learnt:
+    """Raise an error if what waits for a batch in a base has been learned since: it would count once a model."""
+    learned = sum(part.events > base.events for part in parts)
+    if learned:
         raise MergeError(
             "Expected a base of which no example waits for a batch, or models that took no step since, got "
-            f"{len(base.waiting)} that wait, which {learnt} of {len(parts)} models have learnt; let the base learn "
+            f"{len(base.waiting)} that wait, which {learned} of {len(parts)} models have learned; let the base learn "
             "until none waits, and go on from it then"
         )

@@ -281,10 +281,10 @@ def feed(function, xs, ys):
 
 def together(function, replicas, root, before, **options):
     """Let a function become what replicas are together."""
-    own = [second_order.summarise(one, before) for one in replicas]
-    events = np.array([part["numbers"]["examples"] - before for part in own], np.float64)
+    own = [second_order.summarize(one, before) for one in replicas]
+    events = np.array([part.numbers["examples"] - before for part in own], np.float64)
     found = mixture(**options)
-    base = second_order.nothing(own[0]) if root is None else root
+    base = own[0].before() if root is None else root
     found.restore(second_order.merge(found, own, base, events / events.sum()))
     return found
 
@@ -301,7 +301,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
     xs, ys = stream(sum(map(sum, lengths)))
     model, at, seen = mixture(**options), 0, []
     for one in lengths:
-        before, root = int(model.numbers["examples"]), second_order.summarise(model)
+        before, root = int(model.numbers["examples"]), second_order.summarize(model)
         root = None if not before else root
         replicas = []
         for n in one:
@@ -355,7 +355,7 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
     lam, n = model.prior(0), len(model.groups[0].factor)
     R = model.groups[0].factor.astype(np.float64)
     A0, m0 = R.T @ R, model.groups[0].newton[0] @ (R.T @ R)
-    root = second_order.summarise(model)
+    root = second_order.summarize(model)
     cuts = [(300, 450), (450, 520), (520, 900)]
     replicas = [feed(copied(model, **options), xs[a:b], ys[a:b]) for a, b in cuts]
     own = [faded(model, xs[a:b], ys[a:b], A0, m0, 300, kept, l2, lam) for a, b in cuts]
@@ -379,11 +379,11 @@ def test_rounds_forget_whatever_their_length(start):
     model, at = feed(mixture(**options), xs[:start], ys[:start]), start
     model.settle()
     while at < len(xs):
-        root, replicas = second_order.summarise(model), []
+        root, replicas = second_order.summarize(model), []
         for i in range(5):
             replicas.append(feed(copied(model, **options), xs[at + i : at + 25 : 5], ys[at + i : at + 25 : 5]))
         model, at = together(model, replicas, root, at, **options), at + 25
-    size = np.trace(second_order.summarise(model)["grams"][0])
+    size = np.trace(second_order.summarize(model).grams[0])
     assert 0.8 * 25 / (1.0 - kept) < size < 1.25 * 25 / (1.0 - kept)
 
 
@@ -473,7 +473,7 @@ def made(name, n, seed=0):
     xs, ys = stream(n, seed)
     if kind is KernelClassifier:
         ys = [["low", "middle", "high"][int(np.digitize(y, [-0.4, 0.4]))] for y in ys]
-    return learnt(kind(**options), xs, ys)
+    return learnt(kind(**nested(**options)), xs, ys)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -530,15 +530,15 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_learnt_nothing_change_nothing(name):
     kind, options = MODELS[name]
-    model, empty = made(name, 300), kind(**options)
+    model, empty = made(name, 300), kind(**nested(**options))
     model_merging.summarize(model)  # takes the step that examples wait for
     before = predictions(model, stream(30)[0])
-    merged = copy.deepcopy(model).merge(kind(**options))
+    merged = copy.deepcopy(model).merge(kind(**nested(**options)))
     assert str(predictions(merged, stream(30)[0])) == str(before) or predictions(merged, stream(30)[0]) == close(before)
     assert predictions(empty.merge(model), stream(30)[0]) == close(before)
-    nothing = kind(**options)
+    nothing = kind(**nested(**options))
     told = content(nothing)
-    assert content(nothing.merge(kind(**options))) == told
+    assert content(nothing.merge(kind(**nested(**options)))) == told
     alone = copy.deepcopy(model)
     told = content(alone)
     assert content(alone.merge(copy.deepcopy(model), base=copy.deepcopy(model))) == told
@@ -555,12 +555,12 @@ def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
         learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
     one, other = models
     expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
-    assert content(one.merge(other, kind(**options), base=base)) == expected
-    empty = kind(**options).merge(copy.deepcopy(base), base=base)
+    assert content(one.merge(other, kind(**nested(**options)), base=base)) == expected
+    empty = kind(**nested(**options)).merge(copy.deepcopy(base), base=base)
     assert model_merging.n_examples(empty) == 301
     assert predictions(empty, xs) == close(predictions(base, xs))
-    alone = content(nothing := kind(**options))
-    assert content(nothing.merge(kind(**options), base=base)) == alone
+    alone = content(nothing := kind(**nested(**options)))
+    assert content(nothing.merge(kind(**nested(**options)), base=base)) == alone
 
 
 def close(told):

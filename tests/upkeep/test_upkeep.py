@@ -120,12 +120,12 @@ SOON = upkeep.Pruning(every=400, window=300)
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
 def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_path):
     stream = [*events(1100, classes)]
-    whole = learnt(kind(pruning=SOON, **options), stream)
+    whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     assert whole.n_prunings >= 1
     asked = [x for x, _ in stream[:40]]
     want = [np.atleast_1d(whole._score(x)).tolist() for x in asked]
     for cut in (300, 660, 700, 857, 900, 1099):  # before, at and after the beginning and the end of a job
-        first = learnt(kind(pruning=SOON, **options), stream[:cut])
+        first = learnt(kind(**nested(pruning=SOON, **options)), stream[:cut])
         first.save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert [np.atleast_1d(again._score(x)).tolist() for x in asked] == want, cut
@@ -133,7 +133,7 @@ def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_
     import pandas as pd
 
     table, y = pd.DataFrame([x for x, _ in stream]), pd.Series([y for _, y in stream])
-    many = kind(pruning=SOON, **options)
+    many = kind(**nested(pruning=SOON, **options))
     for first in range(0, 1100, 257):
         many.learn_many(table[first : first + 257], y[first : first + 257])
     assert [np.atleast_1d(many._score(x)).tolist() for x in asked] == want
@@ -143,8 +143,8 @@ def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_
 def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, classes, options):
     first, began, until = 256, 400, 600  # the first 256 events decide the bandwidth, and do not count
     stream = [*events(first + until, classes)]
-    whole = learnt(kind(pruning=SOON, **options), stream)
-    plain = kind(pruning=SOON, **options)
+    whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
+    plain = kind(**nested(pruning=SOON, **options))
     plain._state = dataclasses.replace(plain._state, upkeep=None)
     learnt(plain, stream[: first + began])
     upkeep.apply(SOON, plain, stream[first + began - SOON.window : first + began])
@@ -170,7 +170,7 @@ def test_a_class_that_appears_while_a_job_is_under_way(tmp_path):
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
 def test_a_smaller_model_says_nearly_the_same(kind, classes, options):
     stream = [*events(1500, classes)]
-    model = learnt(kind(**options), stream)
+    model = learnt(kind(**nested(**options)), stream)
     before = np.array([np.atleast_1d(model._score(x)).copy() for x, _ in stream])
     many = model.n_features
     upkeep.apply(upkeep.Pruning(keep=0.5), model, stream)
