@@ -276,7 +276,7 @@ def test_models_are_merged_or_not(options, some):
 
 @pytest.mark.parametrize("kind", [KernelRegressor, KernelClassifier])
 def test_a_file_that_is_read_in_part_leaves_no_model(kind, tmp_path):
-    model = learn(kind(**SMALL), XS[:50], [target(kind(), i) for i in range(50)])
+    model = learn(kind(**nested(**SMALL)), XS[:50], [target(kind(), i) for i in range(50)])
     model.save(tmp_path / "model")
 
     def load(found):
