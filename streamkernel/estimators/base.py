@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
-from streamkernel.errors import InputError
-from streamkernel.estimators import model_file, model_merging
-from streamkernel.features import example_tensors, numeric_names, scaling
-from streamkernel.features.directions import Directions
-from streamkernel.features.frames import table_rows
-from streamkernel.features.rows import F64, Rows
+from streamkernel.estimators import learner_choice, model_file, model_merging
+from streamkernel.estimators.learning import LearningModel, while_still
+from streamkernel.estimators.model_state import State
+from streamkernel.features import example_tensors, scaling
+from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel, Ladder, bandwidth
-from streamkernel.learners import options as learners
 from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
@@ -36,82 +34,8 @@ Choice = str | Newton | DSG
 DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
-LARGEST_BLOCK = 256
-"""Features in a block at most, unless `features_per_seed` says otherwise."""
 
-
-@dataclass(slots=True)
-class State:
-    """All that a model has learned. What compiled code does not change in place is replaced, in one assignment.
-
-    Attributes
-    ----------
-    learner
-        The function.
-    scales
-        The scales of inputs, ``None`` if they are taken as they are.
-    first
-        Examples that still decide the bandwidths, with their targets; ``None`` once these are known.
-    labels
-        The numbers of labels, in the order in which they came.
-    upkeep
-        What is done to the function from time to time, ``None`` if nothing is.
-    numeric
-        The names that hold numbers.
-    own
-        What a subclass keeps besides.
-    journal
-        What is being learned, ``None`` if nothing is.
-    is_direct
-        Whether one call of the function is all that learning from an example takes.
-    """
-
-    learner: Expansion | Mixture
-    scales: scaling.Scales | None
-    first: tuple[tuple[Rows, float], ...] | None
-    labels: Mapping[Any, int]
-    upkeep: Upkeep | None
-    numeric: numeric_names.Names = numeric_names.NONE
-    own: Any = None
-    journal: Journal | None = None
-    is_direct: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
-
-    def scores(self, rows: Rows) -> F64:
-        """Return f of each row, shape (rows, columns)."""
-        if isinstance(self.learner, Mixture):
-            return self.learner.scores(rows, self.scales)
-        return self.learner.scores(rows)
-
-
-class Journal(NamedTuple):
-    """Examples that are being learned: after an interruption it says what is still to be done, or to be undone.
-
-    Attributes
-    ----------
-    before
-        The state to go back to if none of them is learned.
-    rows, y
-        The examples.
-    read
-        Their values as the function reads them, of those that are learned.
-    offered
-        Examples that the function had been offered before.
-    own
-        What a subclass keeps once they are learned.
-    """
-
-    before: State
-    rows: Rows
-    y: F64
-    read: F64
-    offered: int
-    own: Any = None
-
-
-class KernelModel(model_file.Portable):
+class KernelModel(LearningModel):
     """A River estimator around a function of random features.
 
     Any number of threads may predict, also while one learns. Learning, saving and merging take turns. An exception or a
@@ -155,8 +79,8 @@ class KernelModel(model_file.Portable):
         self.pruning = pruning
         self.refit = refit
         self._loss = losses.named(loss, self._for_classes)
-        self._check_learner()
-        self._cap, self._options = self._resolved()
+        chosen = learner_choice.check(learner, self._loss.is_curved, loss=loss, max_features=max_features, refit=refit)
+        self._cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
         is_second_order = isinstance(self._options, Newton)
         self._wanted = kernel or (MANY_BANDWIDTHS if is_second_order else self._default_kernel)
         self._lock = Lock()
@@ -169,10 +93,6 @@ class KernelModel(model_file.Portable):
             own=self._new_own(),
         )
         self._state = replace(self._state, upkeep=self._new_upkeep())
-
-    @property
-    def _learner(self) -> Expansion | Mixture:
-        return self._state.learner
 
     @property
     def learner_(self) -> Newton | DSG:
@@ -232,82 +152,25 @@ class KernelModel(model_file.Portable):
 
     def _default_step(self) -> step_sizes.Step:
         """Return the step that is safe untuned."""
-        return step_sizes.Constant(default_gamma(self._loss))
+        return step_sizes.Constant(learner_choice.default_gamma(self._loss))
 
     def _new_own(self) -> Any:
         """Return what a subclass keeps besides, before the first example."""
         return None
 
-    def _check_learner(self) -> None:
-        """Raise a ValueError if a parameter does not go with the learner; names it."""
-        if isinstance(learners.chosen(self.learner), DSG):
-            return
-        got = f"got learner={self.learner!r}"
-        if not self._loss.is_curved:
-            raise ValueError(
-                f'Expected learner="dsg" with loss={self.loss!r}, which has no second derivative to take Newton steps '
-                f"with, {got}"
-            )
-        for name, value, is_given in (
-            ("max_features", None, self.max_features is None),
-            ("refit", self.refit, self.refit is not None),
-        ):
-            if is_given:
-                raise ValueError(f'Expected learner="dsg" with {name}={value!r}, {got}')
-
-    def _resolved(self) -> tuple[int | None, Newton | DSG]:
-        """Return the cap on the features, ``None`` for none, and the learner with numbers in place of "auto"."""
-        cap, options = self.max_features, learners.chosen(self.learner)
-        is_second_order = isinstance(options, Newton)
-        if isinstance(cap, str):
-            cap = 16 * LARGEST_BLOCK if is_second_order else 4 * LARGEST_BLOCK
-        block_size = options.features_per_seed
-        if isinstance(block_size, str):
-            quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
-            block_size = min(LARGEST_BLOCK, quarter) if is_second_order else quarter
-        if cap is not None and cap < block_size:
-            raise ValueError(f"Expected max_features to hold one block of features_per_seed={block_size}, got {cap}")
-        options = replace(options, features_per_seed=block_size)
-        if isinstance(options, Newton):
-            step = learners.as_step(options.step_size) or step_sizes.Constant(0.75 / self._loss.curvature)
-            forgetting = 1.0 if isinstance(options.forgetting, str) else options.forgetting
-            options = replace(options, step_size=step, forgetting=forgetting)
-        return cap, options
-
     def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
-        options: Any = self._options
-        step = learners.as_step(options.step_size)
-        shared: dict[str, Any] = {
-            "block_size": options.features_per_seed,
-            "l2": self.l2,
-            "columns": columns,
-            "intercept": self._intercept,
-            "cache_bytes": self.cache_bytes,
-            "seed": self.seed,
-        }
-        if isinstance(options, Newton):
-            return Mixture(
-                kernel,
-                self._loss,
-                step or self._default_step(),
-                joint=options.joint,
-                max_features=self._cap or 0,
-                batch_size=options.batch_size or 1,
-                forgetting=float(options.forgetting),
-                **shared,
-            )
-        return Expansion(
+        """Return a function that has learned nothing."""
+        return learner_choice.new_function(
+            self._options,
             kernel,
             self._loss,
-            options.rule,
-            step or self._default_step(),
-            per_k_xx=step is None and options.preconditioner is None,
-            epsilon=options.preconditioner or 0.0,
-            max_features=self._cap,
-            batch_size=options.batch_size,
-            average=options.averaging,
-            per_error=step is None and self._loss.directional,
-            **shared,
+            self._default_step(),
+            self._cap,
+            l2=self.l2,
+            columns=columns,
+            intercept=self._intercept,
+            cache_bytes=self.cache_bytes,
+            seed=self.seed,
         )
 
     def _new_upkeep(self) -> Upkeep | None:
@@ -327,182 +190,6 @@ class KernelModel(model_file.Portable):
     def _with_columns(self, columns: int) -> Expansion | Mixture:
         """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
         return self._new_learner(self.kernel_, columns)
-
-    def _score(self, x: Mapping[Hashable, Any]) -> Any:
-        """Return f(x): a float, or an array of shape (columns,) if there are several."""
-        found = self._state
-        try:
-            if found.is_direct:
-                return found.learner.score_event(x, found.numeric)
-            found = self._complete()
-            scores = found.scores(found.learner.directions.row(x, found.numeric))[0]
-        except (InputError, TypeError, AttributeError):
-            self._check(x)
-            raise
-        return float(scores[0]) if len(scores) == 1 else scores
-
-    def _scores_of(self, rows: Rows) -> F64:
-        """Return f of each row, shape (rows, columns)."""
-        return self._complete().scores(rows)
-
-    def _check(self, x: Any) -> None:
-        """Raise the error that says best why an example cannot be used, if there is one."""
-        if not isinstance(x, Mapping):
-            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
-        self._learner.directions.plan.check(x)
-
-    def _complete(self) -> State:
-        """Return the state, with what an interruption has left to be done; another thread that learns does it
-        itself."""
-        found = self._state
-        if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
-            self._recovered()
-        return self._state
-
-    @locked
-    def _recovered(self) -> State:
-        """Return the state without anything that an interruption has left to be done."""
-        self._recover()
-        return self._state
-
-    def _learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
-        """Learn from one example."""
-        found = self._state
-        try:
-            if not (found.is_direct and found.learner.learn_event(x, y, found.numeric)):
-                directions = found.learner.directions
-                row = directions.row(x, found.numeric)
-                self._learn(row, np.array([y], np.float64), directions, directions.with_numeric(x, found.numeric))
-        except (InputError, TypeError, AttributeError):
-            self._check(x)
-            raise
-
-    @locked
-    def _learn(
-        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any] = ()
-    ) -> None:
-        """Learn `rows` in order.
-
-        Parameters
-        ----------
-        rows, y
-            The examples, and their targets as numbers.
-        directions
-            Those that the rows were made with.
-        numeric
-            The names that hold numbers in these examples or before.
-        labels
-            The labels of the examples, if some may be new; `y` is set to their numbers.
-        """
-        self._recover()
-        self._check_labels(labels)
-        done = 0
-        while done < len(y):
-            found, last = self._state, len(y)
-            if directions.store is not found.learner.directions.store:  # another function has taken its place
-                directions = found.learner.directions
-                rows = directions.adopt_rows(rows)
-            if found.first is not None:
-                last = done + 1
-            elif found.upkeep is not None:
-                last = min(last, done + found.upkeep.until_due())
-            if labels:
-                last, found = self._labelled(found, labels, y, done, last)
-            if found.numeric is not numeric:
-                found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
-            self._offer(rows.part(done, last), y[done:last], found)
-            done = last
-
-    def _labelled(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
-        """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there
-        is room.
-
-        Return which one that is, and the state.
-        """
-        for i in range(first, last):
-            number = found.labels.get(labels[i])
-            if number is None:
-                if i > first:
-                    return i, found
-                found = self._with_label(found, labels[i])
-                number = found.labels[labels[i]]
-            y[i] = number
-        return last, found
-
-    def _check_labels(self, labels: Sequence[Any]) -> None:
-        """Raise an InputError if not all of these labels can be learned."""
-
-    def _with_label(self, found: State, label: Any) -> State:
-        """Return the state with room for a new label."""
-        raise NotImplementedError
-
-    def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
-        """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
-        lock."""
-        learner, read = after.learner, np.empty_like(rows.values)
-        self._learner.close()  # an event in another thread waits for the lock
-        learner.close()
-        self._state = replace(after, journal=Journal(self._state, rows, y, read, learner.offered, own))
-        try:
-            if isinstance(learner, Mixture):
-                learner.learn(rows, y, after.scales, read)
-            else:
-                read[:] = rows.values
-                learner.learn(rows, y)
-        finally:
-            self._recover()
-
-    def _recover(self) -> None:
-        """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
-        lock."""
-        found = self._state
-        found.learner.finish()
-        journal = found.journal
-        if journal is None:
-            found.learner.open()
-            return
-        learned = found.learner.offered - journal.offered
-        if learned <= 0:
-            self._state = journal.before
-        else:
-            rows = journal.rows._replace(values=journal.read).part(0, learned)
-            after = replace(found, journal=None, own=found.own if journal.own is None else journal.own)
-            self._state = self._followed(after, journal.rows.part(0, learned), rows, journal.y[:learned])
-        self._learner.open()
-
-    def _followed(self, found: State, rows: Rows, read: Rows, y: F64) -> State:
-        """Return the state after examples have been learned; `read` are the rows as the function reads them."""
-        if found.first is not None:
-            first = (*found.first, (rows, float(y[0])))
-            is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return self._restarted(found, first) if is_due else replace(found, first=first)
-        if found.upkeep is not None:
-            learner, upkeep = found.upkeep.observe(found.learner, read, y)
-            return replace(found, learner=learner, upkeep=upkeep)
-        return found
-
-    def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
-        """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
-        rows = Rows.stack([row for row, _ in first])
-        scales = found.scales
-        if scales is not None:
-            scales = scales.copy()
-            scales.use_moments()
-            rows = scales(rows)
-        plan = found.learner.directions.plan
-        learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
-        for i, (_, target) in enumerate(first):
-            try:
-                learner.learn_one(rows.part(i, i + 1), target)
-            except InputError as error:
-                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
-        if not bandwidth.is_enough([row for row, _ in first]):
-            return replace(found, learner=learner, scales=scales, first=first)
-        log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
-        return replace(found, learner=learner, scales=scales, first=None)
-
-    def _table(self, X: Any) -> Rows:
-        return table_rows(self._learner.directions, X, self._state.numeric)[0]
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -559,7 +246,7 @@ class KernelModel(model_file.Portable):
             model_merging.merge_into(self, [model_merging.summarize(model, before) for model in (self, *others)], root)
 
         models = {id(model): model for model in (self, *others, base) if isinstance(model, KernelModel)}
-        _while_still([models[key] for key in sorted(models)], merge)  # in one order: no two wait for each other
+        while_still([models[key] for key in sorted(models)], merge)  # in one order: no two wait for each other
         return self
 
     @locked
@@ -584,53 +271,6 @@ class KernelModel(model_file.Portable):
         learner, gap = done(task, found.learner, read, y, self._with_columns, tell)
         self._state = replace(found, learner=learner)
         return gap
-
-    @locked
-    def _to_predict(self) -> Self:
-        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
-        twin: Self = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        self._recover()
-        found = self._state
-        scales = None if found.scales is None else found.scales.copy()
-        learner = found.learner.to_predict_apart()
-        twin._lock = Lock()
-        twin._state = State(learner, scales, found.first, found.labels, None, found.numeric, found.own)
-        return twin
-
-    @property
-    def _is_young(self) -> bool:
-        """Whether the examples are still to come that decide bandwidths and scales."""
-        return self._state.first is not None or self._learner.examples < bandwidth.FIRST
-
-    @locked
-    def _settle(self) -> None:
-        """Take the step that examples wait for."""
-        self._recover()
-        self._learner.settle()
-
-    @locked
-    def _keep_still(self, others: Sequence[KernelModel], do: Callable[[], None]) -> None:
-        """Do something while no thread learns with this model or others."""
-        self._recover()
-        try:
-            self._learner.close()
-            _while_still(others, do)
-        finally:
-            self._learner.open()
-
-    def _divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
-        self._learner.may_restructure = False
-        if isinstance(self._learner, Expansion):
-            self._learner.divide(number, replicas)
-
-    def _look(self) -> None:
-        """Take the scales anew, and begin a larger group if it is time to."""
-        if self._state.scales is not None:
-            self._state.scales.use_moments()
-        if isinstance(self._learner, Mixture):
-            self._learner.grow_if_due()
 
     def _description(self) -> dict[str, Any]:
         """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
@@ -686,22 +326,6 @@ class KernelModel(model_file.Portable):
     def _columns(self, labels: int) -> int:
         """Return how many columns f has for a number of labels."""
         return 1
-
-
-def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
-
-    It is in units of the mean absolute error where the loss is directional.
-    """
-    return min(1.0, 0.25 / loss.curvature)
-
-
-def _while_still(models: Sequence[KernelModel], do: Callable[[], None]) -> None:
-    """Do something while no thread learns with any of the models."""
-    if models:
-        models[0]._keep_still(models[1:], do)
-    else:
-        do()
 
 
 def _at_least(least: int, **values: int) -> None:

@@ -12,7 +12,8 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
-from streamkernel.estimators.base import KernelModel, State, _at_least, refuse_weights
+from streamkernel.estimators.base import KernelModel, _at_least, refuse_weights
+from streamkernel.estimators.model_state import State
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
