@@ -16,7 +16,7 @@ from states import state_in
 from streams import content, nested
 
 from connectors import DeadLetters, FileSink, PartitionedFiles
-from connectors.files.many_files import place_in
+from connectors.files.many_files import inner_position
 from streamkernel import KernelClassifier
 from streamkernel.cluster.replica import Replica, Report, Task, kernel_of
 from streamkernel.cluster.runner import ClusterRunner
@@ -173,7 +173,7 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
     good = sum(sizes) - bad
     told = [*lines(folder), *lines(folder, "dead_letters.jsonl")]
-    places = [(line["stream"], place_in(line["position"])[1]) for line in told]
+    places = [(line["stream"], inner_position(line["position"])[1]) for line in told]
     assert Counter(Path(name).name for name, _ in places) == {f"part-{i}.jsonl": n for i, n in enumerate(sizes)}
     assert len(set(places)) == len(places)
     state = read_newest(folder / "state")

@@ -102,7 +102,7 @@ def test_rows_of_csv_are_those_that_the_csv_module_finds(data: str) -> None:
     assert found[: len([row for row in expected if row]) - 1] == [row for row in expected if row][1:]
 
 
-@pytest.fingerprint.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_positions_lie_also_within_a_batch_and_a_chunk(tmp_path: Path, name: str) -> None:
     rows = [f'{row},"a\nb {row}"\n' for row in range(1500)]
     path = write(tmp_path / name, ("n,text\n" + "".join(rows)).encode())
@@ -113,7 +113,7 @@ def test_positions_lie_also_within_a_batch_and_a_chunk(tmp_path: Path, name: str
             assert read_file(path, events[number - 1].resume) == events[number:]
 
 
-@pytest.fingerprint.parametrize("line", [b'{"x": 1}\n', b"[1]\n", b'{"x": 1234567}\n'])
+@pytest.mark.parametrize("line", [b'{"x": 1}\n', b"[1]\n", b'{"x": 1234567}\n'])
 def test_batches_are_bounded_whatever_is_in_them(tmp_path: Path, line: bytes) -> None:
     source = FileSource(write(tmp_path / "a.jsonl", line * 2000), max_record_bytes=10)
     sizes = []
@@ -137,13 +137,13 @@ def test_positions_of_another_file_are_refused(tmp_path: Path) -> None:
         source.seek({"b.jsonl": [0, 0]})
 
 
-@pytest.fingerprint.parametrize("position", [7, "7", [7], [7, "1"], [-1, 0], [True, 0], {"offset": 7}, [1, 2, 3, 4]])
+@pytest.mark.parametrize("position", [7, "7", [7], [7, "1"], [-1, 0], [True, 0], {"offset": 7}, [1, 2, 3, 4]])
 def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> None:
     with pytest.raises(ValueError, match=r"Expected a position \[offset, line\], got "):
         read_file(write(tmp_path / "a.jsonl", b'{"x": 1}\n' * 5), position)
 
 
-@pytest.fingerprint.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.gz"])
 def test_a_file_that_is_shorter_than_the_position_is_refused(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, b'{"x": 1}\n' * 3)
     assert errors(read_file(path, [27, 3])) == []

@@ -130,8 +130,8 @@ def test_every_line_is_read_once_and_in_order(
         log.source.close()
 
 
-@pytest.fingerprint.parametrize("again", [False, True])
-@pytest.fingerprint.parametrize("rotate", [Log.rename, Log.copy_and_cut])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("rotate", [Log.rename, Log.copy_and_cut])
 def test_half_a_line_at_the_end_of_an_old_file_is_a_record(
     tmp_path: Path, rotate: Callable[[Log], None], again: bool
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Pa
     log.source.close()
 
 
-@pytest.fingerprint.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
+@pytest.mark.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
 def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
     log = Log(tmp_path)
     log.write(b'{"n": 1}\n{"n": 2}\n')
@@ -209,8 +209,8 @@ def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone
     log.source.close()
 
 
-@pytest.fingerprint.parametrize("again", [False, True])
-@pytest.fingerprint.parametrize("size", [0, 9])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("size", [0, 9])
 def test_a_file_that_is_cut_without_a_copy_is_begun_anew_and_that_is_said(
     tmp_path: Path, size: int, again: bool
 ) -> None:
@@ -307,7 +307,7 @@ def test_the_first_file_must_be_there_or_have_been_rotated(tmp_path: Path) -> No
     source.close()
 
 
-@pytest.fingerprint.parametrize("position", [7, [7], [-1, 0], [7, 1, 2], [7, 1, "7-8"], [7, 1, "a-8-x"], [1, 2, 3, 4]])
+@pytest.mark.parametrize("position", [7, [7], [-1, 0], [7, 1, 2], [7, 1, "7-8"], [7, 1, "a-8-x"], [1, 2, 3, 4]])
 def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> None:
     path = write(tmp_path / "a.jsonl", b'{"n": 1}\n')
     for follow in (False, True):

@@ -36,7 +36,7 @@ def lines(folder: Path) -> list[tuple[object, ...]]:
     return [(line["label"], line["prediction"], line["probabilities"]) for line in found]
 
 
-@pytest.fingerprint.parametrize(("path", "go_on"), [("events.jsonl", rotate), slow("2026-*/events.jsonl", next_day)])
+@pytest.mark.parametrize(("path", "go_on"), [("events.jsonl", rotate), slow("2026-*/events.jsonl", next_day)])
 def test_killed_between_files_it_learns_what_one_run_over_one_file_does(
     tmp_path: Path, path: str, go_on: Callable[[Path, int], None]
 ) -> None:

@@ -94,7 +94,7 @@ def every_format(folder: Path) -> Path:
     return folder / "*.*"
 
 
-@pytest.fingerprint.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
+@pytest.mark.parametrize(("workers", "events"), [(1, 64), (2, 1000), (3, 7), (8, 513), (2, 10_000)])
 def test_every_format_is_read_as_by_one_process(tmp_path: Path, workers: int, events: int) -> None:
     pattern = every_format(tmp_path)
     run = Workers(pattern)
@@ -270,8 +270,8 @@ def several(path: Path, positions: dict[str, Any], workers: int, most: int) -> l
     return events
 
 
-@pytest.fingerprint.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
-@pytest.fingerprint.parametrize("is_one", [True, False])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", ".parquet"])
+@pytest.mark.parametrize("is_one", [True, False])
 def test_what_is_added_to_the_last_file_is_read(tmp_path: Path, suffix: str, is_one: bool) -> None:
     """In the same run and in a next one; and a file that is done is not planned for ever."""
     folder = Folder(tmp_path)
@@ -331,7 +331,7 @@ def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path)
     run.close()
 
 
-@pytest.fingerprint.parametrize("by_one", [True, False])
+@pytest.mark.parametrize("by_one", [True, False])
 def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Path, by_one: bool) -> None:
     """Else nobody could tell from the positions that it is not finished."""
     for name in "ab":
@@ -353,9 +353,9 @@ def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Pat
     run.close()
 
 
-@pytest.fingerprint.parametrize("name", ["a.jsonl", "a.csv"])
-@pytest.fingerprint.parametrize("most", [1, 2, 3, 9])
-@pytest.fingerprint.parametrize("is_afresh", [True, False])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+@pytest.mark.parametrize("most", [1, 2, 3, 9])
+@pytest.mark.parametrize("is_afresh", [True, False])
 def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     tmp_path: Path, name: str, most: int, is_afresh: bool
 ) -> None:
@@ -392,15 +392,15 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     run = Workers(tmp_path / "*")
     (assignment,) = run.plan(1, 9) or []
     (tmp_path / "b.jsonl").unlink()
-    *_, told, fingerprint = run.read(0, assignment)
+    *_, told, end = run.read(0, assignment)
     assert told == Event(
         str(tmp_path / "b.jsonl"),
         {"late": [0, 0, "broken"]},
         b"",
         error=f"Expected a file, found no file - at {tmp_path / 'b.jsonl'}",
     )
-    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 18}
-    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: fingerprint.resume}
+    assert end.resume == {"done": [0, 0, "broken"], "size": 18}
+    run.positions = {str(tmp_path / "a.jsonl"): {"done": [18, 2], "size": 18}, told.stream: end.resume}
     write(tmp_path / "b.jsonl", numbers(0, 3))
     assert run.plan(1, 9) is None
     run.positions[told.stream] = told.resume
@@ -408,7 +408,7 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
     run.close()
 
 
-@pytest.fingerprint.parametrize("follow", [True, False])
+@pytest.mark.parametrize("follow", [True, False])
 def test_one_file_is_gone_on_with_by_one_process(tmp_path: Path, follow: bool) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 4))
     for position in ({"late": [18, 2]}, {"done": [18, 2], "size": 18}):
@@ -582,7 +582,7 @@ def test_a_file_that_was_cut_is_told_though_it_has_grown_again_since(tmp_path: P
     run.positions = {str(path): {"late": [18, 2]}}
     (assignment,) = run.plan(1, 9) or []
     write(path, numbers(0, 3))
-    told, fingerprint = run.read(0, assignment)
+    told, end = run.read(0, assignment)
     assert "Expected at least 18 bytes, got 9" in str(told.error)
-    assert fingerprint.resume == {"done": [0, 0, "broken"], "size": 9}
+    assert end.resume == {"done": [0, 0, "broken"], "size": 9}
     run.close()

@@ -140,7 +140,7 @@ def four(servers):
     return "four"
 
 
-def test_four_partitions_in_free_order(servers, four, tmp_path):
+def test_four_partitions_in_order_of_arrival(servers, four, tmp_path):
     run = Run(servers, tmp_path, four, audited=True)
     assert kafka_runs.killed(run, 4, random.Random(4)) > 0
     found = kafka_runs.audited(run, ["one"], N)
