@@ -15,7 +15,7 @@ from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of
 from streamkernel.cluster.round_counts import RoundCounts
 from streamkernel.cluster.round_plan import RoundPlan
-from streamkernel.cluster.workers import Crew
+from streamkernel.cluster.workers import WorkerPool
 from streamkernel.engine.parts import Parts
 from streamkernel.engine.pipelines import first_steps
 from streamkernel.engine.retrying import pause, pause_after
@@ -41,7 +41,7 @@ class ClusterRunner:
         The parts of the run. The model is a kernel model, or a pipeline of steps that can be merged and one.
     divided
         What the workers read together.
-    crew
+    pool
         The workers.
     workers
         Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
@@ -50,9 +50,9 @@ class ClusterRunner:
     """
 
     def __init__(
-        self, parts: Parts, *, divided: Divided, crew: Crew, workers: Callable[[], int | None], round_events: int
+        self, parts: Parts, *, divided: Divided, pool: WorkerPool, workers: Callable[[], int | None], round_events: int
     ) -> None:
-        self.crew = crew
+        self.pool = pool
         self._parts = parts
         self._processor, self._checkpointer, self._health = parts.processor, parts.checkpointer, parts.health
         self._divided, self._workers, self._round_events = divided, workers, round_events
@@ -105,7 +105,7 @@ class ClusterRunner:
 
     def close(self) -> None:
         """Release the workers."""
-        self.crew.close()
+        self.pool.close()
 
     def finish_round(self, reports: Sequence[Report], began: float) -> None:
         """Merge what the replicas learned, and judge and write what they predicted, worker by worker."""
@@ -148,7 +148,7 @@ class ClusterRunner:
 
     def _most(self) -> int:
         """Return how many workers there may be."""
-        return self._workers() or self.crew.cpus()
+        return self._workers() or self.pool.cpus()
 
     def _learn(self, shares: Sequence[Share], stopping: Callable[[], bool]) -> list[Report] | None:
         """Have workers learn, and return what they report."""
@@ -168,7 +168,7 @@ class ClusterRunner:
                 self._health.count(incident)
 
         sent = self._processor.model, self._processor.examples.numbers, tasks
-        return self.crew.round(*sent, self._most(), meanwhile, stopping, waiting)
+        return self.pool.round(*sent, self._most(), meanwhile, stopping, waiting)
 
     def _merge(self, reports: Sequence[Report]) -> float:
         """Make one model of the replicas, and return how far they were from their mean."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from river import metrics
-from rounds import HereCrew
+from rounds import HerePool
 
 from connectors import DividedFiles, Position, Share
 from streamkernel import KernelClassifier
@@ -43,10 +43,10 @@ def engine(tmp_path: Path) -> Engine:
     def replica() -> Replica:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
-    crew: Any = HereCrew(replica)
+    pool: Any = HerePool(replica)
     model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
     source = PlannedSource(divided())
-    runner = partial(ClusterRunner, divided=source.divided, crew=crew, workers=lambda: WORKERS, round_events=100)
+    runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=lambda: WORKERS, round_events=100)
     return Engine(model, source, runner=runner, label="y", metric=metrics.Accuracy())
 
 

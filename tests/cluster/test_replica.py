@@ -253,13 +253,13 @@ def test_empty_files_and_fewer_streams_than_workers(tmp_path):
     one = engine(data, tmp_path / "run", workers=7)
     one.run()
     assert one.outcomes["predicted"] + one.outcomes["dead_letter"] == 610
-    assert all(task.replicas == len(tasks) <= 2 for tasks in one.runner.crew.asked for task in tasks)
+    assert all(task.replicas == len(tasks) <= 2 for tasks in one.runner.pool.asked for task in tasks)
 
 
 def test_as_many_workers_as_have_something_to_do(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=None)
     one.run()
-    assert {len(tasks) for tasks in one.runner.crew.asked} == {1, 2, 3}
+    assert {len(tasks) for tasks in one.runner.pool.asked} == {1, 2, 3}
     assert_each_once(tmp_path / "run", SIZES)
 
 
@@ -267,7 +267,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=3)
     one.run()
     by_worker = {}
-    for round_, tasks in zip(one.cluster.recent, one.runner.crew.asked, strict=True):
+    for round_, tasks in zip(one.cluster.recent, one.runner.pool.asked, strict=True):
         assert len(round_.events) == (1 if tasks[0].is_alone else 3)
         for task in tasks:
             by_worker[task.number] = by_worker.get(task.number, 0) + round_.events[task.number]
@@ -278,7 +278,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
 def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
     one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=16))
     one.run()
-    alone = [tasks for tasks in one.runner.crew.asked if tasks[0].is_alone]
+    alone = [tasks for tasks in one.runner.pool.asked if tasks[0].is_alone]
     assert len(alone) == 2  # the first one holds bad events
     assert all(len(tasks) == 1 and tasks[0].share.events == bandwidth.FIRST for tasks in alone)
 
@@ -313,7 +313,7 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     plan = (tmp_path / "run" / "state" / "round.json").read_bytes()
     other = engine(data, tmp_path / "run", workers=3, round_events=11)
     other.run(stopping=lambda: other.cluster is not None)
-    assert json.loads(plan)["shares"] == [list(other.runner.crew.asked[0][0].share)]
+    assert json.loads(plan)["shares"] == [list(other.runner.pool.asked[0][0].share)]
     again = engine(data, tmp_path / "run")
     again.run()
     assert told(tmp_path / "run") == told(tmp_path / "calm")
@@ -321,8 +321,8 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
 
 def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(data, tmp_path):
     one = engine(data, tmp_path / "run")
-    do, rounds_ = one.runner.crew.round, itertools.count(1)
-    one.runner.crew.round = lambda *args: do(*args) if next(rounds_) < 6 else None
+    do, rounds_ = one.runner.pool.round, itertools.count(1)
+    one.runner.pool.round = lambda *args: do(*args) if next(rounds_) < 6 else None
     one.run()
     newest = checkpoints(tmp_path / "run" / "state")[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
@@ -350,7 +350,7 @@ def test_a_share_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkey
     good, bad = records(300), ["{" + "x" * 300] * 40
     one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
     one.run()
-    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one.runner.crew.letters]
+    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one.runner.pool.letters]
     assert 1000 < max(sizes) <= 1000 + 301
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
     assert one.outcomes == {"learned": 680 - broken, "predicted": 680 - broken, "dead_letter": broken, "pending": 0}
@@ -363,7 +363,7 @@ def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
     one.parts.source.divided.plan = lambda *args: [Share({"late:0": 7, "late:1": 0}, {}, 0)]
     one.run(stopping=lambda: bool(read_newest(tmp_path / "run" / "state")["positions"]))
     assert read_newest(tmp_path / "run" / "state")["positions"] == {"late:0": 7, "late:1": 0}
-    assert one.runner.crew.asked == []
+    assert one.runner.pool.asked == []
 
 
 def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
@@ -374,6 +374,6 @@ def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to
     one.parts.source.divided.plan = lambda *args: (found := plan(*args)) and [Share({}, {}, 0), *found]
     one.run()
     learner = learner_of(kernel_of(one.model))
-    assert all(task.number for tasks in one.runner.crew.asked for task in tasks)
+    assert all(task.number for tasks in one.runner.pool.asked for task in tasks)
     assert learner.pending
     assert learner.numbers["examples"] + len(learner.pending) == one.outcomes["learned"]
