@@ -12,7 +12,7 @@ from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Replica
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
-from streamkernel.cluster.workers import Workers, check_ray
+from streamkernel.cluster.workers import WorkerPool, check_ray
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
@@ -52,7 +52,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     options = None if config.kafka is None else kafka_options(config)
     source = CheckpointOnlySource(divided_source(config), options, config.source.topics or ())
     for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
-    pool, events = Workers(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
+    pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
     return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
 

@@ -14,7 +14,7 @@ from streamkernel.cluster import step_merging
 from streamkernel.cluster.replica import Report, Task, kernel_of
 from streamkernel.cluster.round_counts import RoundCounts
 from streamkernel.cluster.round_plan import RoundPlan
-from streamkernel.cluster.workers import Workers
+from streamkernel.cluster.workers import WorkerPool
 from streamkernel.engine.parts import Parts
 from streamkernel.engine.pipelines import first_steps
 from streamkernel.engine.retrying import pause, pause_after
@@ -54,7 +54,7 @@ class ClusterRunner:
         parts: Parts,
         *,
         divided: PartitionedSource,
-        pool: Workers,
+        pool: WorkerPool,
         workers: Callable[[], int | None],
         events_per_round: int,
     ) -> None:

@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.2
 """Time between two looks at whether we have to stop, while a round goes on."""
 
 LATE_SECONDS = 60.0
-"""How long a worker may take to be there before that is told, again and again."""
+"""How long a worker may take to be there before that is reported, again and again."""
 
 AGAIN_SECONDS = 5.0
 """How long to wait before a worker that got no answer from brokers asks again."""
@@ -40,7 +40,7 @@ KNOCKS = 5
 log = structlog.get_logger("streamkernel")
 
 
-class Workers:
+class WorkerPool:
     """Workers on a Ray cluster, as many as a round asks for.
 
     Parameters
@@ -92,8 +92,8 @@ class Workers:
         stopping
             Says whether we have to stop.
         waiting
-            Is told now and then while the round goes on: ``""``, or what happened: a ``"worker_lost"``, brokers that
-            are ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
+            Is called now and then during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
+            ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Workers:
         later: list[tuple[float, Task]] = []  # to be done again, and when
         found: dict[int, Report] = {}
         lost, began = 0, time.monotonic()
-        told = began
+        reported = began
         while refs or later:
             if stopping():
                 self._resize(0, 0)  # what they have begun is not wanted any more
@@ -138,8 +138,8 @@ class Workers:
                     later.append((now + pause_after(lost), task))
                     lost += 1
             late = sorted(task.number for task in tasks if task.number not in found)
-            if late and now - told > LATE_SECONDS:
-                told = now
+            if late and now - reported > LATE_SECONDS:
+                reported = now
                 waiting("stalled")
                 log.warning("a round waits for workers", workers=late, seconds=round(now - began), room=self.cpus())
         return [found[task.number] for task in tasks]

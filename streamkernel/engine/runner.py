@@ -21,7 +21,15 @@ class Runner(Protocol):
     """Processes a stream with the parts of a run."""
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Process events until there are no more and all is durable, or the run has to stop."""
+        """Process events until there are no more and all is durable, or the run has to stop.
+
+        Parameters
+        ----------
+        stopping
+            Returns whether the run has to stop.
+        watch
+            Is called now and then, after events.
+        """
 
     def close(self) -> None:
         """Release what is the runner's own."""

@@ -54,7 +54,7 @@ def classifier(**options: Any) -> Any:
     return preprocessing.StandardScaler() | KernelClassifier(**nested(**{"max_features": 64, **options}))
 
 
-class HereWorkers:
+class HerePool:
     """Workers in this process, to which everything goes as bytes.
 
     Parameters
@@ -125,7 +125,7 @@ def engine(
     runner = partial(
         ClusterRunner,
         divided=source.divided,
-        pool=HereWorkers(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
+        pool=HerePool(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
         workers=workers if callable(workers) else lambda: workers,
         events_per_round=events_per_round,
     )

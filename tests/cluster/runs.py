@@ -120,7 +120,7 @@ def newest(directory: Path) -> int:
 def here(path: Path) -> None:
     """Run a configuration with workers that are in this process."""
     config = load_config(path)
-    with mock.patch.object(assemble, "Workers", lambda address, replica: rounds.HereWorkers(replica)):
+    with mock.patch.object(assemble, "WorkerPool", lambda address, replica: rounds.HerePool(replica)):
         assemble.cluster_engine_of(config, "here", lambda: config.cluster.workers).run()
 
 

@@ -191,7 +191,7 @@ def ray(monkeypatch):
     return found
 
 
-def done(team: workers.Workers, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
+def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
     tasks = [Task(WorkAssignment({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
@@ -205,7 +205,7 @@ def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
     monkeypatch.setattr(workers, "AGAIN_SECONDS", 0.001)
     told: list[str] = []
-    assert done(workers.Workers("nowhere:1", lambda: None), 1, 1, told) == [0]
+    assert done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told) == [0]
     assert [incident for incident in told if incident] == ["worker_lost", "worker_lost", "unreachable"]
     assert ray.made == 3
 
@@ -215,13 +215,13 @@ def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     ray.errors = [exceptions.ActorDiedError(failed)]
     said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this"
     with pytest.raises(ConnectionError, match=re.escape(said)):
-        done(workers.Workers("nowhere:1", lambda: None), 1, 1)
+        done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
 
 def test_a_round_that_waits_for_long_is_told_as_stalled(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     told: list[str] = []
-    done(workers.Workers("nowhere:1", lambda: None), 1, 1, told)
+    done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told)
     assert "stalled" in told
 
 
@@ -232,7 +232,7 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
     (folder / "run.toml").write_text(GOOD + '[http]\ntoken = "a-very-secret-token"\n')
     made = []
     monkeypatch.setattr(
-        assemble, "Workers", lambda address, replica: made.append(replica) or rounds.HereWorkers(replica)
+        assemble, "WorkerPool", lambda address, replica: made.append(replica) or rounds.HerePool(replica)
     )
     assemble.cluster_engine_of(load_config(folder / "run.toml"), "nowhere:1", lambda: 2).close()
     assert b"a-very-secret-token" not in cloudpickle.dumps(made[0])
@@ -241,14 +241,14 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
 def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs:
-        assert done(workers.Workers("nowhere:1", lambda: None), 2, 2) == [0, 1]
+        assert done(workers.WorkerPool("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
         ("a round waits for workers", [0, 1], 1)
     ] * 3
 
 
 def test_a_worker_that_has_nothing_to_do_is_kept_unless_there_are_to_be_fewer(ray):
-    team = workers.Workers("nowhere:1", lambda: None)
+    team = workers.WorkerPool("nowhere:1", lambda: None)
     done(team, 2, 2)
     first = list(ray.workers)
     assert done(team, 1, 2) == [0]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from river import metrics
-from rounds import HereWorkers
+from rounds import HerePool
 
 from connectors import PartitionedFiles, Position, WorkAssignment
 from streamkernel import KernelClassifier, learners
@@ -43,7 +43,7 @@ def engine(tmp_path: Path) -> Engine:
     def replica() -> Replica:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
-    pool: Any = HereWorkers(replica)
+    pool: Any = HerePool(replica)
     model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
     source = CheckpointOnlySource(divided())
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=lambda: WORKERS, events_per_round=100)
