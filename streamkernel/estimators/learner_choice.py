@@ -42,8 +42,8 @@ def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
         return found
     if not is_curved:
         raise ValueError(
-            f'Expected learner="dsg" with loss={given["loss"]!r}, which has no second derivative to take Newton steps '
-            f"with, got learner={learner!r}"
+            f'Expected learner="dsg" with loss={given["loss"]!r}, which has no second derivative, '
+            f"got learner={learner!r}"
         )
     for name, is_given in (("max_features", given["max_features"] is None), ("refit", given["refit"] is not None)):
         if is_given:

@@ -8,10 +8,14 @@ from typing import Any
 from streamkernel import losses
 from streamkernel.learners.options import DSG, Newton
 
-_FIELDS = {"multiple": "median_factor", "longest": "max_step_ratio"}
-"""Fields of kernels and rules that have another name now."""
+_NAMES = {
+    "multiple": "median_factor",
+    "longest": "max_step_ratio",
+    "compaction": "pruning",
+    "polish": "refit",
+}
+"""Parameters of kernels, rules and estimators that have another name now."""
 
-_PARAMETERS = {"compaction": "pruning", "polish": "refit"}
 _TYPES = {"Compaction": "Pruning", "Polish": "Refit"}
 
 _LEARNERS = {
@@ -41,8 +45,7 @@ def renamed(value: Any) -> Any:
         return [renamed(item) for item in value]
     if not isinstance(value, dict):
         return value
-    names = _FIELDS if "type" in value else _PARAMETERS
-    found = {names.get(name, name): renamed(item) for name, item in value.items()}
+    found = {_NAMES.get(name, name): renamed(item) for name, item in value.items()}
     return found | {"type": _TYPES[found["type"]]} if found.get("type") in _TYPES else found
 
 

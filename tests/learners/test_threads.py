@@ -17,7 +17,7 @@ MODELS = {
     "full": {"learner": "newton", "joint": True, "max_features": 64},
     "first order": {"learner": "dsg"},
     "without a cache": {"learner": "dsg", "cache_bytes": 0},
-    "averaged": {"averaging": True, "kernel": k.Laplacian(1.0) * k.ArcCosine(1)},
+    "averaged": {"learner": "dsg", "averaging": True, "kernel": k.Laplacian(1.0) * k.ArcCosine(1)},
 }
 
 

@@ -219,7 +219,7 @@ def branches(lengths, n=103):
 @pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
 def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
     models, base = branches(lengths)
-    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learnt", *models[1:], base=base)
+    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learned", *models[1:], base=base)
 
 
 @pytest.mark.parametrize(("lengths", "n"), [((5, 1, 3), 104), ((1, 0), 102), ((0, 0), 103), ((7,), 103)])

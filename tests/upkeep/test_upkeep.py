@@ -263,7 +263,7 @@ def test_errors_say_what_was_expected(make, told):
 def test_what_cannot_be_done_to_a_model():
     stream = [*events(400, 2)]
     model = learnt(KernelClassifier(max_features=64), stream)
-    with pytest.raises(ValueError, match="first-order model"):
+    with pytest.raises(ValueError, match="Newton steps"):
         upkeep.apply(upkeep.Refit(), model, stream)
     with pytest.raises(InputError, match="two events"):
         upkeep.apply(upkeep.Pruning(), model, stream[:1])
