@@ -34,7 +34,7 @@ from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
-    factor_of,
+    Mixer,
     features_of,
     group_of,
     outputs_of,
@@ -91,6 +91,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     mixing_room = np.empty((4, max(columns, count)))
     scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
+    mixer = Mixer(state.weights, state.mixer, state.bounds)
     height = rows_per_group(state)
     for i in range(first, last):
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
@@ -129,10 +130,10 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         numbers.step_k_xx = own
         if seen == 1:
             for j in range(groups):
-                newton_step.begin(factor_of(state, j), state.priors[j] * own * (layout[j, COUNT] // per_block))
+                newton_step.begin(state, j, state.priors[j] * own * (layout[j, COUNT] // per_block))
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
-        newton_step.weigh(state, f, out, target, size, mixing_room)
+        newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
         if not bounded:
             for k in range(count):
                 state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)

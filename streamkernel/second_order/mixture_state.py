@@ -60,6 +60,14 @@ class MixtureState(NamedTuple):
     sums: F64
 
 
+class Mixer(NamedTuple):
+    """What the mixture itself has learned, as :class:`MixtureState` says."""
+
+    weights: F64
+    mixer: F64
+    bounds: F64
+
+
 class Group(NamedTuple):
     """Of a group of n outputs: the factor, its functions and what waits for a step, as :class:`MixtureState` says."""
 
@@ -84,6 +92,7 @@ MIXTURE = types.NamedTuple(
     ],
     MixtureState,
 )  # fmt: skip
+MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR], Mixer)
 GROUP = types.NamedTuple([types.float32[:, ::1], _MATRIX, _MATRIX, _MATRIX, types.float32[:, ::1]], Group)
 
 
@@ -91,13 +100,6 @@ GROUP = types.NamedTuple([types.float32[:, ::1], _MATRIX, _MATRIX, _MATRIX, type
 def features_of(z, layout, g):  # type: ignore[no-untyped-def]
     """Return the features of group g among those of all blocks."""
     return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
-
-
-@inlined
-def factor_of(state, g):  # type: ignore[no-untyped-def]
-    """Return R of group g."""
-    n, before = state.layout[g, COUNT], state.layout[g, SQUARES_BEFORE]
-    return state.factor[before : before + n * n].reshape(n, n)
 
 
 @inlined
@@ -117,8 +119,9 @@ def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
 def group_of(state, g):  # type: ignore[no-untyped-def]
     """Return what group g has."""
     layout, columns = state.layout, state.numbers[0].columns
+    n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     return Group(
-        factor_of(state, g),
+        state.factor[squares : squares + n * n].reshape(n, n),
         _part(state.newton, layout, g, columns),
         _part(state.steady, layout, g, columns),
         _part(state.sums, layout, g, columns),

@@ -14,7 +14,7 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
-from streamkernel.second_order.mixture_state import GROUP, MIXTURE
+from streamkernel.second_order.mixture_state import COUNT, GROUP, MIXER, SQUARES_BEFORE
 from streamkernel.second_order.square_root import EIGHT
 
 FLATTEST = 1e-3
@@ -34,14 +34,15 @@ _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
 @inlined
-def begin(factor, prior):  # type: ignore[no-untyped-def]
-    """Set R to what it is without examples, of A = λI."""
-    for d in range(len(factor)):
-        factor[d, d] = math.sqrt(prior)
+def begin(state, g, prior):  # type: ignore[no-untyped-def]
+    """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
+    n, before = state.layout[g, COUNT], state.layout[g, SQUARES_BEFORE]
+    for d in range(n):
+        state.factor[before + d * (n + 1)] = math.sqrt(prior)
 
 
-@unit(types.void(MIXTURE, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
-def weigh(state, f, out, target, size, room):  # type: ignore[no-untyped-def]
+@unit(types.void(NUMBERS_TYPE, MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
+def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
         A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
@@ -50,7 +51,7 @@ def weigh(state, f, out, target, size, room):  # type: ignore[no-untyped-def]
     numbers as columns and functions.
     """
     count, columns = f.shape
-    numbers, weights, mixer, bounds = state.numbers[0], state.weights, state.mixer, state.bounds
+    numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds
     if size == 0.0:
         return
     if mixer[0, 0] == 0.0:
