@@ -156,11 +156,7 @@ class LearningModel(model_file.Portable):
         learner.close()
         self._state = replace(after, journal=Journal(self._state, rows, y, read, learner.offered, own))
         try:
-            if isinstance(learner, Mixture):
-                learner.learn(rows, y, after.scales, read)
-            else:
-                read[:] = rows.values
-                learner.learn(rows, y)
+            learner.learn(rows, y, after.scales, read)
         finally:
             self._recover()
 
@@ -252,16 +248,13 @@ class LearningModel(model_file.Portable):
 
     def _divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
-        self._learner.may_restructure = False
-        if isinstance(self._learner, Expansion):
-            self._learner.divide(number, replicas)
+        self._learner.divide(number, replicas)
 
     def _look(self) -> None:
         """Take the scales anew, and begin a larger group if it is time to."""
         if self._state.scales is not None:
             self._state.scales.use_moments()
-        if isinstance(self._learner, Mixture):
-            self._learner.grow_if_due()
+        self._learner.grow_if_due()
 
 
 def while_still(models: Sequence[LearningModel], do: Callable[[], None]) -> None:

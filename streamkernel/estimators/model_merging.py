@@ -19,10 +19,12 @@ from streamkernel.merging.first_order import FirstOrderSummary
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
 from streamkernel.merging.second_order import SecondOrderSummary
-from streamkernel.second_order.mixture import Mixture
 
 KernelModel = Any
 """A classifier or a regressor. Their base class merges by this module, which so cannot import it."""
+
+_ORDERS: dict[str, Any] = {"first": first_order, "second": second_order}
+"""How functions are summarized and merged, by the order of their steps."""
 
 _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
@@ -102,9 +104,7 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
         If it has not seen the examples that decide its bandwidths.
     """
     known, learner = _outline(model), model._learner
-    if isinstance(learner, Mixture):
-        return known._replace(learned=second_order.summarize(learner, before))
-    return known._replace(learned=first_order.summarize(learner))
+    return known._replace(learned=_ORDERS[learner.order].summarize(learner, before))
 
 
 def n_examples(model: KernelModel) -> int:
@@ -128,11 +128,12 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     _scales(known, root)
     if root is not None and root.waiting and len(known) > 1:
         _check_waiting(known, root)
-    if isinstance(models[0]._learner, Mixture):
+    order = _ORDERS[models[0]._learner.order]
+    if order is second_order:
         functions: Any = [part.learned for part in ([] if root is None else [root]) + parts if part.examples]
         second_order.check(functions)
-    if base is not None and isinstance(base._learner, Mixture):
-        second_order.check_base([f for model in models if isinstance(f := model._learner, Mixture)], base._learner)
+    if base is not None and order is second_order:
+        second_order.check_base([model._learner for model in models], base._learner)
 
 
 def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
@@ -167,7 +168,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
         waiting.append(base.waiting)  # nobody has learned them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
     labels = union([part.labels for part in ([] if base is None else [base]) + list(parts)])
-    order: Any = second_order if isinstance(model._learner, Mixture) else first_order
+    order = _ORDERS[model._learner.order]
     own = [_with_labels(part, labels) for part in parts]
     root = own[0].before() if base is None or not before else _with_labels(base, labels)
     events = np.array([part.events - before for part in parts], np.float64)
@@ -246,7 +247,7 @@ def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
     This is the root of Σ (n_i/n)‖f_i - f‖² over ‖f‖, in the norm of the coefficients.
     """
     events = np.array([part.events - (0 if base is None else base.events) for part in parts], np.float64)
-    order: Any = second_order if isinstance(parts[0].learned, SecondOrderSummary) else first_order
+    order = _ORDERS["second" if isinstance(parts[0].learned, SecondOrderSummary) else "first"]
     labels = union([part.labels for part in parts])
     functions = order.coefficients([_with_labels(part, labels) for part in parts])
     weights = events / events.sum()

@@ -54,9 +54,7 @@ class State:
 
     def scores(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
-        if isinstance(self.learner, Mixture):
-            return self.learner.scores(rows, self.scales)
-        return self.learner.scores(rows)
+        return self.learner.scores(rows, self.scales)
 
 
 class Journal(NamedTuple):

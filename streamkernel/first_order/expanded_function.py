@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class ExpandedFunction(Learner):
     seed
         Seed of the features.
     """
+
+    order: ClassVar[str] = "first"
 
     def __init__(
         self,
@@ -210,7 +212,7 @@ class ExpandedFunction(Learner):
                 return out
         return np.asarray(self.scores(directions.row(x, numeric))[0])
 
-    def scores(self, rows: Rows) -> F64:
+    def scores(self, rows: Rows, scales: Any = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns).
 
         Raises

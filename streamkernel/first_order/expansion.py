@@ -110,7 +110,7 @@ class Expansion(ExpandedFunction):
         except RefusedError as refused:
             raise refused.error from None
 
-    def learn(self, rows: Rows, y: F64) -> None:
+    def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; what does not fill a batch waits for the next call.
 
         Raises
@@ -118,6 +118,8 @@ class Expansion(ExpandedFunction):
         InputError
             If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
         """
+        if read is not None:
+            read[:] = rows.values
         done, batch = 0, self.batch_size
         while done < len(y) and (self.pending or len(y) - done < batch):
             self._gather(rows.part(done, done + 1), float(y[done]))
@@ -231,6 +233,7 @@ class Expansion(ExpandedFunction):
         replicas
             How many there are.
         """
+        super().divide(number, replicas)
         if number:
             self._pending = (self.examples, [])
         blocks, room = self.n_blocks, self.most_blocks - self.n_blocks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -136,6 +136,41 @@ class Learner:
     def n_positions(self) -> int:
         """Blocks that have a position, of which some may be empty."""
         return self.n_blocks
+
+    order: ClassVar[str]
+    """Whether its steps are of the ``"first"`` or the ``"second"`` order."""
+
+    @property
+    def table(self) -> I64 | None:
+        """Blocks, bandwidth and first example of each group, shape (groups, 3); ``None`` without groups."""
+        return None
+
+    def scores(self, rows: Rows, scales: Any = None) -> F64:
+        """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        raise NotImplementedError
+
+    def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
+        """Learn from `rows` in order; `read` is set to their values as the function reads them.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
+        """
+        raise NotImplementedError
+
+    def grow_if_due(self) -> None:
+        """Begin a larger group if it is time to, where there are groups."""
+
+    def divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        self.may_restructure = False
 
     def close(self) -> None:
         """Learn no single event any more until :meth:`open` is called."""

@@ -64,8 +64,8 @@ class FirstOrderSummary:
         return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
 
 
-def summarize(f: Expansion) -> FirstOrderSummary:
-    """Return the summary of a function."""
+def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:
+    """Return the summary of a function; how many examples its base had learned does not matter."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
     return FirstOrderSummary(
         numbers=f.numbers.copy(),

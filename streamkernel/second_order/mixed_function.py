@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class MixedFunction(Learner):
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.Expansion`.
     """
+
+    order: ClassVar[str] = "second"
 
     def __init__(
         self,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
-from streamkernel.second_order.mixture import Mixture
 
 if TYPE_CHECKING:
     from connectors import Source
@@ -94,7 +93,7 @@ class EngineSnapshot:
 def of_model(model: KernelModel) -> ModelSnapshot:
     """Return the numbers of a model."""
     learner = learner_of(model)
-    table = learner.table if isinstance(learner, Mixture) else None
+    table = learner.table
     return ModelSnapshot(
         objective=model.objective,
         n_features=model.n_features,
