@@ -211,7 +211,7 @@ def test_a_model_of_any_kernel_learns_and_is_kept(name, tmp_path):
     model = learn(regressor(kernel=ALL[name], max_features=128, features_per_seed=32), xs, targets)
     assert math.isfinite(model.objective)
     assert model.objective < 0.5 * np.var(targets) or name in ("constant", "on some", "of a transform", "polynomial 1")
-    twin_ = classifier(kernel=ALL[name], batch_size=4, average=True)
+    twin_ = classifier(kernel=ALL[name], batch_size=4, averaging=True)
     learn(twin_, xs, ys)
     for one, labels in ((model, targets), (twin_, ys)):
         one.save(tmp_path / "model")
