@@ -1,6 +1,6 @@
 """Workers on a Ray cluster of this machine: events a second with two of them, over one, and over no cluster at all.
 
-Files of JSON lines are learnt by engines of the same configuration: alone, with one worker, and with two, in turns.
+Files of JSON lines are learned by engines of the same configuration: alone, with one worker, and with two, in turns.
 Time counts from the second round on, when all workers are there and have read their code.
 
 "2 apart" is what the cores allow: the rates of two runs at once that have nothing to do with each other, over one.

@@ -2,7 +2,7 @@
 
 The same records, in memory, go through engines whose loops differ in what they tell, in turn:
 
-* *nothing*: no metric, no histogram, no numbers for readers; events are predicted, learnt and counted.
+* *nothing*: no metric, no histogram, no numbers for readers; events are predicted, learned and counted.
 * *River's metric*: also `metric.update(y, prediction)` at every event, as in `river.evaluate`.
 * *all*: the engine as it is.
 

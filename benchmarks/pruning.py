@@ -5,7 +5,7 @@ events learn the same events side by side. Told are the accuracy of both from th
 features at the end, and the time of an event at the end (predict and learn), each the median of 2,000.
 
 Then events come at an even pace while a job is made and swapped in. An event's delay is the time from when it was due
-until it was learnt; the largest and the 99.9 % quantile of both models are told. Both have 1,024 features at most, so
+until it was learned; the largest and the 99.9 % quantile of both models are told. Both have 1,024 features at most, so
 that the plain one can follow.
 """
 

@@ -20,7 +20,7 @@ TASK = Refit(every=8192, window=8192)
 
 
 def errors(events: list[Any], model: Any, *, is_number: bool) -> np.ndarray:
-    """Return the error of each prediction, made before its event is learnt."""
+    """Return the error of each prediction, made before its event is learned."""
     found = np.empty(len(events))
     for i, (x, y) in enumerate(events):
         predicted = model.predict_one(x)

@@ -3,7 +3,7 @@
 The events of a round are dealt out to the workers in turn. Each predicts an event, then learns it, and knows nothing of
 the others' until the round ends; then all of them go on from the merged model. It is simulated in one process, so this
 is what rounds cost in accuracy, not what they gain in time (`benchmarks.merge_cost` has the time of a merge). The first
-256 events, which decide bandwidths and scales, are learnt by one model. "alone" is the same model without rounds, on
+256 events, which decide bandwidths and scales, are learned by one model. "alone" is the same model without rounds, on
 the same events in the same order. The spread is that of replicas at the end of a round about their mean, in units of
 its size. A round that the events do not fill ends with them.
 """

@@ -5,7 +5,7 @@ in a notebook: the covariance form with rank-one updates, NumPy, float64, as man
 each example at once, where ours takes Newton steps of up to 64 examples, and it neither scales inputs nor mixes. Models
 are timed after thousands of examples, when ours has its longest steps. ARF and neighbours are there for orientation.
 
-The drifting streams are those of ``benchmarks.accuracy``, predicted and then learnt. It takes about three minutes.
+The drifting streams are those of ``benchmarks.accuracy``, predicted and then learned. It takes about three minutes.
 """
 
 from __future__ import annotations

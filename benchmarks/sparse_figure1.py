@@ -2,7 +2,7 @@
 
 AsyDSSKL with 1 to 5 rounds, beside LIBSVM (scikit-learn's SVC and SVR) on more and more of the rows, Double SGD
 (ours, one to four passes), and for classes liblinear on fixed features. Data: `sparse_data.py`, classes of the shape of
-Covtype, and distances with outliers among those that are learnt. The paper has 16 cores, up to five million rows, and
+Covtype, and distances with outliers among those that are learned. The paper has 16 cores, up to five million rows, and
 AsyGCD too.
 """
 
@@ -28,7 +28,7 @@ from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import arm, forest
 from streamkernel import KernelClassifier, KernelRegressor, learners, losses, rules
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 
@@ -87,7 +87,7 @@ class Fixed:
 
     def __init__(self, X: F64, y: F64, features: int) -> None:
         places = np.arange(features)
-        plan, names = Plan(Gaussian(float(np.sqrt(X.shape[1]))), 0), [str(i) for i in range(X.shape[1])]
+        plan, names = KernelProgram(Gaussian(float(np.sqrt(X.shape[1]))), 0), [str(i) for i in range(X.shape[1])]
         self._scale = StandardScaler().fit(X)
         self._phi = ChosenFeatures(plan, names, np.stack([places // PER_BLOCK, places % PER_BLOCK], axis=1))
         self._model = LogisticRegression(solver="liblinear", C=1.0).fit(self._phi(self._scale.transform(X)), y)

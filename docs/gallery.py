@@ -99,7 +99,7 @@ KERNELS = {
 
 
 def draw_kernel(picture: KernelPicture) -> Figure:
-    """Draw k(x, x') with its estimate, k of two inputs, and a function that is learnt with it."""
+    """Draw k(x, x') with its estimate, k of two inputs, and a function that is learned with it."""
     figure, (one, two, three) = panels(3)
     low, high = picture.span
     v = np.linspace(low, high, 161)
@@ -127,8 +127,8 @@ def draw_kernel(picture: KernelPicture) -> Figure:
         model.learn_one(picture.event(a), target)
     three.plot(events[:300], y[:300], ".", color=GREY, markersize=2, alpha=0.6)
     three.plot(v, wave(np.linspace(0.0, 1.0, 161)), color=GREY, linestyle="--", linewidth=1, label="truth")
-    three.plot(v, [model.predict_one(picture.event(a)) for a in v], color=BLUE, label="learnt")
-    three.set(title="learnt from 1,000 events", xlabel=picture.label, ylim=(-1.7, 1.7))
+    three.plot(v, [model.predict_one(picture.event(a)) for a in v], color=BLUE, label="learned")
+    three.set(title="learned from 1,000 events", xlabel=picture.label, ylim=(-1.7, 1.7))
     three.legend(loc="lower right")
     return figure
 
@@ -169,7 +169,7 @@ LOSSES = {
 
 
 def draw_loss(picture: LossPicture) -> Figure:
-    """Draw ℓ and its derivative, and what is learnt with it."""
+    """Draw ℓ and its derivative, and what is learned with it."""
     figure, (one, two) = panels(2)
     loss, f = picture.loss, np.linspace(-3.0, 3.0, 301)
     y = 0.0 if not loss.for_classes or picture.classes > 2 else 1.0
@@ -201,7 +201,7 @@ def _learnt_numbers(axis: Axes, picture: LossPicture) -> None:
         for a, target in zip(x, y, strict=True):
             model.learn_one({"a": a}, target)
         axis.plot(v, [model.predict_one({"a": a}) for a in v], color=color, linewidth=width, label=shown(loss))
-    axis.set(title="learnt from 3,000 events, a tenth of them outliers", ylim=(-2.2, 7.5))
+    axis.set(title="learned from 3,000 events, a tenth of them outliers", ylim=(-2.2, 7.5))
 
 
 def _learnt_classes(axis: Axes, picture: LossPicture) -> None:

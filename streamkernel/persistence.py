@@ -38,7 +38,7 @@ def save(model: Any, path: str | Path) -> None:
     >>> twin.predict_one({"x": 1.0}) == model.predict_one({"x": 1.0})
     True
     """
-    if isinstance(model, model_file.Portable):
+    if isinstance(model, model_file.Serializable):
         model.save(path)
         return
     from streamkernel.engine.checkpoint import state_file

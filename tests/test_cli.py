@@ -260,7 +260,7 @@ def test_standard_input(tmp_path: Path) -> None:
         command("run", tmp_path / "config.toml"), input=text, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
-    assert log_lines(answer.stderr)[-1]["events learnt"] == "200"
+    assert log_lines(answer.stderr)[-1]["events learned"] == "200"
     assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
 
 
@@ -514,7 +514,7 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
     assert any(event.startswith("live page at http://127.0.0.1:") for event in said)
     written = [line for line in lines if line["event"] == "checkpoint written"]
     assert [line["level"] for line in written[:2]] == ["info", "debug"]
-    assert (said[-1], lines[-1]["events learnt"], lines[-1]["dead letters"]) == ("the run has ended", "300", "1")
+    assert (said[-1], lines[-1]["events learned"], lines[-1]["dead letters"]) == ("the run has ended", "300", "1")
     assert "do-not-show" not in answer.stderr
     config.write_text(text + '[log]\nlevel = "warning"\n')
     answer = call("run", config)

@@ -24,7 +24,7 @@ from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.upkeep import Pruning, Refit
-from streamkernel.upkeep.scheduler import Upkeep
+from streamkernel.upkeep.scheduler import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class KernelModel(LearningModel):
             seed=self.seed,
         )
 
-    def _new_upkeep(self) -> Upkeep | None:
+    def _new_upkeep(self) -> BackgroundTasks | None:
         """Return what is done to the model from time to time; ``None`` if nothing is."""
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
@@ -181,7 +181,7 @@ class KernelModel(LearningModel):
         tasks = [task for task in (self.pruning, self.refit) if task is not None]
         for task in tasks:
             task.check(self._learner, self.max_features)
-        return Upkeep.new(tasks, self._with_columns) if tasks else None
+        return BackgroundTasks.new(tasks, self._with_columns) if tasks else None
 
     def _target(self, y: Any) -> float:
         """Return a target as a number."""
@@ -218,7 +218,7 @@ class KernelModel(LearningModel):
         MergeError
             If a parameter, the kernel in use, the scales of inputs or features differ, a model has not yet seen the
             examples that decide its bandwidths, or the base cannot be what they went on from, or had examples waiting
-            for a batch that one of several has learnt. This model stays as it was.
+            for a batch that one of several has learned. This model stays as it was.
 
         Examples
         --------

@@ -218,7 +218,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return dict(zip(labels, probabilities.tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
-        """Return the label of the highest score, ``None`` before the first label is learnt.
+        """Return the label of the highest score, ``None`` before the first label is learned.
 
         Raises
         ------

@@ -155,7 +155,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
     @property
     def divergence(self) -> float:
-        """The divergence of q from p, over the last thousand events of each, each before it was learnt.
+        """The divergence of q from p, over the last thousand events of each, each before it was learned.
 
         -E_p[exp f] - E_q[r*(-exp f)], a lower bound but for chance: of KL(q‖p) with ``form="kl"``, and of
         E_q[max(0, ρ + log q/p)] with ``form="novelty"``. It is 0 until events of both have been seen.

@@ -22,7 +22,7 @@ from streamkernel.locking import locked
 OLD_AND_NEW = np.array([0.0, 1.0])
 
 
-class KernelDriftDetector(model_file.Portable, base.DriftDetector):
+class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
     """Says when events stop to look like those before them, in any way that a kernel machine can tell.
 
     It sees changes of the joint distribution that leave each feature by itself as it was. Every other event waits

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
+class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor):
     """Gaussian process regression on a stream: each prediction comes with its uncertainty, in bounded memory.
 
     By default it is Bayesian linear regression on seeded random features, updated by recursion: the posterior of the
@@ -161,7 +161,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learnt.
+            If a value or a target is unusable; names the column and the row. Nothing is learned.
         """
         rows = self._seen.phis[0].table(X)
         targets = [_checked(target) for target in targets_of(y, rows)]

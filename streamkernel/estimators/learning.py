@@ -25,7 +25,7 @@ from streamkernel.second_order.mixture import Mixture
 log = logging.getLogger(__name__)
 
 
-class LearningModel(model_file.Portable):
+class LearningModel(model_file.Serializable):
     """A function, and the order of changes in which it learns.
 
     What other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state says

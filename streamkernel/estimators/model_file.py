@@ -29,11 +29,11 @@ _PARTS: dict[str, dict[str, Any]] = {
 """The classes that may stand for a parameter in a description."""
 
 
-_CLASSES: dict[str, type[Portable]] = {}
+_CLASSES: dict[str, type[Serializable]] = {}
 """The estimators of this library by name: what a file may hold."""
 
 
-class Portable:
+class Serializable:
     """A River estimator that can be told as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -77,7 +77,7 @@ class Portable:
         self._restore(state["description"], state["tensors"])
 
 
-def describe(model: Portable) -> tuple[dict[str, Any], Tensors]:
+def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
     description, tensors = model._described()
     found = {"class": type(model).__name__, "parameters": model._get_params(), "state": description}

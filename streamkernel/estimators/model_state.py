@@ -10,7 +10,7 @@ from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.second_order.mixture import Mixture
-from streamkernel.upkeep.scheduler import Upkeep
+from streamkernel.upkeep.scheduler import BackgroundTasks
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class State:
     scales: scaling.Scales | None
     first: tuple[tuple[Rows, float], ...] | None
     labels: Mapping[Any, int]
-    upkeep: Upkeep | None
+    upkeep: BackgroundTasks | None
     numeric: numeric_names.Names = numeric_names.NONE
     own: Any = None
     journal: Journal | None = None

@@ -148,7 +148,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         self._learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return τ - f(x): the higher, the more unlike what was learnt.
+        """Return τ - f(x): the higher, the more unlike what was learned.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row. Nothing is learnt.
+            If a value is neither a finite number nor a string; names the column and the row. Nothing is learned.
         """
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)

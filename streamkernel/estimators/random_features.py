@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
-class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
+class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
 
     The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
@@ -31,7 +31,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     Parameters
     ----------
     kernel
-        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learnt,
+        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learned,
         and changes until then.
     n_features
         Random features; each gives one output or more: a cosine and a sine for the kernels of a difference.

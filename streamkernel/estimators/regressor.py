@@ -28,7 +28,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
     `max_features` is reached. The intercept is the running mean of the targets; for the absolute, ε-insensitive and
-    quantile losses it is learnt along with f, so that far from all examples, where f says nothing, a quantile is not
+    quantile losses it is learned along with f, so that far from all examples, where f says nothing, a quantile is not
     taken for the mean: it is between the mean and that quantile of all targets.
 
     Parameters

@@ -27,7 +27,7 @@ from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
 if TYPE_CHECKING:
-    from streamkernel.kernels.plan import Plan
+    from streamkernel.kernels.plan import KernelProgram
 
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
@@ -85,14 +85,14 @@ class Directions:
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> from streamkernel.kernels.plan import Plan
-    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
+    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
     >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
     >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
     (np.True_, np.True_)
     """
 
-    def __init__(self, plan: Plan, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
+    def __init__(self, plan: KernelProgram, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
         self.plan, self.block_size, self.cache_bytes = plan, block_size, cache_bytes
         self.kept: I64 = np.zeros((1, 3), np.int64) if kept is None else np.ascontiguousarray(kept, np.int64)
         plan.load(len(self.kept) > 1)
@@ -101,7 +101,7 @@ class Directions:
         self.store = Store((0, 0, len(plan.parts), self.width))
         self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
 
-    def with_plan(self, plan: Plan) -> Directions:
+    def with_plan(self, plan: KernelProgram) -> Directions:
         """Return the same directions for a kernel that differs in its bandwidths alone; they share one cache."""
         twin: Directions = object.__new__(Directions)
         vars(twin).update(vars(self), plan=plan)

@@ -58,8 +58,8 @@ class Scales:
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
-    >>> from streamkernel.kernels.plan import Plan
-    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> scales = Scales()
     >>> for i in range(4):
     ...     scales.observe(directions.row({"second": 1.7e9 + i, "share": 0.01 * i}))

@@ -17,7 +17,7 @@ from streamkernel.first_order import coefficients, single_event
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import scoring, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
@@ -90,7 +90,7 @@ class ExpandedFunction(Learner):
         super().__init__(
             loss, step, block_size=block_size, most_blocks=self.cap, batch_size=batch_size, l2=l2, seed=seed
         )
-        self.directions = Directions(Plan(kernel, seed), block_size, cache_bytes)
+        self.directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
         self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
         self._averages, self._epsilon, self._rule = average, epsilon, rule
         self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error

@@ -16,7 +16,7 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order import coefficients, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import RefusedError
 
@@ -57,7 +57,7 @@ class Expansion(ExpandedFunction):
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
         """
-        twin = self._twin(self.directions.with_plan(Plan(kernel, self._seed)))
+        twin = self._twin(self.directions.with_plan(KernelProgram(kernel, self._seed)))
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
 

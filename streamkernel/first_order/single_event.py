@@ -17,7 +17,7 @@ from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
 from streamkernel.jit import compiled, inlined
 from streamkernel.jit.arena import Arena, array_at
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.scoring import FirstOrder, Work, score
 from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
@@ -31,7 +31,7 @@ _ARRAYS = (
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
-def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, average: bool) -> Arena:
+def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: int, average: bool) -> Arena:
     """Return an arena for a first-order function.
 
     Parameters

@@ -62,7 +62,7 @@ class Term(NamedTuple):
     parts: tuple[int, ...]
 
 
-class Plan:
+class KernelProgram:
     """The parts of a kernel, in the order in which they stand in it.
 
     Parameters
@@ -116,11 +116,11 @@ class Plan:
         self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
         self._made_of = self.kernel, seed, in_blocks
 
-    def __reduce__(self) -> tuple[type[Plan], tuple[Kernel, int, bool]]:
+    def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, bool]]:
         """Return what it is made of: arrays that joblib maps into memory could not be passed to compiled code."""
-        return Plan, self._made_of
+        return KernelProgram, self._made_of
 
-    def has_directions_of(self, other: Plan) -> bool:
+    def has_directions_of(self, other: KernelProgram) -> bool:
         """Return whether a plan has the same directions: it differs in bandwidths alone."""
         own, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
         return all(map(np.array_equal, own, others)) and np.array_equal(self.factors, other.factors)

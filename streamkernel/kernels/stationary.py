@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import PHASE
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 _SHORTEST = 1e-300
 _LARGE_NU = 50.0
@@ -48,9 +48,9 @@ class Stationary(SimpleKernel):
         return bool(getattr(self, self._length) == "median")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases ωᵀx, counted in turns of the circle."""
-        return Part(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
+        return FeatureRecipe(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
 
     def pending(self, median_factor: float) -> Stationary:
         """Return the kernel whose length is to be taken from the stream."""
@@ -221,10 +221,10 @@ class Matern(Stationary):
             raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases with one χ² for each feature."""
         scale = 1.0 / (2.0 * math.pi * self.length)
-        return Part(PHASE, distributions.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
+        return FeatureRecipe(PHASE, distributions.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

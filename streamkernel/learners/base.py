@@ -13,7 +13,7 @@ from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state, threads
 
 
@@ -62,7 +62,7 @@ class Learner:
         self.most_blocks, self._seed = most_blocks, seed
         self.may_restructure = True  # a replica does not, so that all of them stay alike
 
-    def _new_numbers(self, plan: Plan, columns: int, intercept: int) -> Any:
+    def _new_numbers(self, plan: KernelProgram, columns: int, intercept: int) -> Any:
         """Return the record of a function before its first example."""
         numbers = np.zeros(1, state.NUMBERS)[0]
         numbers["columns"], numbers["block_size"], numbers["batch_size"] = columns, self.block_size, self.batch_size

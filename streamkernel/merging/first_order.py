@@ -1,4 +1,4 @@
-"""Functions of blocks of features that learnt apart, as one: the mean of their coefficients."""
+"""Functions of blocks of features that learned apart, as one: the mean of their coefficients."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:
 def merge(
     fresh: Expansion, parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64
 ) -> dict[str, Any]:
-    """Return what `fresh`, which has learnt nothing, is to be restored from.
+    """Return what `fresh`, which has learned nothing, is to be restored from.
 
     Parameters
     ----------

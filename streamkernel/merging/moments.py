@@ -1,4 +1,4 @@
-"""The scales of models that learnt apart: the moments of all events, if what is in use is the same."""
+"""The scales of models that learned apart: the moments of all events, if what is in use is the same."""
 
 from __future__ import annotations
 

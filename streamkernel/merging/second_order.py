@@ -1,4 +1,4 @@
-"""Groups of features that learnt apart, as one: sums of their Gram matrices, and what these say together."""
+"""Groups of features that learned apart, as one: sums of their Gram matrices, and what these say together."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
     Parameters
     ----------
     f
-        The function; what waits for a step is learnt first.
+        The function; what waits for a step is learned first.
     before
-        Examples that the function had learnt which this one was; what A has forgotten of it since is then known.
+        Examples that the function had learned which this one was; what A has forgotten of it since is then known.
     """
     f.settle()
     grams, moments, faded = [], [], []
@@ -134,7 +134,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
 def merge(
     fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64
 ) -> dict[str, Any]:
-    """Return what `fresh`, which has learnt nothing, is to be restored from.
+    """Return what `fresh`, which has learned nothing, is to be restored from.
 
     With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
     and the part ρ of A_0 that one model would have left that forgets by γ an example,

@@ -134,7 +134,7 @@ class BayesianLinear:
         return np.asarray(spreads(self._factor(), phi))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt, as arrays that share nothing with this."""
+        """Return what has been learned, as arrays that share nothing with this."""
         triangle = self._factor()[np.triu_indices(len(self.z))]
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 

@@ -42,10 +42,10 @@ class Posterior(Protocol):
         """Return the variance of f(x) for each row."""
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        """Take over what has been learned; raises a ValueError if it does not fit."""
 
 
 class Recursive:
@@ -98,11 +98,11 @@ class Recursive:
         return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
         return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        """Take over what has been learned; raises a ValueError if it does not fit."""
         self.linear.restore(tensors, _count(tensors))
 
 
@@ -125,7 +125,7 @@ class Stochastic:
     step
         γ_t.
     points
-        The rows whose variance is learnt; ``None`` for the operator.
+        The rows whose variance is learned; ``None`` for the operator.
     seed
         Seed of the choice of old blocks.
     """
@@ -224,7 +224,7 @@ class Stochastic:
         return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
         f, A, steps_taken, pending = self._learned
         learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
         counters = {"count": np.array([steps_taken], np.int64)}

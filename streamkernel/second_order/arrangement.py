@@ -12,7 +12,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.second_order import growth, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
@@ -132,7 +132,7 @@ class Arranger:
         numbers = numbers.copy()
         if blocks[alone:].any():
             numbers["blocks"] = used
-        directions = directions.with_plan(Plan(kernel, self.seed))
+        directions = directions.with_plan(KernelProgram(kernel, self.seed))
         directions.reserve(used)
         shared: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
         function = MixtureState(np.array([numbers], state.NUMBERS), arranged.layout, **shared)

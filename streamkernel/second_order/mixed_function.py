@@ -15,7 +15,7 @@ from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
@@ -78,7 +78,7 @@ class MixedFunction(Learner):
     ) -> None:
         blocks = max_features // block_size if joint else min(max_features // block_size, growth.MOST)
         super().__init__(loss, step, block_size=block_size, most_blocks=blocks, batch_size=batch_size, l2=l2, seed=seed)
-        directions = Directions(Plan(kernel, seed), block_size, cache_bytes)
+        directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
         self._kernel, self._forgetting = directions.plan.kernel, forgetting
         outputs = block_size * directions.plan.outputs
         self._arranger = Arranger(

@@ -15,7 +15,7 @@ from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, mixture_files, newton_step, priors
@@ -50,7 +50,7 @@ class Mixture(MixedFunction):
         """Return a function of the same parameters that has learned nothing, with other bandwidths; `rows` decide λ."""
         twin = self._twin()
         twin._kernel = kernel
-        directions = self.directions.with_plan(Plan(kernel, self._seed))
+        directions = self.directions.with_plan(KernelProgram(kernel, self._seed))
         live = twin._live = twin._first(directions, self.columns, int(self.numbers["intercept"]))
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))

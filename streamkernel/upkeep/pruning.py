@@ -39,7 +39,7 @@ def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Te
     old
         The function; it need not be able to learn.
     rows, y
-        Examples and their targets, as it has learnt them.
+        Examples and their targets, as it has learned them.
     keep
         What part of the features that it may have the new function may have.
     build

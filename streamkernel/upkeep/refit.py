@@ -31,7 +31,7 @@ def refit(
     old
         The function.
     rows, y
-        Examples and their targets, as it has learnt them.
+        Examples and their targets, as it has learned them.
     task
         λ and the gap to reach.
     build

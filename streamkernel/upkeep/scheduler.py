@@ -35,7 +35,7 @@ Examples = tuple[Rows, F64]
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class BackgroundTasks:
     """Tasks that are done to a function that learns, at fixed places of its stream.
 
     A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
@@ -72,7 +72,7 @@ class Upkeep:
     gap: float = float("nan")
 
     @classmethod
-    def new(cls, tasks: Sequence[Task], build: Build) -> Upkeep:
+    def new(cls, tasks: Sequence[Task], build: Build) -> BackgroundTasks:
         """Return the tasks before the first example."""
         return cls(tuple(tasks), build, Log([]))
 
@@ -81,7 +81,7 @@ class Upkeep:
         starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
         return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
-    def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+    def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, BackgroundTasks]:
         """Return the function to learn with from now on, and what has been seen, after one learned some examples.
 
         These are at most :meth:`until_due` rows.
@@ -120,7 +120,7 @@ class Upkeep:
             with suppress(Exception):  # a job reports what is wrong
                 done(task, old, old.directions.adopt_rows(some), targets, self.build)
 
-    def _turned(self, function: Function) -> tuple[Function, Upkeep]:
+    def _turned(self, function: Function) -> tuple[Function, BackgroundTasks]:
         """Let a job end or begin; return the function to learn with from now on."""
         found = self
         if found.job is not None and found.seen == found.job.until:
@@ -133,14 +133,14 @@ class Upkeep:
             found = replace(found, job=job, fed=0)
         return function, found
 
-    def with_column(self) -> Upkeep:
+    def with_column(self) -> BackgroundTasks:
         """Return what has been seen, with one more column of f."""
         if self.job is None:
             return self
         self.job.feed(None, self.fed)
         return replace(self, fed=self.fed + 1)
 
-    def _ended(self, function: Function, job: Job) -> tuple[Function, Upkeep]:
+    def _ended(self, function: Function, job: Job) -> tuple[Function, BackgroundTasks]:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
@@ -167,7 +167,7 @@ class Upkeep:
         recent = example_tensors.pack_examples("upkeep.recent", job.window)
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
-    def restored(self, function: Function, tensors: Mapping[str, Any]) -> Upkeep:
+    def restored(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
         """Return what :meth:`tensors` returned; a job that was running is begun again.
 
         Raises
@@ -211,7 +211,7 @@ class Upkeep:
         job.start()
         return replace(found, recent=log_of, held=held, job=job, fed=fed)
 
-    def without_job(self) -> Upkeep:
+    def without_job(self) -> BackgroundTasks:
         """Return what has been seen without the job, since the function that it began from is gone."""
         return replace(self, job=None, fed=0)
 

@@ -20,7 +20,7 @@ class Task:
     """What is done after every so many events, by another thread, from the last of them.
 
     The result stands in the stream at a fixed place: it is swapped in half of `every` events after it was begun, when
-    it has learnt the events between as well. So the same events give the same bits, however fast they come.
+    it has learned the events between as well. So the same events give the same bits, however fast they come.
     """
 
     every: int
@@ -53,8 +53,8 @@ class Pruning(Task):
     """Prune a model to the features that matter.
 
     On a window of recent events, features are chosen sparsely (AsyDSSKL): those whose coefficients are not 0 where what
-    was learnt is approximated at a price for each of them. Then coefficients are fitted to what was learnt, so that it
-    stays, also what is older than the window.
+    was learned is approximated at a price for each of them. Then coefficients are fitted to that, so that it stays,
+    also what is older than the window.
 
     With first-order steps, half of the blocks that a model may have from then on are kept, at least one, and the others
     are free to grow again until the next time. With second-order steps each block keeps its share, and groups of blocks

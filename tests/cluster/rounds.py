@@ -154,7 +154,7 @@ def learnt(state: dict[str, Any]) -> dict[str, Any]:
     parts: list[Any] = []
 
     def hook(thing: object) -> dict[str, Any] | None:
-        if isinstance(thing, model_file.Portable):
+        if isinstance(thing, model_file.Serializable):
             parts.append(content(thing))
             return {"part": len(parts)}
         return None

@@ -23,7 +23,7 @@ from streamkernel.features import counter_rng, directions
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import bandwidth
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_saved_model_decides_as_the_one_that_was_not(few_values: int, tmp_path
 
 
 def test_the_median_of_wide_examples_is_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    drawn = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     rows = [drawn.row(x) for x in wide(64)]
     monkeypatch.setattr(bandwidth, "MOST_DIFFERENCES", 28 * 8 * 60)
     found = bandwidth.median_distance(Rows.stack(rows), 0, 2)
@@ -113,7 +113,7 @@ def test_the_median_of_wide_examples_is_of_the_first(monkeypatch: pytest.MonkeyP
 
 def test_the_second_half_of_wide_examples_reads_no_name_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "MOST_DIFFERENCES", 1)
-    drawn = Directions(Plan(kernels.Gaussian(1.0).on("a"), seed=0), block_size=1, cache_bytes=0)
+    drawn = Directions(KernelProgram(kernels.Gaussian(1.0).on("a"), seed=0), block_size=1, cache_bytes=0)
     xs = [{"b": 1.0}, {"b": 2.0}, {"a": 3.0, "b": 1.0}, {"a": 5.0, "b": 1.0}]
     assert bandwidth.median_distance(Rows.stack([drawn.row(x) for x in xs]), 0, 2) == 1.0
 

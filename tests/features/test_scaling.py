@@ -16,10 +16,10 @@ from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.schedule import is_due
 
-DIRECTIONS = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+DIRECTIONS = Directions(KernelProgram(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
 NAMES = ["a", "b", ("c", 1), 7]
 
 

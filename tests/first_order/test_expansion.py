@@ -15,7 +15,7 @@ from streamkernel import InputError, losses, rules, step_sizes
 from streamkernel.features.directions import Directions
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 names = st.one_of(st.text(max_size=5), st.integers(-5, 5), st.tuples(st.text(max_size=2), st.integers(0, 3)))
 inputs = st.dictionaries(names, st.floats(-100, 100, width=32), min_size=1, max_size=12)
@@ -121,7 +121,7 @@ def test_a_model_within_its_budget_caches_every_direction(block_size):
 
 @given(st.lists(inputs, min_size=1, max_size=6), st.integers(0, 60_000), st.integers(1, 600), st.integers(0, 40))
 def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, block_size, blocks):
-    directions = Directions(Plan(Gaussian(1.0), 0), block_size, cache_bytes)
+    directions = Directions(KernelProgram(Gaussian(1.0), 0), block_size, cache_bytes)
     for i, x in enumerate(rows):
         directions.row(x)
         directions.reserve(blocks * i)

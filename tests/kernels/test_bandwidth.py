@@ -12,7 +12,7 @@ from streamkernel import RandomFeatures
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Laplacian, bandwidth
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 
 def rows(X, names=None):
@@ -21,7 +21,7 @@ def rows(X, names=None):
 
 
 def told(xs):
-    directions = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    directions = Directions(KernelProgram(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     return Rows.stack([directions.row(x) for x in xs])
 
 

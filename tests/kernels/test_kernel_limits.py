@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate
 
 from streamkernel import InputError, KernelRegressor, kernels, learners, load, rules
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.research import StochasticGaussianProcessRegressor
 
@@ -51,7 +51,7 @@ def test_a_tiny_share_is_as_good_as_none(kernel, value):
 def test_a_factor_that_float32_cannot_hold_is_refused(factor):
     for kernel in (factor * kernels.Gaussian(1.0), kernels.DotProduct([factor]), factor * kernels.Hellinger()):
         with pytest.raises(ValueError, match="constant factors are from 1e-60 to 1e"):
-            Plan(kernel, seed=0)
+            KernelProgram(kernel, seed=0)
     with pytest.raises(ValueError, match="Expected 0 < beta <= 1e100"):
         kernels.ExponentialSemigroup(1e200)
 

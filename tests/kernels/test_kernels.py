@@ -17,7 +17,7 @@ from streams import classifier, content, examples, learn, predictions, regressor
 
 from streamkernel import InputError, RandomFeatures, kernels, load, losses, rules, step_sizes
 from streamkernel.first_order.expansion import Expansion
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 SIMPLE = {
     "Gaussian": kernels.Gaussian(1.3),
@@ -291,7 +291,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Ladder(kernels.Gaussian(1.0), [math.nan]),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), "many"),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), 0.5),
-        lambda: Plan(SIMPLE["ladder"] * (SIMPLE["Cauchy"] + SIMPLE["ladder"].on("a")), 0),
+        lambda: KernelProgram(SIMPLE["ladder"] * (SIMPLE["Cauchy"] + SIMPLE["ladder"].on("a")), 0),
         lambda: kernels.DotProduct([]),
         lambda: kernels.DotProduct([0.0, 0.0]),
         lambda: kernels.DotProduct([1.0, -1.0]),
@@ -312,7 +312,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Sum(kernels.Gaussian(1.0), 3),
         lambda: classifier(kernel="Gaussian"),
         lambda: RandomFeatures(3.0),
-        lambda: Plan(math.prod([kernels.Gaussian(1.0)] * 63, start=kernels.Gaussian(1.0)), 0),
+        lambda: KernelProgram(math.prod([kernels.Gaussian(1.0)] * 63, start=kernels.Gaussian(1.0)), 0),
     ],
 )
 def test_parameters_out_of_range_are_refused(make):

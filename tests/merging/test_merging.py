@@ -32,7 +32,7 @@ from streamkernel import (
 from streamkernel.estimators import model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import moments, second_order
 from streamkernel.second_order.mixture import Mixture
@@ -698,7 +698,7 @@ def test_the_spread_of_opposite_replicas_is_finite(size):
 
 def observed(table, scales=None, take=False):
     scales = scales or scaling.Scales()
-    directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     for row in table:
         scales.observe(directions.row(row))
         if take and schedule.is_due(scales.n):

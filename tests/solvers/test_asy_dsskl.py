@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamkernel import kernels, losses
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.research import PaperAsyDSSKL
 from streamkernel.solvers import AsyDSSKL
@@ -98,7 +98,7 @@ def test_the_features_are_the_online_models() -> None:
         whole = FeatureMap(kernel, PER_BLOCK, 3, 0)
         dense = whole(whole.directions.rows(["a", "b", "c"], X)) * np.sqrt(PER_BLOCK)
         places = np.array([[0, 3], [0, 60]])
-        plan = Plan(kernel, 3, in_blocks=False)
+        plan = KernelProgram(kernel, 3, in_blocks=False)
         some = ChosenFeatures(plan, ["a", "b", "c"], places)(X)
         expected = dense.reshape(7, PER_BLOCK, -1)[:, [3, 60]].reshape(7, -1)
         np.testing.assert_allclose(some, expected, atol=1e-5)
@@ -107,7 +107,7 @@ def test_the_features_are_the_online_models() -> None:
 def test_a_prediction_is_the_sum_over_the_features_that_stayed() -> None:
     X, y = waves(300)
     model = AsyDSSKL(kernels.Gaussian(1.0), loss="square", seed=5, **SMALL).fit(X, y)
-    features = ChosenFeatures(Plan(kernels.Gaussian(1.0), 5), ["0", "1"], model.features_)(X)
+    features = ChosenFeatures(KernelProgram(kernels.Gaussian(1.0), 5), ["0", "1"], model.features_)(X)
     scaled = features @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(model.predict(X), y.mean() + y.std() * scaled)
 

@@ -26,7 +26,7 @@ from streamkernel import (
 from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.upkeep.distil import distil
 
 KERNELS = [
@@ -83,7 +83,7 @@ def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
 
 
 def test_blocks_after_the_kept_ones_are_new():
-    plan = Plan(kernels.Gaussian(1.0), seed=1)
+    plan = KernelProgram(kernels.Gaussian(1.0), seed=1)
     kept = np.array([[3, 2, 0], [0, 1, 0], [7, 0, 0], [7, 3, 0], [9, 4, 0]])
     packed, plain = Directions(plan, 4, 1 << 16, kept), Directions(plan, 4, 1 << 16)
     for directions in (packed, plain):

@@ -51,7 +51,7 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     saved = state.read_newest()
     if saved is not None and saved["checkpoint"] < newest:
         log.error(
-            "events since an older checkpoint are learnt again, and what is written for them is written twice",
+            "events since an older checkpoint are learned again, and what is written for them is written twice",
             number=saved["checkpoint"],
             newest=newest,
         )

@@ -57,7 +57,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
 
 def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:
     def hook(thing: object) -> dict[str, Any] | None:
-        if isinstance(thing, model_file.Portable):
+        if isinstance(thing, model_file.Serializable):
             models.append(thing)
             return {"model": len(models) - 1}
         if type(thing) is np.ndarray and thing.ndim == 1 and thing.dtype in (np.float64, np.uint8):

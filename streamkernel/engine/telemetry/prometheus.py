@@ -70,7 +70,7 @@ def _build() -> Metric:
 
 
 def _model(model: ModelSnapshot) -> Iterator[Metric]:
-    yield _gauge("objective", "Running regularised loss, each example before it is learnt.", model.objective)
+    yield _gauge("objective", "Running regularised loss, each example before it is learned.", model.objective)
     yield _gauge("features", "Random features in the model.", model.n_features)
     yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
     yield _counter("steps", "Steps taken.", model.n_steps)

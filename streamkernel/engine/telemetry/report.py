@@ -53,7 +53,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "events": history["events"],
         "now": {
             type(metric).__name__: value(metric),
-            "learnt": outcomes["learned"],
+            "learned": outcomes["learned"],
             "dead letters": outcomes["dead_letter"],
         },
         "history": history["columns"],

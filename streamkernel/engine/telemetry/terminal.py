@@ -53,7 +53,7 @@ class View:
         engine, numbers = self._engine, self._engine.snapshot
         model, scores, rate = numbers.model, numbers.scores, self.events_per_second
         rows = [
-            ("events learnt", f"{numbers.outcomes['learned']:,}"),
+            ("events learned", f"{numbers.outcomes['learned']:,}"),
             ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
             ("events/s", "–" if rate is None else f"{rate:,.0f}"),
         ]

@@ -14,7 +14,7 @@ from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.scoring import entries_room, longest_row, part_room
 
 PER_BLOCK = 64
@@ -76,14 +76,14 @@ class ChosenFeatures:
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> plan = Plan(kernels.Gaussian(1.0), seed=1)
+    >>> plan = KernelProgram(kernels.Gaussian(1.0), seed=1)
     >>> three = ChosenFeatures(plan, ["a", "b"], np.array([[0, 1], [0, 5], [7, 0]]))
     >>> one = ChosenFeatures(plan, ["b", "a"], np.array([[7, 0]]))
     >>> three(np.array([[0.5, 2.0]]))[0, 4:].tolist() == one(np.array([[2.0, 0.5]]))[0].tolist()
     True
     """
 
-    def __init__(self, plan: Plan, names: Sequence[Hashable], places: I64) -> None:
+    def __init__(self, plan: KernelProgram, names: Sequence[Hashable], places: I64) -> None:
         kinds = set(plan.parts_compiled["form"].tolist())
         if plan.transforms or not kinds.isdisjoint({SIGN_PRODUCTS, SKETCH}):
             raise ValueError(f"Expected a kernel whose features have directions of their own, got {plan.kernel!r}")
@@ -100,7 +100,7 @@ class ChosenFeatures:
         form.require(PHASE)
         self._kernel = kernel._replace(parts=parts)
 
-    def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[Plan, Sequence[Hashable], I64]]:
+    def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[KernelProgram, Sequence[Hashable], I64]]:
         """Return what it is made of: a file needs no directions."""
         return ChosenFeatures, (self._plan, self._names, self._places)
 

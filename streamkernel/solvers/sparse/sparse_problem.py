@@ -16,7 +16,7 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.sparse import sparse_loops
 
 SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Square, Correntropy)
-"""The losses that can be learnt sparsely: those of the paper's Table 1, and softmax."""
+"""The losses that can be learned sparsely: those of the paper's Table 1, and softmax."""
 
 _LARGEST_CALL = 1 << 27
 """Multiplications of one compiled call, a fraction of a second, after which Ctrl-C is heard."""
