@@ -1,7 +1,7 @@
 """Novelty detection: ROC AUC on seven data sets, beside River's detectors and scikit-learn's one-class SVM.
 
 Every stream is made of events of the normal kind with 5 % of another kind, in random order. Each event is scored, then
-learned. "second half" is the AUC over that half alone: scikit-learn's machine is trained on its whole first half at once
+learned. "second half" is the AUC over that half alone: scikit-learn's machine is trained on all the first half at once
 and scores the second, and learns nothing there. The kind that is odd changes with the seed where there are more than
 two. Figures are medians over the seeds. Every detector has a StandardScaler in front, HalfSpaceTrees a MinMaxScaler.
 River's OneClassSVM returns f(x) - ρ, which is high where events are common; it is shown as it is and negated.

@@ -60,13 +60,13 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
 
     Examples
     --------
-    >>> from river import evaluate, metrics
-    >>> from river.datasets import synth
     >>> from streamkernel import kernels
     >>> from streamkernel.research import StochasticGaussianProcessRegressor
-    >>> model = StochasticGaussianProcessRegressor(kernels.Gaussian(1.0), noise=1.0)
-    >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(2000), model, metrics.R2())
-    R2: 0.8...
+    >>> model = StochasticGaussianProcessRegressor(kernels.Gaussian(1.0), noise=0.1)
+    >>> for i in range(5000):
+    ...     model.learn_one({"x": i % 7}, float(i % 7 > 3))
+    >>> round(model.predict_one({"x": 1.0}), 1), round(model.predict_one({"x": 5.0}), 1)
+    (0.1, 1.0)
     """
 
     def __init__(

@@ -32,7 +32,10 @@ PROBLEMS = {
     "model.pruning: expected none on a cluster, got a Pruning": (
         "[sink]", 'pruning = { type = "Pruning" }\n[sink]'
     ),
-    "model.refit: expected none on a cluster, got a Refit": ("[sink]", 'refit = { type = "Refit" }\n[sink]'),
+    "model.refit: expected none on a cluster, got a Refit": (
+        "[sink]",
+        'learner = "dsg"\nrefit = { type = "Refit" }\n[sink]',
+    ),
     "preprocessing[0]: expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, "
     "PolynomialExtender, RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), "
     "got RobustScaler": (

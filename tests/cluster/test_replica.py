@@ -24,7 +24,6 @@ from streamkernel.cluster.replica import Replica, Task, kernel_of
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
-from streamkernel.estimators import model_file
 from streamkernel.estimators.internals import learner_of
 from streamkernel.kernels import Gaussian, bandwidth
 
@@ -341,7 +340,7 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
         put(path, content, mode)
 
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(model_file, "put", put_or_fail)
+    monkeypatch.setattr(tensor_file, "put", put_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 2
     assert_each_once(tmp_path / "run", SIZES)

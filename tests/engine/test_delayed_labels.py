@@ -685,7 +685,6 @@ path = "events.jsonl"
 [model]
 type = "KernelClassifier"
 max_features = 64
-features_per_seed = 16
 [delayed_labels]
 key = "id"
 time = "t"

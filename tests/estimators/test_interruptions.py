@@ -120,7 +120,7 @@ def stored(name, n):
 MODELS = {
     "first order": lambda: KernelRegressor(**nested(**FIRST)),
     "first order, labels": lambda: KernelClassifier(**nested(**FIRST)),
-    "first order, batches": lambda: KernelClassifier(**nested(learner="dsg", batch_size=3, averaging=True, **FIRST)),
+    "first order, batches": lambda: KernelClassifier(**nested(batch_size=3, averaging=True, **FIRST)),
     "first order, bandwidth": lambda: KernelClassifier(**nested(learner="dsg", **SMALL)),
     "second order": lambda: KernelRegressor(**nested(**SMALL)),
     "second order, labels": lambda: KernelClassifier(**nested(**SMALL)),
@@ -129,7 +129,6 @@ MODELS = {
     ),
     "pruning": lambda: KernelRegressor(
         **nested(
-            learner="newton",
             pruning=upkeep.Pruning(every=32, window=24),
             **{**FIRST, "kernel": kernels.Gaussian(1.5)},
         )

@@ -356,7 +356,7 @@ def test_strings_in_a_data_frame_are_those_of_its_rows():
     assert many.predict_many(X).tolist() == [one.predict_one(x) for x in X.to_dict("records")]
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(1, 2), rules.CDSG(math.inf), None], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(1, 2), rules.CDSG(math.inf), rules.CDSG()], ids=repr)
 @pytest.mark.parametrize("name", ["Gaussian", "polynomial 2", "sum"])
 def test_a_multiple_of_a_kernel_learns_the_same(name, rule):
     """With the default step; λ weighs another norm, and is 0."""
