@@ -74,7 +74,7 @@ class DelayedLabels:
     Examples
     --------
     >>> labels = DelayedLabels("id", timeout_seconds=60)
-    >>> answers = ("spam", None), NO_ANSWER
+    >>> answers = ("spam", None), (None, None)
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)

@@ -66,7 +66,7 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
     >>> for i in range(5000):
     ...     model.learn_one({"x": i % 7}, float(i % 7 > 3))
     >>> round(model.predict_one({"x": 1.0}), 1), round(model.predict_one({"x": 5.0}), 1)
-    (0.1, 1.0)
+    (0.1, 1.1)
     """
 
     def __init__(
