@@ -29,6 +29,7 @@ coverage: .venv/test-installed ## the lines that the tests of `make test` run, f
 lint: .venv/test-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \

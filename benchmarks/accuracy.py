@@ -52,7 +52,7 @@ def stepped(events: Sequence[Event], budget: float, job: Callable[[Event], None]
 def stream(
     make: Callable[[], Any], scenario: Scenario, events: Sequence[Event], budget: float, tick: Tick
 ) -> tuple[float, int, int, float]:
-    """Return score, events learnt and tested, and processor time of a model that goes through the events once.
+    """Return score, events learned and tested, and processor time of a model that goes through the events once.
 
     Another model goes through the first of them before, so that what has to be compiled is compiled.
     """
@@ -82,7 +82,7 @@ def stream(
 
 
 def exact(scenario: str, events: Sequence[Event]) -> tuple[float, int, int, float]:
-    """Return test score, rows learnt and tested, and processor time of the machine that has many rows at once."""
+    """Return test score, rows learned and tested, and processor time of the machine that has many rows at once."""
     _, rows, prepare = MACHINES[scenario]
     X = np.array([list(x.values()) for x, _ in events])
     y = np.array([y for _, y in events])

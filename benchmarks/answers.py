@@ -28,7 +28,7 @@ from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 
 MODELS: dict[str, dict[str, Any]] = {
-    "first order, 1,024 features": {"max_features": 1024, "second_order": None},
+    "first order, 1,024 features": {"max_features": 1024, "learner": "dsg"},
     "second order, 1,024 features": {"max_features": 1024},
     "no arguments": {},
 }
@@ -61,7 +61,12 @@ async def ask(port: int, rate: float, seconds: float) -> list[float]:
 def measured(options: dict[str, Any], rate: float, seconds: float, rounds: int, warm: float) -> list[str]:
     """Return a row of the table."""
     events = [Event("memory", i, b"", {**x, "y": y}) for i, (x, y) in enumerate(stream(INPUTS, 8192))]
-    engine = Engine(KernelClassifier(**options), Repeated(events, 1 << 60), label="y", metric=metrics.Accuracy())
+    engine = Engine(
+        KernelClassifier(**options),
+        Repeated(events, 1 << 60),
+        label="y",
+        metric=metrics.Accuracy(),
+    )
     port, over = serve(engine, "127.0.0.1", 0), threading.Event()
     thread = threading.Thread(target=engine.run, args=(over.is_set,))
     thread.start()

@@ -13,9 +13,9 @@ def main() -> None:
     arguments(__doc__)
     models: dict[str, base.Classifier] = {
         "KernelClassifier()": KernelClassifier(),
-        "KernelClassifier(second_order=None)": KernelClassifier(second_order=None),
-        "StandardScaler | KernelClassifier(second_order=None)": (
-            preprocessing.StandardScaler() | KernelClassifier(second_order=None)
+        "KernelClassifier(learner='dsg')": KernelClassifier(learner="dsg"),
+        "StandardScaler | KernelClassifier(learner='dsg')": (
+            preprocessing.StandardScaler() | KernelClassifier(learner="dsg")
         ),
         "StandardScaler | LogisticRegression": preprocessing.StandardScaler() | linear_model.LogisticRegression(),
         "HoeffdingTreeClassifier": tree.HoeffdingTreeClassifier(),
@@ -23,7 +23,7 @@ def main() -> None:
     }
     for seed in (1, 2, 3, 4):
         models[f"KernelClassifier(seed={seed})"] = KernelClassifier(seed=seed)
-        models[f"KernelClassifier(seed={seed}, second_order=None)"] = KernelClassifier(seed=seed, second_order=None)
+        models[f"KernelClassifier(seed={seed}, learner='dsg')"] = KernelClassifier(learner="dsg", seed=seed)
     rows = []
     for name, model in models.items():
         metric = evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())

@@ -25,15 +25,15 @@ from river import metrics
 from benchmarks.common import InMemory, arguments, show
 from connectors import DeadLetters, Event, FileSink
 from streamkernel import InputError, KernelClassifier, KernelRegressor
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 MODELS: dict[str, Callable[[], Any]] = {
     "classifier": KernelClassifier,
-    "first order": lambda: KernelClassifier(second_order=None),
+    "first order": lambda: KernelClassifier(learner="dsg"),
     "regressor": KernelRegressor,
     "engine": KernelClassifier,
-    "engine, first order": lambda: KernelClassifier(second_order=None),
+    "engine, first order": lambda: KernelClassifier(learner="dsg"),
 }
 KINDS = ("steady", "new names", "new strings", "long strings", "new labels", "wide")
 WIDTH, WIDE_SHARE, LONG = 2000, 200, 10_000

@@ -1,6 +1,6 @@
 """Workers on a Ray cluster of this machine: events a second with two of them, over one, and over no cluster at all.
 
-Files of JSON lines are learnt by engines of the same configuration: alone, with one worker, and with two, in turns.
+Files of JSON lines are learned by engines of the same configuration: alone, with one worker, and with two, in turns.
 Time counts from the second round on, when all workers are there and have read their code.
 
 "2 apart" is what the cores allow: the rates of two runs at once that have nothing to do with each other, over one.
@@ -31,7 +31,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import Config
 
 MODELS: dict[str, dict[str, Any]] = {
-    "first order, 1,024 features": {"max_features": 1024, "second_order": False},
+    "first order, 1,024 features": {"max_features": 1024, "learner": "dsg"},
     "second order, 1,024 features": {"max_features": 1024},
     "no arguments": {},
 }
@@ -66,18 +66,15 @@ def written(folder: Path, events: int) -> None:
                 file.write(json.dumps({**x, "y": y}) + "\n")
 
 
-def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, predictions: bool) -> Rates:
+def rate(folder: Path, model: dict[str, Any], workers: int, events_per_round: int, predictions: bool) -> Rates:
     """Return how fast a run is, and where its time goes."""
-    options = {name: value for name, value in model.items() if value is not False}
-    if model.get("second_order") is False:  # TOML has no word for None, but a step says the same
-        options["step"] = {"type": "Constant", "gamma": 0.25}
     with tempfile.TemporaryDirectory() as state:
         told: dict[str, Any] = {
             "label": "y",
             "source": {"path": str(folder / "part-*.jsonl")},
-            "model": {"type": "KernelClassifier", **options},
+            "model": {"type": "KernelClassifier", **model},
             "state": {"directory": state},
-            "cluster": {"workers": max(1, workers), "round_events": round_events},
+            "cluster": {"workers": max(1, workers), "events_per_round": events_per_round},
         }
         if predictions:
             told["sink"] = {"predictions": str(Path(state, "predictions.jsonl"))}
@@ -98,10 +95,10 @@ def rate(folder: Path, model: dict[str, Any], workers: int, round_events: int, p
         return Rates(events, event, merging, (ended - began) / len(rounds) - learning - merging)
 
 
-def apart(folder: Path, model: dict[str, Any], round_events: int, predictions: bool) -> float:
+def apart(folder: Path, model: dict[str, Any], events_per_round: int, predictions: bool) -> float:
     """Return events a second of two runs at once, each without a cluster."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        runs = [pool.submit(rate, folder, model, 0, round_events, predictions) for _ in range(2)]
+        runs = [pool.submit(rate, folder, model, 0, events_per_round, predictions) for _ in range(2)]
         return sum(run.result().events for run in runs)
 
 

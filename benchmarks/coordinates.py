@@ -3,7 +3,7 @@
 DSG, CDSG as published, and CDSG whose steps on old blocks are γ at most (as the estimators have it) take first-order
 steps with the same kernel (a Gaussian of --multiple times the median distance), batches of 64, blocks of 32, λ = 1/(100
 n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15. The objective is the regularised loss
-over 2,000 events that are not learnt from: the hinge on a9a, the logistic loss on Elec2 (in random order, so that there
+over 2,000 events that are not learned: the hinge on a9a, the logistic loss on Elec2 (in random order, so that there
 is one optimum), the squared loss of standardised targets on kin40k. It is measured every 512 events, and averaged over
 five moments in a row, so that a lucky one does not count. What DSG reaches is what it has at the end of its pass with
 its best γ (the median over seeds); a run gets there at the first moment at which its average is as low. Inputs but
@@ -13,6 +13,7 @@ there counts as infinite.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,13 +35,13 @@ GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5
 LOSSES = {"a9a": "hinge", "elec2": "logistic", "kin40k": "square"}
 RULES: dict[str, rules.Rule] = {
     "DSG": rules.DSG(),
-    "CDSG": rules.CDSG(),
-    "CDSG, steps of γ at most": rules.CDSG(longest=1.0),
+    "CDSG": rules.CDSG(math.inf),
+    "CDSG, steps of γ at most": rules.CDSG(),
 }
 
 
 class Data(NamedTuple):
-    """What is learnt and what is held out."""
+    """What is learned and what is held out."""
 
     X: pd.DataFrame
     y: np.ndarray

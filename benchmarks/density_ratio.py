@@ -17,7 +17,7 @@ import numpy as np
 from river import linear_model
 
 from benchmarks.common import arguments, show
-from streamkernel import KernelClassifier, KernelDensityRatio, rules
+from streamkernel import KernelClassifier, KernelDensityRatio, learners, rules
 
 EVENTS, FRESH = 10_000, 1000
 PROBLEMS: dict[str, tuple[np.ndarray, np.ndarray]] = {  # mean and covariance of q; p is N(0, I)
@@ -28,9 +28,13 @@ PROBLEMS: dict[str, tuple[np.ndarray, np.ndarray]] = {  # mean and covariance of
 }
 MODELS: dict[str, Callable[[int], Any]] = {
     "KernelDensityRatio()": lambda seed: KernelDensityRatio(seed=seed),
-    "KernelDensityRatio(average=True)": lambda seed: KernelDensityRatio(average=True, seed=seed),
-    "the same, rule=CDSG(longest=1)": lambda seed: KernelDensityRatio(rule=rules.CDSG(1.0), average=True, seed=seed),
-    "KernelClassifier(average=True)": lambda seed: KernelClassifier(average=True, seed=seed),
+    "KernelDensityRatio(averaging)": lambda seed: KernelDensityRatio(
+        learner=learners.DSG(rule=rules.DSG(), averaging=True), seed=seed
+    ),
+    "the same, rule=CDSG()": lambda seed: KernelDensityRatio(
+        learner=learners.DSG(rule=rules.CDSG(1.0), averaging=True), seed=seed
+    ),
+    "KernelClassifier(averaging)": lambda seed: KernelClassifier(learner=learners.DSG(averaging=True), seed=seed),
     "LogisticRegression": lambda seed: linear_model.LogisticRegression(),
 }
 

@@ -12,6 +12,7 @@ The default takes about two minutes.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def methods(X: pd.DataFrame, y: pd.Series, seed: int) -> dict[str, Callable[[], 
 
     return {
         "DSG": lambda: Ours(X, y, rules.DSG(), None, GAMMA["DSG"], seed),
-        "CDSG": lambda: Ours(X, y, rules.CDSG(), adult.CAP, GAMMA["CDSG"], seed),
+        "CDSG": lambda: Ours(X, y, rules.CDSG(math.inf), adult.CAP, GAMMA["CDSG"], seed),
         "NORMA": lambda: norma("NORMA", None),
         "NORMA, 4,096": lambda: norma("NORMA, 4,096", adult.CAP),
         "k-SDCA": lambda: KernelSdca(small, signs, **exact),

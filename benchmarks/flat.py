@@ -22,7 +22,7 @@ EARLY = 9
 def main() -> None:
     """Print the ratio of the times of the late model to the early one, and the memory of both."""
     options = arguments(__doc__, events=1_000_000, runs=41, first=False)
-    model = KernelClassifier(second_order=None if options.first else "auto", max_features=1024)
+    model = KernelClassifier(learner="dsg" if options.first else "newton", max_features=1024)
     events = list(synth.RandomRBF(seed_model=1, seed_sample=2, n_classes=2, n_features=10).take(PART))
 
     def take(learner: KernelClassifier) -> float:

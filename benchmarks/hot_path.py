@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.adult import ROWS, table
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
-from streamkernel import KernelClassifier, kernels, rules, set_num_threads, step_sizes
+from streamkernel import KernelClassifier, kernels, learners, set_num_threads
 from streamkernel.features.counter_rng import cos_sin_turns
 
 SIZES = [(10, 512), (10, 1024), (10, 4096), (108, 512), (108, 1024)]
@@ -87,8 +87,8 @@ def panels(directions, weights, x):  # type: ignore[no-untyped-def]
 
 def learner(features: int, kernel: kernels.Kernel = UNIT, **options: Any) -> KernelClassifier:
     """Return the model of all these measurements."""
-    given: dict[str, Any] = {"step": step_sizes.Constant(1.0), "rule": rules.CDSG(longest=1.0)}
-    return KernelClassifier(kernel, max_features=features, **given | options)
+    learner = learners.DSG(**{"step_size": 1.0, **options})
+    return KernelClassifier(kernel, learner=learner, max_features=features)
 
 
 def stream(d: int, n: int) -> list[tuple[dict[str, float], bool]]:
@@ -239,9 +239,9 @@ def batches(folder: Path, runs: int) -> None:
     for features, outputs in [(512, 1024), (1024, 1024), (1024, 2048)]:
         alpha = min((1e-3, 1e-4, 1e-5), key=lambda alpha, outputs=outputs: theirs(outputs, alpha)[2])
         jobs = {
-            f"ours, {features:,} features, steps of 16": partial(ours, features, step=step_sizes.Constant(16.0)),
+            f"ours, {features:,} features, steps of 16": partial(ours, features, step_size=16.0),
             f"ours, {features:,} features, preconditioned": partial(
-                ours, features, features_per_seed=64, preconditioning=0.01
+                ours, features, features_per_seed=64, preconditioner=0.01
             ),
             f"RBFSampler({outputs:,}), alpha={alpha:g}": partial(theirs, outputs, alpha),
         }

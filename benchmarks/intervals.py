@@ -1,4 +1,4 @@
-"""Prediction intervals on streams, each event predicted before it is learnt, untuned, beside River's Bayesian model."""
+"""Prediction intervals on streams, each event predicted before it is learned, untuned, beside River's Bayesian one."""
 
 from __future__ import annotations
 

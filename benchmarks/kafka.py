@@ -2,7 +2,7 @@
 
 Three jobs take turns, on the same JSON records of 10 features in a topic of one partition:
 
-* *consumer*: `KafkaSource` in a group, polled to the end: fetched and decoded, nothing learnt.
+* *consumer*: `KafkaSource` in a group, polled to the end: fetched and decoded, nothing learned.
 * *learner*: the `Engine` on the same records in memory, which predicts and learns each.
 * *whole*: the `Engine` on the consumer, with predictions to a topic and a checkpoint every 5 seconds, each in one
   transaction with its predictions and offsets.
@@ -10,7 +10,7 @@ Three jobs take turns, on the same JSON records of 10 features in a topic of one
 Each is timed from the first records that come to the last commit: to join a group and to leave it does not count. All
 three are in one process, and the broker and the client's threads have to share two processors with it.
 
-A restart is timed from the start of the process to its first event learnt: after a kill, from the newest checkpoint.
+A restart is timed from the start of the process to its first event learned: after a kill, from the newest checkpoint.
 
 The broker is Apache Kafka on loopback, which `tests/brokers.py` runs with `java` from jars that `mvn` has fetched once;
 `--servers HOST:PORT` uses a cluster that is there, `--client confluent-kafka` the other client. It takes about six
@@ -39,22 +39,22 @@ from connectors import Event, KafkaSink, KafkaSource, KafkaTransactions
 from connectors.formats import JsonLines
 from connectors.kafka import Options
 from streamkernel import KernelClassifier
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import brokers
 
 INPUTS, CHECKPOINT_SECONDS, SLICE = 10, 5.0, 64
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
-    "KernelClassifier(max_features=1024, second_order=None)": ({"max_features": 1024, "second_order": None}, 1),
+    "KernelClassifier(max_features=1024, learner='dsg')": ({"max_features": 1024, "learner": "dsg"}, 1),
     "KernelClassifier(max_features=1024)": ({"max_features": 1024}, 5),
 }
 """Arguments, and what the number of events is divided by."""
 
 RESTARTED = {
-    "KernelClassifier(max_features=4096, second_order=None)": (
-        'type = "KernelClassifier"\nmax_features = 4096\nrule = { type = "CDSG", longest = 1.0 }',
+    "KernelClassifier(max_features=4096, learner='dsg')": (
+        'type = "KernelClassifier"\nmax_features = 4096\nlearner = "dsg"',
         2000,
     ),
     "KernelRegressor()": ('type = "KernelRegressor"', 20_000),
@@ -81,12 +81,12 @@ import os, sys, time
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 engine, enough = engine_of(load_config(sys.argv[1])), int(sys.argv[2])
-def learnt():
+def learned():
     return engine.outcomes["learned"] >= enough
 if len(sys.argv) == 3:
-    engine.run(learnt)
+    engine.run(learned)
 else:
-    engine.run(lambda: learnt() and (print(time.time(), engine.kernel_model.n_features, flush=True), os._exit(0)))
+    engine.run(lambda: learned() and (print(time.time(), engine.kernel_model.n_features, flush=True), os._exit(0)))
 """
 
 
@@ -180,7 +180,7 @@ def throughput(cluster: Cluster, runs: int, events: int) -> None:
 
 
 def restarts(cluster: Cluster, runs: int) -> None:
-    """Print the time from the start of a process to its first event learnt."""
+    """Print the time from the start of a process to its first event learned."""
     rows = []
     for name, (model, n) in RESTARTED.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +201,7 @@ def restarts(cluster: Cluster, runs: int) -> None:
             first, rest = took[0], statistics.median(took[1:] or took)
             rows.append([name, f"{found[0][1]:,}", f"{first:.2f} s", f"{rest:.2f} s", f"{max(took):.2f} s"])
     columns = ["model", "features", "after a stop", "after kills, median", "longest"]
-    show("from the start of a process to the first event learnt", columns, rows)
+    show("from the start of a process to the first event learned", columns, rows)
 
 
 @contextmanager

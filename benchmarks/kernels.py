@@ -68,7 +68,7 @@ def error(kernel: kernels.Kernel, X: pd.DataFrame, features: int, seeds: int) ->
     apart = ~np.eye(len(rows), dtype=bool)
     squares = []
     for seed in range(seeds):
-        z = RandomFeatures(kernel, features, seed).transform_many(X).to_numpy()
+        z = RandomFeatures(kernel, n_features=features, seed=seed).transform_many(X).to_numpy()
         squares.append(np.mean(((z @ z.T - exact) / scale)[apart] ** 2))
     return math.sqrt(np.mean(squares))
 
@@ -88,10 +88,9 @@ def main() -> None:
         return seconds(job) / len(stream)
 
     models = {
-        name: KernelRegressor(kernel, max_features=options.features, second_order=None)
-        for name, kernel in KERNELS.items()
+        name: KernelRegressor(kernel, learner="dsg", max_features=options.features) for name, kernel in KERNELS.items()
     }
-    base = KernelRegressor(GAUSSIAN, max_features=options.features, second_order=None)
+    base = KernelRegressor(GAUSSIAN, learner="dsg", max_features=options.features)
     for model in (base, *models.values()):
         take(model)  # grows to its cap
     rows, fastest = [], math.inf

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import pickle
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,11 @@ from scipy.optimize import curve_fit
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import arguments, seconds, show
-from streamkernel import KernelRegressor, kernels, merging, rules
+from streamkernel import KernelRegressor, kernels, learners, rules
+from streamkernel.estimators import model_merging
 
 KERNEL = kernels.Gaussian(2.0)
-ORDERS: dict[str, dict[str, Any]] = {
-    "first": {"second_order": None, "rule": rules.DSG()},
-    "second": {"second_order": "full"},
-}
+LEARNERS = {"first": learners.DSG(rule=rules.DSG()), "second": learners.Newton(joint=True)}
 SIZES = {"first": [256, 1024, 4096, 16_384], "second": [256, 512, 1024, 2048]}
 REPLICAS = [1, 2, 4, 8]
 INPUTS, EVENTS = 10, 300
@@ -37,8 +36,8 @@ INPUTS, EVENTS = 10, 300
 
 def model_of(order: str, features: int) -> KernelRegressor:
     """Return a model at its cap."""
-    block_size = min(256, features // 4)
-    model = KernelRegressor(KERNEL, features_per_seed=block_size, max_features=features, **ORDERS[order])
+    learner = replace(LEARNERS[order], features_per_seed=min(256, features // 4))
+    model = KernelRegressor(KERNEL, learner=learner, max_features=features)
     for x, y in events():
         model.learn_one(x, y)
     assert model.n_features == features
@@ -54,11 +53,11 @@ def events() -> list[tuple[dict[str, float], float]]:
 def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dict[int, float], tuple[int, int]]:
     """Return median seconds by what is done, those of merges by replicas, and bytes of a summary and of a model."""
     model, some = model_of(order, features), events()
-    root, x, y = merging.summary(model), *some[0]
+    root, x, y = model_merging.summarize(model), *some[0]
     replica = copy.deepcopy(model)
     for one in some[:64]:
         replica.learn_one(*one)
-    part, told = merging.summary(replica, root.events), pickle.dumps(model)
+    part, told = model_merging.summarize(replica, root.events), pickle.dumps(model)
 
     def event() -> float:
         replica.predict_one(x)
@@ -70,7 +69,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     def merge(count: int) -> float:
         twin = pickle.loads(told)
-        return seconds(lambda: merging.merged(twin, [part] * count, root))
+        return seconds(lambda: model_merging.merge_into(twin, [part] * count, root))
 
     def median(job: Any) -> float:
         job()
@@ -78,7 +77,7 @@ def measure(order: str, features: int, runs: int) -> tuple[dict[str, float], dic
 
     took = {
         "event": median(event),
-        "summary": median(lambda: seconds(lambda: merging.summary(replica, root.events))),
+        "summary": median(lambda: seconds(lambda: model_merging.summarize(replica, root.events))),
         "dumps": median(lambda: seconds(lambda: pickle.dumps(model))),
         "loads": median(lambda: seconds(lambda: pickle.loads(told))),
         "first": median(first),

@@ -1,8 +1,8 @@
 """What an event pays for all that is told of a run, in percent of its time.
 
-The same records, in memory, go through engines that differ in what they tell, in turn:
+The same records, in memory, go through engines whose loops differ in what they tell, in turn:
 
-* *nothing*: no metric, no histogram, no numbers for readers; events are predicted, learnt and counted.
+* *nothing*: no metric, no histogram, no numbers for readers; events are predicted, learned and counted.
 * *River's metric*: also `metric.update(y, prediction)` at every event, as in `river.evaluate`.
 * *all*: the engine as it is.
 
@@ -12,6 +12,7 @@ of runs that follow each other. A scrape is timed by itself: one every second ta
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +26,14 @@ from benchmarks.common import InMemory, arguments, interleaved, ratio, seconds, 
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
-from streamkernel.engine.runner import Engine
+from streamkernel.engine import Engine
+from streamkernel.engine.parts import Parts
+from streamkernel.engine.runner import StreamRunner
+from streamkernel.engine.telemetry.monitor import PUBLISH_SECONDS
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 
 INPUTS, SLICE, SCRAPES = 10, 512, 100
-FIRST = {"max_features": 1024, "second_order": None}
+FIRST = {"max_features": 1024, "learner": "dsg"}
 MODELS: dict[str, tuple[type, Mapping[str, Any], type, int]] = {
     "KernelClassifier, first order, 1,024 features": (KernelClassifier, FIRST, metrics.Accuracy, 1),
     "KernelRegressor, first order, 1,024 features": (KernelRegressor, FIRST, metrics.MAE, 1),
@@ -38,38 +42,43 @@ MODELS: dict[str, tuple[type, Mapping[str, Any], type, int]] = {
 """Class, arguments, metric, and what the number of events is divided by."""
 
 
-class Silent(Engine):
-    """An engine that tells nothing."""
+class Silent(StreamRunner):
+    """A loop that tells nothing."""
 
-    def _publish(self) -> None:
-        if not hasattr(self, "numbers"):
-            super()._publish()  # the loop compares its time
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self.processor, self.monitor, self.next_look = parts.processor, parts.monitor, 0.0
+        parts.processor.judge = self.judge  # type: ignore[method-assign]
+        parts.monitor.interval = math.inf
 
-    def _judge(self, x: dict[str, Any], y: Any, answers: Any, is_new: bool) -> None:
-        self.outcomes["predicted"] += is_new
-        self.outcomes["learned"] += 1
-        self._examples.learnt(x)
+    def judge(self, x: dict[str, Any], y: Any, answers: Any, is_new: bool) -> None:
+        """Count an event."""
+        processor = self.processor
+        processor.outcomes["predicted"] += is_new
+        processor.outcomes["learned"] += 1
+        processor.examples.learnt(x)
 
-    def _process_all(self, events: Iterable[Event], stopping: Any, watch: Any) -> None:
+    def process_all(self, events: Iterable[Event], stopping: Any, watch: Any) -> None:
+        """Process the events of one poll, and take no time."""
         for event in events:
-            self._process(event)
-            self._events += 1
-            if time.perf_counter() >= self._next_look:  # a checkpoint may be due
-                self._look()
+            self.process(event)
+            self.monitor.n_events += 1
+            if time.perf_counter() >= self.next_look:  # a checkpoint may be due
+                self.look()
+                self.next_look = time.perf_counter() + PUBLISH_SECONDS
             if stopping():
                 return
 
 
 class Judged(Silent):
-    """An engine that judges each prediction by a River metric."""
+    """A loop that judges each prediction by a River metric."""
 
-    def _judge(self, x: dict[str, Any], y: Any, answers: Any, is_new: bool) -> None:
-        self.outcomes["predicted"] += is_new
-        self.outcomes["learned"] += 1
-        self._examples.learnt(x)
+    def judge(self, x: dict[str, Any], y: Any, answers: Any, is_new: bool) -> None:
+        """Count an event and judge its prediction."""
+        super().judge(x, y, answers, is_new)
         prediction = answers[0][0]
         if prediction is not None:
-            self._quality.metric.update(y, prediction)
+            self.processor.quality.metric.update(y, prediction)
 
 
 def records(kind: type, n: int) -> list[Event]:
@@ -78,9 +87,9 @@ def records(kind: type, n: int) -> list[Event]:
     return [Event("memory", i, b"", x | {"y": y}) for i, (x, y) in enumerate(labelled, start=1)]
 
 
-def job(kind: type[Engine], model: Callable[[], Any], made: list[Event], metric: type) -> float:
+def job(loop: type[StreamRunner], model: Callable[[], Any], made: list[Event], metric: type) -> float:
     """Return the seconds of processor time that an event takes."""
-    running = kind(model(), InMemory(made, SLICE), label="y", metric=metric())
+    running = Engine(model(), InMemory(made, SLICE), label="y", metric=metric(), runner=loop)
     began = time.process_time()
     running.run()
     took = time.process_time() - began
@@ -93,7 +102,7 @@ def measured(runs: int, events: int) -> list[list[str]]:
     rows = []
     for name, (kind, options, metric, divisor) in MODELS.items():
         made = records(kind, events // divisor)
-        jobs = [partial(job, found, partial(kind, **options), made, metric) for found in (Silent, Judged, Engine)]
+        jobs = [partial(job, found, partial(kind, **options), made, metric) for found in (Silent, Judged, StreamRunner)]
         jobs[-1]()  # compiles
         nothing, river, everything = interleaved(runs, *jobs)
         registry, running = (

@@ -1,7 +1,7 @@
 """Novelty detection: ROC AUC on seven data sets, beside River's detectors and scikit-learn's one-class SVM.
 
 Every stream is made of events of the normal kind with 5 % of another kind, in random order. Each event is scored, then
-learnt. "second half" is the AUC over that half alone: scikit-learn's machine is trained on the whole first half at once
+learned. "second half" is the AUC over that half alone: scikit-learn's machine is trained on all the first half at once
 and scores the second, and learns nothing there. The kind that is odd changes with the seed where there are more than
 two. Figures are medians over the seeds. Every detector has a StandardScaler in front, HalfSpaceTrees a MinMaxScaler.
 River's OneClassSVM returns f(x) - ρ, which is high where events are common; it is shown as it is and negated.
@@ -28,7 +28,7 @@ RATE, MOST = 0.05, 4000
 DETECTORS: dict[str, Callable[[int], base.AnomalyDetector]] = {
     "KernelNoveltyDetector()": lambda seed: preprocessing.StandardScaler() | KernelNoveltyDetector(seed=seed),
     "KernelNoveltyDetector(nu=0.1)": lambda seed: (
-        preprocessing.StandardScaler() | KernelNoveltyDetector(0.1, seed=seed)
+        preprocessing.StandardScaler() | KernelNoveltyDetector(nu=0.1, seed=seed)
     ),
     "OneClassSVM": lambda seed: preprocessing.StandardScaler() | anomaly.OneClassSVM(),
     "RBFSampler | OneClassSVM": lambda seed: (
@@ -69,7 +69,7 @@ def stream(X: np.ndarray, odd: np.ndarray, seed: int) -> tuple[np.ndarray, np.nd
 
 
 def scored(model: base.AnomalyDetector | compose.Pipeline, X: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the score of each event before it is learnt, and the events a second."""
+    """Return the score of each event before it is learned, and the events a second."""
     scores, events = [], [dict(enumerate(row)) for row in X.tolist()]
     began = time.perf_counter()
     for x in events:

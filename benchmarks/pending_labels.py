@@ -18,7 +18,8 @@ from typing import Any
 
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.pipelines import NO_ANSWER
 
 
 def filled(n: int, features: int) -> DelayedLabels:

@@ -39,7 +39,7 @@ class RunningQuantile:
 
 def ours(tau: float) -> Any:
     """Return our model."""
-    return preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=tau)
+    return preprocessing.StandardScaler() | KernelRegressor(learner="dsg", loss="quantile", tau=tau)
 
 
 def linear(tau: float) -> Any:

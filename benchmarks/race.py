@@ -25,7 +25,7 @@ class Method(Protocol):
 
 
 class Mark(NamedTuple):
-    """Where a method was: seconds of learning, rows learnt, test error, what it kept."""
+    """Where a method was: seconds of learning, rows learned, test error, what it kept."""
 
     seconds: float
     rows: int
@@ -38,7 +38,7 @@ def run(
 ) -> tuple[list[Mark], int]:
     """Learn all `parts`, and if time is left of `budget` seconds, again and again, in one thread.
 
-    The error is measured when as many parts as in `marks` are learnt, at the end of the first pass, and when the
+    The error is measured when as many parts as in `marks` are learned, at the end of the first pass, and when the
     budget is used. Return the marks, and the place of the one at which the budget was used (at an end of a part), of
     the last one if there is no budget.
     """

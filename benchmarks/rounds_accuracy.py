@@ -3,7 +3,7 @@
 The events of a round are dealt out to the workers in turn. Each predicts an event, then learns it, and knows nothing of
 the others' until the round ends; then all of them go on from the merged model. It is simulated in one process, so this
 is what rounds cost in accuracy, not what they gain in time (`benchmarks.merge_cost` has the time of a merge). The first
-256 events, which decide bandwidths and scales, are learnt by one model. "alone" is the same model without rounds, on
+256 events, which decide bandwidths and scales, are learned by one model. "alone" is the same model without rounds, on
 the same events in the same order. The spread is that of replicas at the end of a round about their mean, in units of
 its size. A round that the events do not fill ends with them.
 """
@@ -20,10 +20,11 @@ from matplotlib.figure import Figure
 from benchmarks import race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
-from streamkernel import KernelClassifier, merging
+from streamkernel import KernelClassifier
+from streamkernel.estimators import model_merging
 from streamkernel.kernels import bandwidth
 
-ORDERS: dict[str, dict[str, Any]] = {"first": {"second_order": None}, "second": {}}
+ORDERS: dict[str, dict[str, Any]] = {"first": {"learner": "dsg"}, "second": {}}
 COLORS = {1: "#009e73", 2: "#0072b2", 4: "#e69f00", 8: "#d55e00"}
 
 
@@ -47,14 +48,14 @@ def in_rounds(events: list[Any], options: dict[str, Any], workers: int, length: 
     right, spreads = learn(model, events[:at]), []
     while at < len(events):
         end = min(len(events), at + workers * length)
-        root, told, parts = merging.summary(model), pickle.dumps(model), []
+        root, told, parts = model_merging.summarize(model), pickle.dumps(model), []
         for worker in range(workers):
             replica = pickle.loads(told)
             replica._divide(worker, workers)
             right += learn(replica, events[at + worker : end : workers])
-            parts.append(merging.summary(replica, root.events))
-        spreads.append(merging.spread_of(parts))
-        merging.merged(model, parts, root)
+            parts.append(model_merging.summarize(replica, root.events))
+        spreads.append(model_merging.spread_of(parts))
+        model_merging.merge_into(model, parts, root)
         at = end
     return right / len(events), float(np.median(spreads))
 

@@ -1,7 +1,7 @@
 """The streams on which accuracy is compared; a name always means the same events in the same order.
 
-There are two protocols. A prequential stream is predicted and then learnt, event by event. A stream with `held_back`
-events is learnt once, in order, and the last `held_back` events are predicted afterwards. Inputs are numbers: a string
+There are two protocols. A prequential stream is predicted and then learned, event by event. A stream with `held_back`
+events is learned once, in order, and the last `held_back` events are predicted afterwards. Inputs are numbers: a string
 is an indicator of its own for every model.
 """
 

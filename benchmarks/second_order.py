@@ -5,7 +5,7 @@ in a notebook: the covariance form with rank-one updates, NumPy, float64, as man
 each example at once, where ours takes Newton steps of up to 64 examples, and it neither scales inputs nor mixes. Models
 are timed after thousands of examples, when ours has its longest steps. ARF and neighbours are there for orientation.
 
-The drifting streams are those of ``benchmarks.accuracy``, predicted and then learnt. It takes about three minutes.
+The drifting streams are those of ``benchmarks.accuracy``, predicted and then learned. It takes about three minutes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from benchmarks.accuracy import stream as prequential
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from benchmarks.hot_path import stream
 from benchmarks.scenarios import CLASSES, SCENARIOS
-from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel import KernelClassifier, KernelRegressor, learners
 
 INPUTS, BEFORE = 10, 3072
-SIZES = [("block", 1024), ("block", 512), ("full", 2048), ("full", 1024), ("full", 512)]
+SIZES = [(False, 1024), (False, 512), (True, 2048), (True, 1024), (True, 512)]
 STREAMS = ["rbf_abrupt", "rbf_moving", "sea_abrupt", "hyperplane", "friedman_abrupt"]
 WAYS: dict[str, dict[str, Any]] = {
     "no arguments": {},
-    "forgetting=0.9999": {"forgetting": 0.9999},
-    "forgetting=0.999": {"forgetting": 0.999},
-    "second_order=None": {"second_order": None},
+    "forgetting=0.9999": {"learner": learners.Newton(forgetting=0.9999)},
+    "forgetting=0.999": {"learner": learners.Newton(forgetting=0.999)},
+    'learner="dsg"': {"learner": "dsg"},
 }
 
 
@@ -81,26 +81,31 @@ def events(runs: int) -> None:
     """Print events a second of predict_one and learn_one."""
     data = stream(INPUTS, BEFORE)
     rows = []
-    for order, features in SIZES:
-        model = KernelClassifier(second_order=order, max_features=features)
-        peer = LeastSquares(INPUTS, 2 * features, 4 if order == "block" else 1)
+    for joint, features in SIZES:
+        model = KernelClassifier(learner=learners.Newton(joint=joint), max_features=features)
+        peer = LeastSquares(INPUTS, 2 * features, 1 if joint else 4)
         rate(model, data)
         rate(peer, data[:20])
         times = interleaved(runs, partial(rate, model, data[:512]), partial(rate, peer, data[:50]))
         medians = [f"{1.0 / statistics.median(took):,.0f}" for took in times]
         held = f"{model._learner.groups.flat.factor.nbytes / 1e6:.1f} MB"
-        rows.append([f'"{order}", {features:,} features', *medians, f"{ratio(times[1], times[0]):.1f}", held])
+        rows.append(
+            [
+                f"{'one group' if joint else 'blocks'}, {features:,} features",
+                *medians,
+                f"{ratio(times[1], times[0]):.1f}",
+                held,
+            ]
+        )
     show(
         f"predict_one + learn_one, {INPUTS} inputs, events/s",
-        ["second_order", "ours", "NumPy least squares", "ours / theirs", "our factors"],
+        ["Newton steps", "ours", "NumPy least squares", "ours / theirs", "our factors"],
         rows,
     )
     others = {
         "KernelClassifier(max_features=1024)": KernelClassifier(max_features=1024),
         "KernelClassifier()": KernelClassifier(),
-        "KernelClassifier(second_order=None, max_features=1024)": KernelClassifier(
-            second_order=None, max_features=1024
-        ),
+        'KernelClassifier(learner="dsg", max_features=1024)': KernelClassifier(learner="dsg", max_features=1024),
         "KNNClassifier": neighbors.KNNClassifier(),
         "ARFClassifier(10)": forest.ARFClassifier(10, seed=1),
     }

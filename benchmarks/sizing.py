@@ -22,14 +22,14 @@ from benchmarks.common import InMemory, arguments, seconds, show
 from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
-from streamkernel.engine.runner import Engine
 
 MODELS: dict[str, dict[str, Any] | None] = {
     "River's LogisticRegression": None,
-    "first order, 256 features": {"max_features": 256, "second_order": None},
-    "first order, 1,024 features": {"max_features": 1024, "second_order": None},
-    "first order, 4,096 features": {"max_features": 4096, "second_order": None},
+    "first order, 256 features": {"max_features": 256, "learner": "dsg"},
+    "first order, 1,024 features": {"max_features": 1024, "learner": "dsg"},
+    "first order, 4,096 features": {"max_features": 4096, "learner": "dsg"},
     "second order, 256 features": {"max_features": 256},
     "second order, 1,024 features": {"max_features": 1024},
     "no arguments": {},

@@ -23,14 +23,14 @@ from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import forest
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.losses import Logistic
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 from streamkernel.solvers.sparse.refit import refit
 from streamkernel.solvers.sparse.rounds import RIDGES
 from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import Problem, checked, pool_of
+from streamkernel.solvers.sparse.sparse_problem import Problem, check_problem, pool_of
 
 NEAR = 1e-5
 TOLS = 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4
@@ -41,7 +41,7 @@ class Dense:
 
     def __init__(self, model: AsyDSSKL, X: F64, y: F64) -> None:
         places = np.arange(model.rounds * model.features_per_round)
-        plan, names = Plan(model.kernel_, model.seed), [str(i) for i in range(X.shape[1])]
+        plan, names = KernelProgram(model.kernel_, model.seed), [str(i) for i in range(X.shape[1])]
         self._features = ChosenFeatures(plan, names, np.stack([places // PER_BLOCK, places % PER_BLOCK], axis=1))
         self._mean, self._scale = X.mean(axis=0), np.maximum(X.std(axis=0), 1e-12)
         Z, held = self._evaluate(X), len(y) // 10
@@ -91,7 +91,7 @@ def features(rows: int) -> tuple[Any, F64]:
     X, y = forest(rows, 0, 6)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     places = np.arange(256)
-    plan = Plan(Gaussian(10.0), 0)
+    plan = KernelProgram(Gaussian(10.0), 0)
     names = [str(i) for i in range(X.shape[1])]
     return ChosenFeatures(plan, names, np.stack([places // PER_BLOCK, places % PER_BLOCK], axis=1))(X), y
 
@@ -145,7 +145,7 @@ def threads(options: Any) -> None:
     l1 = 0.01 * largest_l1(Z, y, Logistic())
     columns = ["what", "one thread", "two", "faster", "objective of one", "of two"]
     rows = []
-    problem, times = checked(Z, y, Logistic(), l1, 1, 1, None), 8 * options.repeats
+    problem, times = check_problem(Z, y, Logistic(), l1, 1, 1, None), 8 * options.repeats
     one, two = interleaved(times, lambda: inner_loop(problem, 1), lambda: inner_loop(problem, 2))
     rows.append(
         ["inner loop", f"{np.median(one):.3f} s", f"{np.median(two):.3f} s", f"{ratio(one, two):.2f} ×", "", ""]

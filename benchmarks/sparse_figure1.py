@@ -2,7 +2,7 @@
 
 AsyDSSKL with 1 to 5 rounds, beside LIBSVM (scikit-learn's SVC and SVR) on more and more of the rows, Double SGD
 (ours, one to four passes), and for classes liblinear on fixed features. Data: `sparse_data.py`, classes of the shape of
-Covtype, and distances with outliers among those that are learnt. The paper has 16 cores, up to five million rows, and
+Covtype, and distances with outliers among those that are learned. The paper has 16 cores, up to five million rows, and
 AsyGCD too.
 """
 
@@ -26,9 +26,9 @@ from benchmarks import race
 from benchmarks.common import arguments, seconds, show
 from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import arm, forest
-from streamkernel import KernelClassifier, KernelRegressor, losses, rules
+from streamkernel import KernelClassifier, KernelRegressor, learners, losses, rules
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 
@@ -63,11 +63,11 @@ def double_sgd(X: F64, y: F64, loss: str) -> Iterator[Fitted]:
     """Learn the rows once, twice, and four times; as a stream has them."""
     scale = StandardScaler().fit(X)
     sigma = float(np.sqrt(X.shape[1]))
-    given: dict[str, Any] = {"rule": rules.DSG(), "max_features": 5 * FEATURES}
+    given: dict[str, Any] = {"learner": learners.DSG(rule=rules.DSG()), "max_features": 5 * FEATURES}
     if loss == "logistic":
-        model: Any = KernelClassifier(Gaussian(sigma), losses.Logistic(), **given)
+        model: Any = KernelClassifier(Gaussian(sigma), loss=losses.Logistic(), **given)
     else:
-        model = KernelRegressor(Gaussian(sigma), losses.Square(), **given)
+        model = KernelRegressor(Gaussian(sigma), loss=losses.Square(), **given)
     names = [str(i) for i in range(X.shape[1])]
     targets = pd.Series(y.astype(int) if loss == "logistic" else y)
 
@@ -87,7 +87,7 @@ class Fixed:
 
     def __init__(self, X: F64, y: F64, features: int) -> None:
         places = np.arange(features)
-        plan, names = Plan(Gaussian(float(np.sqrt(X.shape[1]))), 0), [str(i) for i in range(X.shape[1])]
+        plan, names = KernelProgram(Gaussian(float(np.sqrt(X.shape[1]))), 0), [str(i) for i in range(X.shape[1])]
         self._scale = StandardScaler().fit(X)
         self._phi = ChosenFeatures(plan, names, np.stack([places // PER_BLOCK, places % PER_BLOCK], axis=1))
         self._model = LogisticRegression(solver="liblinear", C=1.0).fit(self._phi(self._scale.transform(X)), y)

@@ -28,7 +28,7 @@ def main() -> None:
         return passes * len(data) / seconds(job)
 
     scaler = preprocessing.StandardScaler
-    ours = scaler() | KernelClassifier(second_order=None, max_features=1024)
+    ours = scaler() | KernelClassifier(learner="dsg", max_features=1024)
     default = KernelClassifier()
     linear = scaler() | linear_model.LogisticRegression()
     sampler = feature_extraction.RBFSampler(n_components=100, seed=1) | linear_model.LogisticRegression()
@@ -42,7 +42,7 @@ def main() -> None:
         lambda: rate(sampler, 1),
     )
     names = [
-        "StandardScaler | KernelClassifier(second_order=None), 1,024 features",
+        "StandardScaler | KernelClassifier(learner='dsg'), 1,024 features",
         "KernelClassifier()",
         "StandardScaler | LogisticRegression",
         "RBFSampler(100) | LogisticRegression",

@@ -22,7 +22,7 @@ class Result:
     score
         Accuracy or R², more is better; ``None`` where it is not a finite number.
     events, of
-        Events that were learnt, and how many there are to learn.
+        Events that were learned, and how many there are to learn.
     tested
         Events that the score is over.
     seconds

@@ -1,40 +1,37 @@
 """Where records come from and where results go: files, data sets, and the protocols others can follow.
 
-A source yields events that know their place in the stream, so that reading can be taken up again after any of
-them. A sink can be cut back to a place it gave. Nothing in this package knows of learning.
+A source yields events that know their position in the stream, so that reading can be resumed after any of them. A
+sink can be cut back to a position it gave. Nothing in this package knows of learning.
 """
 
 from connectors.base import (
-    CommitRefused,
+    CommitRefusedError,
     DecoderUnavailableError,
-    Divided,
     Event,
     GroupSource,
+    PartitionedSource,
     Position,
     Refusal,
-    Share,
     Sink,
     Source,
-    TopicMissing,
+    TopicMissingError,
     Transactions,
     Trouble,
-    Unavailable,
+    UnavailableError,
+    WorkAssignment,
 )
 from connectors.datasets import DatasetSource
 from connectors.dead_letters import DeadLetters
-from connectors.files.shared import DividedFiles
+from connectors.files.partitioned import PartitionedFiles
 from connectors.files.sinks import FileSink, OutputClosedError
 from connectors.files.source import FileSource, field_names
-from connectors.kafka import DividedTopics, KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions
+from connectors.kafka import KafkaDeadLetters, KafkaSink, KafkaSource, KafkaTransactions, PartitionedTopics
 
 __all__ = [
-    "CommitRefused",
+    "CommitRefusedError",
     "DatasetSource",
     "DeadLetters",
     "DecoderUnavailableError",
-    "Divided",
-    "DividedFiles",
-    "DividedTopics",
     "Event",
     "FileSink",
     "FileSource",
@@ -44,14 +41,17 @@ __all__ = [
     "KafkaSource",
     "KafkaTransactions",
     "OutputClosedError",
+    "PartitionedFiles",
+    "PartitionedSource",
+    "PartitionedTopics",
     "Position",
     "Refusal",
-    "Share",
     "Sink",
     "Source",
-    "TopicMissing",
+    "TopicMissingError",
     "Transactions",
     "Trouble",
-    "Unavailable",
+    "UnavailableError",
+    "WorkAssignment",
     "field_names",
 ]

@@ -48,7 +48,7 @@ class Event(NamedTuple):
         return self.origin or {"stream": self.stream, "position": self.resume}
 
     @property
-    def is_mark(self) -> bool:
+    def is_position_only(self) -> bool:
         """Whether there is neither a record nor an error: it only says how far its stream was read."""
         return self.record is None and self.error is None
 
@@ -100,7 +100,7 @@ class GroupSource(Source, Protocol):
         """Go on after these positions, whatever the account says."""
 
 
-class Share(NamedTuple):
+class WorkAssignment(NamedTuple):
     """What one process reads in one round; all of it are JSON values.
 
     Parameters
@@ -118,22 +118,22 @@ class Share(NamedTuple):
     events: int
 
 
-class Divided(Protocol):
-    """A source that several processes read together: one plans, and each reads its share of every round."""
+class PartitionedSource(Protocol):
+    """A source that several processes read together: one plans, and each reads its assignment of every round."""
 
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
         """Return what each worker is to read next, at most so many events; ``None`` at the end.
 
-        `positions` are the last ``Event.resume`` of each stream. If nothing is there yet, all shares are of 0 events.
-        ``begin`` of all shares together tells where each stream begins that can tell, also where nothing is to be read;
-        ``None`` does not tell.
+        `positions` are the last ``Event.resume`` of each stream. If nothing is there yet, all assignments are of 0
+        events. ``begin`` of all assignments together tells where each stream begins that can tell, also where nothing
+        is to be read; ``None`` does not tell.
         """
 
-    def read(self, share: Share) -> Iterator[Sequence[Event]]:
-        """Yield the events of a share, a few at a time, and ``[]`` now and then while none come.
+    def read(self, assignment: WorkAssignment) -> Iterator[Sequence[Event]]:
+        """Yield the events of an assignment, a few at a time, and ``[]`` now and then while none come.
 
-        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, a mark
-        (`Event.is_mark`) says so, which is none of the events that a share counts.
+        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, an event
+        without a record (`Event.is_position_only`) says so, which is none of the events that an assignment counts.
         """
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
@@ -143,26 +143,26 @@ class Divided(Protocol):
         """Release what the source holds."""
 
 
-class Unavailable(OSError):  # noqa: N818
+class UnavailableError(OSError):
     """Who was asked does not answer, and may be asked again."""
 
 
-class DecoderUnavailableError(Unavailable):
+class DecoderUnavailableError(UnavailableError):
     """A record cannot be decoded yet: what the decoder asks, as a schema registry, does not answer."""
 
 
-class TopicMissing(Unavailable):
+class TopicMissingError(UnavailableError):
     """A topic is not there, or not yet."""
 
 
 class Trouble(NamedTuple):
     """What a source that is being read finds wrong with brokers or topics, and since when by the monotonic clock."""
 
-    error: Unavailable
+    error: UnavailableError
     since: float
 
 
-class CommitRefused(Exception):  # noqa: N818
+class CommitRefusedError(Exception):
     """What was to be committed was not, or nobody knows: no answer came, or somebody else has the work."""
 
 
@@ -170,7 +170,7 @@ class Transactions(Protocol):
     """What decides, elsewhere than on this disk, which checkpoint counts."""
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
-        """Let a checkpoint, its positions and what was written since the last one count, or raise `CommitRefused`."""
+        """Commit a checkpoint, its positions and what was written since the last one, or raise `CommitRefusedError`."""
 
     def newest(self) -> int:
         """Return the number of the checkpoint that was committed last, 0 for none, and void what was not committed."""
@@ -183,10 +183,10 @@ class Sink(Protocol):
     """Something records are written to, that can be cut back to a position it gave."""
 
     def open(self) -> None:
-        """Find out whether it is there, or raise `Unavailable`; may be called again."""
+        """Find out whether it is there, or raise `UnavailableError`; may be called again."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write one record, under the key of the one it was made from if keys have a place."""
+        """Write one record, under the key of the one it was made from if the sink has keys."""
 
     def flush(self) -> Position:
         """Make everything written durable and return the position after it."""

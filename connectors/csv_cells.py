@@ -45,7 +45,7 @@ def number(text: str) -> int | float | str:
     return value
 
 
-def checked_names(names: Sequence[str]) -> Sequence[str]:
+def check_names(names: Sequence[str]) -> Sequence[str]:
     """Return the names of a table's columns if each has one of its own.
 
     Parameters
@@ -65,7 +65,7 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
 
     Examples
     --------
-    >>> checked_names(["x", "", "y", "x"])
+    >>> check_names(["x", "", "y", "x"])
     Traceback (most recent call last):
     ValueError: Expected a name of its own for every column, got none for column 2 and "x" for columns 1, 4
     """

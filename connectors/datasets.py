@@ -74,7 +74,7 @@ class DatasetSource:
             raise TypeError(f"Expected a data set of River or its name, got {type(dataset).__name__}")
         elif params is not None:
             raise ValueError("Expected params only with the name of a data set, got them with a data set")
-        self._dataset = _seeded(dataset)
+        self._dataset = _set_seeds(dataset)
         self._name = _name_of(type(dataset))
         self._label = label
         self._limit = limit
@@ -182,7 +182,7 @@ def _dataset_class(name: str) -> type[Any]:
     return classes[name]
 
 
-def _seeded(dataset: Any) -> Any:
+def _set_seeds(dataset: Any) -> Any:
     """Return the data set with a seed wherever it had none; it is copied, not changed."""
     from river.datasets.base import Dataset
 
@@ -191,7 +191,7 @@ def _seeded(dataset: Any) -> Any:
         if name.startswith("seed") and value is None:
             setattr(dataset, name, 0)
         elif isinstance(value, Dataset):
-            setattr(dataset, name, _seeded(value))
+            setattr(dataset, name, _set_seeds(value))
     return dataset
 
 

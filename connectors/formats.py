@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import orjson
 
 from connectors.checks import unknown_name
-from connectors.csv_cells import checked_names, number
+from connectors.csv_cells import check_names, number
 from connectors.record_splitters import LineCutter, QuotedCutter
 
 Fields: TypeAlias = dict[str, Any]
@@ -113,7 +113,7 @@ class Csv:
         cells = _split(raw.decode())
         names = self._names
         if not names:
-            self._names = checked_names(cells)
+            self._names = check_names(cells)
             return None
         if len(cells) != len(names):
             raise ValueError(f"Expected {len(names)} fields, got {len(cells)}")

@@ -31,7 +31,7 @@ def to_json(value: Any, option: int) -> bytes:
     try:
         return orjson.dumps(value, option=option)
     except TypeError:
-        return orjson.dumps(_escaped(value), option=option)
+        return orjson.dumps(_escape(value), option=option)
 
 
 def printable(text: str) -> str:
@@ -39,9 +39,9 @@ def printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _escaped(value: Any) -> Any:
+def _escape(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
-        return {_escaped(key): _escaped(item) for key, item in value.items()}
-    return [_escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {_escape(key): _escape(item) for key, item in value.items()}
+    return [_escape(item) for item in value] if isinstance(value, (list, tuple)) else value

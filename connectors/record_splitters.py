@@ -61,7 +61,7 @@ class LineCutter:
             self._tail = bytearray(others.pop())
             self._dropped = 0
             long = len(chunk) > self._limit
-            lines += [_shortened(line, self._limit) for line in others] if long else others
+            lines += [_shorten(line, self._limit) for line in others] if long else others
         if self._dropped or len(self._tail) > max(self._limit, KEPT_BYTES):
             self._dropped += max(0, len(self._tail) - KEPT_BYTES)
             del self._tail[KEPT_BYTES:]
@@ -78,7 +78,7 @@ class LineCutter:
     def _line(self) -> Raw:
         if self._dropped:
             return Oversized(bytes(self._tail[:KEPT_BYTES]), len(self._tail) + self._dropped)
-        return _shortened(bytes(self._tail), self._limit)
+        return _shorten(bytes(self._tail), self._limit)
 
 
 class QuotedCutter(LineCutter):
@@ -185,7 +185,7 @@ def ends_quoted(line: bytes, quoted: bool) -> bool:
             quoted, at = True, at + 2
 
 
-def _shortened(line: bytes, limit: int) -> Raw:
+def _shorten(line: bytes, limit: int) -> Raw:
     return line if len(line) <= limit else Oversized(line[:KEPT_BYTES], len(line))
 
 

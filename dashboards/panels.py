@@ -45,7 +45,7 @@ class Panel:
 LEARNING = (
     Panel(
         "Quality of late",
-        "The metric over the last 1,000 events, each predicted before it was learnt, and the same of the baseline: the "
+        "The metric over the last 1,000 events, each predicted before it was learned, and that of the baseline: the "
         "most frequent class, or the last value. A model that is no better than the baseline is of no use.",
         "short",
         (
@@ -106,11 +106,11 @@ LEARNING = (
         (("streamkernel_function_weight{$at}", "{{steps}} {{instance}}"),),
     ),
     Panel(
-        "Polished coefficients",
-        "The certified primal-dual gap of the coefficients when they were polished last: how far the model can be from "
+        "Refitted coefficients",
+        "The certified primal-dual gap of the coefficients when they were refitted last: how far the model can be from "
         "the best one on the events of that window.",
         "short",
-        (("streamkernel_polish_gap{$at}", "{{instance}}"),),
+        (("streamkernel_refit_gap{$at}", "{{instance}}"),),
     ),
     Panel(
         "Beginnings of larger groups",
@@ -221,7 +221,7 @@ HEALTH = (
     ),
     Panel(
         "Age of the checkpoint",
-        "What is learnt since is read and learnt again after a crash. It should stay near the configured interval.",
+        "What is learned since is read and learned again after a crash. It should stay near the configured interval.",
         "s",
         (
             ("streamkernel_checkpoint_age_seconds{$at}", "age {{instance}}"),

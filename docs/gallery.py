@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, losses
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, losses
 
 F64 = npt.NDArray[np.float64]
 Event = Callable[[float], dict[str, float]]
@@ -99,12 +99,12 @@ KERNELS = {
 
 
 def draw_kernel(picture: KernelPicture) -> Figure:
-    """Draw k(x, x') with its estimate, k of two inputs, and a function that is learnt with it."""
+    """Draw k(x, x') with its estimate, k of two inputs, and a function that is learned with it."""
     figure, (one, two, three) = panels(3)
     low, high = picture.span
     v = np.linspace(low, high, 161)
     table = pd.DataFrame([picture.event(a) for a in v])
-    z = RandomFeatures(picture.kernel, FEATURES).transform_many(table).to_numpy()
+    z = RandomFeatures(picture.kernel, n_features=FEATURES).transform_many(table).to_numpy()
     for at, color in ((40, BLUE), (104, ORANGE)):
         x2 = picture.event(v[at])
         one.plot(v, [picture.kernel(picture.event(a), x2) for a in v], color=color)
@@ -122,13 +122,13 @@ def draw_kernel(picture: KernelPicture) -> Figure:
     rng = np.random.default_rng(1)
     u = rng.uniform(0.0, 1.0, 1000)
     events, y = picture.span[0] + (picture.span[1] - picture.span[0]) * u, wave(u) + 0.2 * rng.standard_normal(1000)
-    model = KernelRegressor(picture.kernel, max_features=512, second_order=None)
+    model = KernelRegressor(picture.kernel, learner="dsg", max_features=512)
     for a, target in zip(events, y, strict=True):
         model.learn_one(picture.event(a), target)
     three.plot(events[:300], y[:300], ".", color=GREY, markersize=2, alpha=0.6)
     three.plot(v, wave(np.linspace(0.0, 1.0, 161)), color=GREY, linestyle="--", linewidth=1, label="truth")
-    three.plot(v, [model.predict_one(picture.event(a)) for a in v], color=BLUE, label="learnt")
-    three.set(title="learnt from 1,000 events", xlabel=picture.label, ylim=(-1.7, 1.7))
+    three.plot(v, [model.predict_one(picture.event(a)) for a in v], color=BLUE, label="learned")
+    three.set(title="learned from 1,000 events", xlabel=picture.label, ylim=(-1.7, 1.7))
     three.legend(loc="lower right")
     return figure
 
@@ -169,7 +169,7 @@ LOSSES = {
 
 
 def draw_loss(picture: LossPicture) -> Figure:
-    """Draw ℓ and its derivative, and what is learnt with it."""
+    """Draw ℓ and its derivative, and what is learned with it."""
     figure, (one, two) = panels(2)
     loss, f = picture.loss, np.linspace(-3.0, 3.0, 301)
     y = 0.0 if not loss.for_classes or picture.classes > 2 else 1.0
@@ -197,11 +197,11 @@ def _learnt_numbers(axis: Axes, picture: LossPicture) -> None:
     axis.plot(x[:500], y[:500], ".", color=GREY, markersize=2, alpha=0.6)
     axis.plot(v, np.sin(2.0 * v), color=GREY, linestyle="--", linewidth=1, label="without the outliers")
     for loss, color, width in ((picture.beside, ORANGE, 1.0), (picture.loss, BLUE, 1.8)):
-        model = KernelRegressor(NEAR, loss, max_features=512, average=True)
+        model = KernelRegressor(NEAR, learner=learners.DSG(averaging=True), loss=loss, max_features=512)
         for a, target in zip(x, y, strict=True):
             model.learn_one({"a": a}, target)
         axis.plot(v, [model.predict_one({"a": a}) for a in v], color=color, linewidth=width, label=shown(loss))
-    axis.set(title="learnt from 3,000 events, a tenth of them outliers", ylim=(-2.2, 7.5))
+    axis.set(title="learned from 3,000 events, a tenth of them outliers", ylim=(-2.2, 7.5))
 
 
 def _learnt_classes(axis: Axes, picture: LossPicture) -> None:
@@ -212,7 +212,7 @@ def _learnt_classes(axis: Axes, picture: LossPicture) -> None:
     v = np.linspace(-2.0, 2.0, 161)
     colors = (BLUE, GREEN)
     for loss, width in ((picture.beside, 1.0), (picture.loss, 1.8)):
-        model = KernelClassifier(NEAR, loss, max_features=512, average=True)
+        model = KernelClassifier(NEAR, learner=learners.DSG(averaging=True), loss=loss, max_features=512)
         for a, label in zip(x, y, strict=True):
             model.learn_one({"a": a}, label)
         found = [model.predict_proba_one({"a": a}) for a in v]

@@ -5,17 +5,17 @@ from streamkernel.interpreter import check_interpreter
 
 check_interpreter()
 
-from streamkernel import kernels, losses, rules, step_sizes
+from streamkernel import kernels, learners, losses, research, rules, step_sizes
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
 from streamkernel.estimators.drift import KernelDriftDetector
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
 from streamkernel.estimators.novelty import KernelNoveltyDetector
-from streamkernel.estimators.persistence import load, save
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.learners.threads import set_num_threads
+from streamkernel.persistence import load, save
 from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
@@ -33,8 +33,10 @@ __all__ = [
     "RandomFeatures",
     "__version__",
     "kernels",
+    "learners",
     "load",
     "losses",
+    "research",
     "rules",
     "save",
     "set_num_threads",

@@ -2,7 +2,7 @@
 
 
 class InputError(ValueError):
-    """An example that cannot be learnt from or predicted for; the message names the field and the value."""
+    """An example that cannot be learned from or predicted for; the message names the field and the value."""
 
 
 class LabelError(InputError):

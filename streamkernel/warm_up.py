@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from river import base
 
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.learners.options import chosen
 from streamkernel.second_order import growth
 
 _ROWS = 8
@@ -22,8 +24,8 @@ def default_models() -> dict[str, Any]:
     return {
         "KernelClassifier()": KernelClassifier(),
         "KernelRegressor()": KernelRegressor(),
-        "KernelClassifier(second_order=None)": KernelClassifier(second_order=None),
-        "KernelRegressor(second_order=None)": KernelRegressor(second_order=None),
+        "KernelClassifier(learner='dsg')": KernelClassifier(learner="dsg"),
+        "KernelRegressor(learner='dsg')": KernelRegressor(learner="dsg"),
     }
 
 
@@ -49,8 +51,10 @@ def warm_up(model: Any) -> None:
 
 def _small(model: Any) -> Any:
     """Return a new model with the same parameters but few features: compiled code is the same for any number."""
+    if not hasattr(model, "learner_"):
+        return model.clone()
     try:
-        return model.clone({"features_per_seed": 1, "max_features": 6})
+        return model.clone({"learner": replace(chosen(model.learner), features_per_seed=1), "max_features": 6})
     except (TypeError, ValueError):  # it has no such parameters, or others exclude these
         return model.clone()
 

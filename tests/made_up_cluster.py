@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamkernel.engine.cluster_snapshot import ClusterNumbers, RoundNumbers
+from streamkernel.engine.cluster_snapshot import ClusterSnapshot, RoundSnapshot
 from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations, Histogram
 
 
-def cluster_numbers(n: int, workers: int = 2, spread: float = 0.25) -> ClusterNumbers:
+def cluster_snapshot(n: int, workers: int = 2, spread: float = 0.25) -> ClusterSnapshot:
     """Return the numbers of a cluster after `n` rounds, in which each worker is slower than the one before it."""
     rounds = [one_round(i, workers, spread) for i in range(n)]
     by_worker = {
@@ -16,15 +16,15 @@ def cluster_numbers(n: int, workers: int = 2, spread: float = 0.25) -> ClusterNu
         for worker in range(workers)
     }
     whole, merging = histogram([one.round_seconds for one in rounds]), histogram([one.merge_seconds for one in rounds])
-    return ClusterNumbers(by_worker, whole, merging, rounds[-1], tuple(rounds[-64:]))
+    return ClusterSnapshot(by_worker, whole, merging, rounds[-1], tuple(rounds[-64:]))
 
 
-def one_round(i: int, workers: int, spread: float) -> RoundNumbers:
+def one_round(i: int, workers: int, spread: float) -> RoundSnapshot:
     """Return a round."""
     events = tuple(1000 + i % 7 for _ in range(workers))
     seconds = tuple(0.5 * (worker + 1) for worker in range(workers))
     merging = 0.05 + 0.01 * (i % 3)
-    return RoundNumbers(events, seconds, max(seconds) + merging + 0.02, merging, spread)
+    return RoundSnapshot(events, seconds, max(seconds) + merging + 0.02, merging, spread)
 
 
 def histogram(seconds: Sequence[float]) -> Histogram:

@@ -6,6 +6,7 @@ from streams import examples, targets
 
 from streamkernel import GaussianProcessRegressor, step_sizes
 from streamkernel.kernels import Gaussian
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 XS, _ = examples(300)
 YS = targets(XS)
@@ -16,14 +17,14 @@ MODELS = {
     "noise given, median": {"noise": 0.3, "n_features": 16, "cache_bytes": 0},
     "kernel given": {"kernel": Gaussian(1.5), "n_features": 16, "seed": 3},
     "operator": {"variance": "operator", "noise": 0.3, "kernel": Gaussian(1.5), **SMALL},
-    "operator, median": {"variance": "operator", "noise": 0.3, "step": step_sizes.PowerDecay(0.8, c=0.1), **SMALL},
+    "operator, median": {"variance": "operator", "noise": 0.3, "step_size": step_sizes.PowerDecay(0.8, c=0.1), **SMALL},
     "points": {"variance": "points", "points": XS[:3], "noise": 0.3, "kernel": Gaussian(1.5), **SMALL},
     "points, median": {"variance": "points", "points": XS[:3], "noise": 0.3, **SMALL, "cache_bytes": 100},
 }
 
 
 def gp(**options):
-    return GaussianProcessRegressor(**options)
+    return (StochasticGaussianProcessRegressor if "variance" in options else GaussianProcessRegressor)(**options)
 
 
 def predictions(model):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import pickle
 import sys
 import tracemalloc
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
 
-from streamkernel import KernelClassifier, KernelRegressor, load, rules
+from streamkernel import KernelClassifier, KernelRegressor, learners, load, rules
 from streamkernel.estimators import model_file
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
@@ -66,12 +68,28 @@ def traced():
     return tracemalloc.get_traced_memory()[0]
 
 
+LEARNERS = {
+    "newton": learners.Newton(),
+    "joint": learners.Newton(joint=True),
+    "dsg": learners.DSG(),
+    "novelty": learners.DSG(rule=rules.DSG()),
+}
+"""What the names of learners stand for in the parameters of tests."""
+
+
+def nested(learner="newton", **options):
+    """Return parameters of an estimator: of those given, the learner's own are put into it."""
+    chosen = LEARNERS.get(learner, learner)
+    own = {field.name: options.pop(field.name) for field in fields(chosen) if field.name in options}
+    return {**options, "learner": replace(chosen, **own)}
+
+
 def classifier(**options):
-    return KernelClassifier(**{"kernel": FIXED, "second_order": None, **SMALL, **options})
+    return KernelClassifier(**nested(**{"kernel": FIXED, "learner": "dsg", **SMALL, **options}))
 
 
 def regressor(**options):
-    return KernelRegressor(**{"kernel": FIXED, "second_order": None, **SMALL, **options})
+    return KernelRegressor(**nested(**{"kernel": FIXED, "learner": "dsg", **SMALL, **options}))
 
 
 def saved_and_loaded(model, tmp_path):
@@ -87,18 +105,18 @@ WAYS = {
 """Ways to copy a model."""
 
 CLASSIFIERS = {
-    "default": {"kernel": None, "second_order": "auto", "features_per_seed": None, "max_features": 64},
-    "batches": {"batch_size": 7, "average": True, "l2": 0.01},
+    "default": {"kernel": None, "learner": "newton", "features_per_seed": "auto", "max_features": 64},
+    "batches": {"batch_size": 7, "averaging": True, "l2": 0.01},
     "batches, median": {"batch_size": 4, "kernel": Gaussian("median")},
     "hinge, UDSG": {"loss": "hinge", "rule": rules.UDSG(1, 2)},
     "squared hinge, DSG, regenerated": {"loss": "squared_hinge", "rule": rules.DSG(), "cache_bytes": 0},
     "kernels, preconditioned batches": {
         "kernel": Gaussian("median") * ArcCosine(1) + 0.5 * Matern(1.5, 2.0).on("x0"),
         "batch_size": 5,
-        "preconditioning": 0.1,
-        "average": True,
+        "preconditioner": 0.1,
+        "averaging": True,
     },
-    "a real kernel": {"kernel": Polynomial(2), "rule": rules.CDSG()},
-    "softmax": {"loss": "softmax", "rule": rules.CDSG(), "max_features": None},
+    "a real kernel": {"kernel": Polynomial(2), "rule": rules.CDSG(math.inf)},
+    "softmax": {"loss": "softmax", "rule": rules.CDSG(math.inf), "max_features": None},
 }
 """Parameters of classifiers that differ in everything that matters to what is learnt."""

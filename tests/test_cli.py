@@ -35,19 +35,20 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
     __version__,
-    cli,
     demo,
     kernels,
+    learners,
     load,
     save,
     step_sizes,
+    tensor_file,
 )
 from streamkernel.cli import app
+from streamkernel.commands.signals import StopSignal
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.telemetry import terminal
-from streamkernel.estimators import model_file
 from streamkernel.jit import cache
 
 CONFIG = """
@@ -129,7 +130,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals) -> int:
 
 
 def newest(folder: Path) -> tuple[Any, dict[str, bytes]]:
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     description["state"] = json.loads(json.dumps(description["state"]).replace(str(folder), "FOLDER"))
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
 
@@ -178,7 +179,7 @@ def test_a_hangup_that_has_a_meaning_keeps_it(before: Any) -> None:
     handlers = [signal.getsignal(number) for number in numbers]
     try:
         signal.signal(signal.SIGHUP, before)
-        cli.StopSignal()
+        StopSignal()
         assert signal.getsignal(signal.SIGHUP) == before
     finally:
         for number, handler in zip(numbers, handlers, strict=True):
@@ -259,7 +260,7 @@ def test_standard_input(tmp_path: Path) -> None:
         command("run", tmp_path / "config.toml"), input=text, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
-    assert log_lines(answer.stderr)[-1]["events learnt"] == "200"
+    assert log_lines(answer.stderr)[-1]["events learned"] == "200"
     assert b"{broken" in (tmp_path / "dead_letters.jsonl").read_bytes()
 
 
@@ -290,9 +291,9 @@ def test_a_replay_gives_the_same_model_and_touches_nothing_else(tmp_path: Path) 
         assert (answer.exit_code, text in answer.stderr) == (2, True), answer.stderr
 
 
-def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
+def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500) + "{broken\n")
-    model, hinge = KernelClassifier(second_order=None, max_features=128), KernelClassifier(loss="hinge")
+    model, hinge = KernelClassifier(learner="dsg", max_features=128), KernelClassifier(learner="dsg", loss="hinge")
     for line in events(500).splitlines():
         x = json.loads(line)
         y = x.pop("y")
@@ -301,26 +302,35 @@ def test_a_saved_model_is_made_smaller_and_polished(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     hinge.save(tmp_path / "hinge")
     told = ["events.jsonl", "--label", "y", "-o", "other"]
-    for command, text in [("compact", "other: 32 features of 128"), ("polish", "primal-dual gap")]:
+    for command, text in [("prune", "other: 32 features of 128"), ("refit", "primal-dual gap")]:
         answer = call(command, "model", *told, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stdout, "1 could not be used" in answer.stdout) == (0, True, True)
         assert "predict_proba_one" in dir(load(tmp_path / "other"))
+    for command, what in [("prune", "pruned"), ("refit", "refitted")]:
+        answer = call(command, tmp_path / "model", "events.jsonl", "--label", "y", cwd=tmp_path)
+        assert (answer.exit_code, load(tmp_path / f"model.{what}").n_steps > 0) == (0, True), answer.stderr
     KernelClassifier().save(tmp_path / "second")
     for words, text in [
-        (["polish", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with polish, got Hinge()"),
-        (["polish", "second", *told], "Expected two events or more"),
+        (["refit", "hinge", *told], "Expected a loss of square, logistic, smooth_hinge with refit, got Hinge()"),
+        (["refit", "second", *told], "Expected two events or more"),
         (
-            ["polish", "model", "events.jsonl", "--label", "z", "-o", "other"],
+            ["refit", "model", "events.jsonl", "--label", "z", "-o", "other"],
             'with the label "z", got 0 - in events.jsonl',
         ),
-        (["compact", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
-        (["compact", "nowhere", *told], "Expected a model file, found none - at nowhere"),
-        (["compact", "events.jsonl", *told], "Expected a whole safetensors file"),
-        (["compact", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
+        (["prune", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
+        (["prune", "nowhere", *told], "Expected a model file, found none - at nowhere"),
+        (["prune", "events.jsonl", *told], "Expected a whole safetensors file"),
+        (["prune", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
     ]:
         answer = call(*words, cwd=tmp_path)
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
         assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(("old", "new"), [("compact", "prune"), ("polish", "refit")])
+def test_an_old_command_is_refused_with_its_new_name(old: str, new: str) -> None:
+    answer = call(old, "model", "events.csv", "--label", "y")
+    assert (answer.exit_code, f"{old}: this command is now {new}" in answer.stderr) == (2, True), answer.stderr
 
 
 def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> None:
@@ -341,6 +351,11 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
     assert call("export", alone.parent / "state", "-o", "single", cwd=tmp_path).exit_code == 0
     assert isinstance(load(tmp_path / "single"), KernelClassifier)
     assert call("merge", "single", "single", "-o", "both", cwd=tmp_path).exit_code == 0
+    assert call("merge", "single", "single", cwd=tmp_path).exit_code == 0
+    merged, both = (load(tmp_path / name) for name in ("merged.safetensors", "both"))
+    assert merged.predict_proba_one(x) == both.predict_proba_one(x)
+    assert call("export", state, cwd=tmp_path).exit_code == 0
+    assert load(tmp_path / "model.safetensors").predict_proba_one(x) == expected
     for words, text in [
         (["export", "nowhere", "-o", "other"], "Expected a state directory, found none - at nowhere"),
         (["export", ".", "-o", "other"], "Expected a state directory with a checkpoint, got none - at ."),
@@ -350,15 +365,15 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr
 
 
-def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp_path: Path) -> None:
+def test_the_model_in_an_exported_pipeline_is_refitted_on_transformed_events(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(events(500))
-    model = preprocessing.StandardScaler() | KernelClassifier(second_order=None, max_features=64)
+    model = preprocessing.StandardScaler() | KernelClassifier(learner="dsg", max_features=64)
     for line in events(500).splitlines():
         x = json.loads(line)
         y = x.pop("y")
         model.learn_one(x, y)
     save(model, tmp_path / "model")
-    answer = call("polish", "model", "events.jsonl", "--label", "y", "-o", "other", cwd=tmp_path)
+    answer = call("refit", "model", "events.jsonl", "--label", "y", "-o", "other", cwd=tmp_path)
     assert (answer.exit_code, "primal-dual gap" in answer.stdout) == (0, True), answer.output
     other = load(tmp_path / "other")
     assert other["StandardScaler"].means == model["StandardScaler"].means
@@ -367,7 +382,7 @@ def test_the_model_in_an_exported_pipeline_is_polished_on_transformed_events(tmp
 
 
 def test_saved_models_are_merged(tmp_path: Path) -> None:
-    base = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128)
+    base = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=128)
     base.learn_one({"a": 1.0}, "no")
     parts = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for model, n, label in zip(parts, (40, 1200), ("yes", "perhaps"), strict=True):
@@ -386,8 +401,8 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
     GaussianProcessRegressor().save(tmp_path / "process")
     novelty = KernelNoveltyDetector()
     novelty.save(tmp_path / "novelty")
-    KernelRegressor(kernels.Gaussian(1.0), second_order=None, max_features=128).save(tmp_path / "regressor")
-    KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=128, seed=7).save(tmp_path / "seed")
+    KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=128).save(tmp_path / "regressor")
+    KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=128, seed=7).save(tmp_path / "seed")
     before = (tmp_path / "a").read_bytes()
     for words, text in [
         (["a"], "Expected two models or more to merge, got 1"),
@@ -499,7 +514,7 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
     assert any(event.startswith("live page at http://127.0.0.1:") for event in said)
     written = [line for line in lines if line["event"] == "checkpoint written"]
     assert [line["level"] for line in written[:2]] == ["info", "debug"]
-    assert (said[-1], lines[-1]["events learnt"], lines[-1]["dead letters"]) == ("the run has ended", "300", "1")
+    assert (said[-1], lines[-1]["events learned"], lines[-1]["dead letters"]) == ("the run has ended", "300", "1")
     assert "do-not-show" not in answer.stderr
     config.write_text(text + '[log]\nlevel = "warning"\n')
     answer = call("run", config)
@@ -512,7 +527,7 @@ def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) 
 
 
 def test_a_model_that_cannot_learn_made_up_examples_is_started_all_the_same() -> None:
-    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
+    steep = KernelRegressor(learner=learners.DSG(step_size=step_sizes.Constant(1e200)))
     terminal.compile_for(steep, Console(quiet=True))
     assert steep.n_steps == 0
 
@@ -550,7 +565,7 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(second_order=None, max_features=64))
+    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(learner="dsg", max_features=64))
     answer = call("demo", "--events", 1000, "--directory", tmp_path / "demo")
     assert answer.exit_code == 0, answer.stderr
     assert not (tmp_path / "demo" / "demo.png").exists()

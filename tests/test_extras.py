@@ -21,7 +21,7 @@ for name in {sorted(name for name, owners in packages_distributions().items() if
 ESTIMATORS = """
 import streamkernel
 from streamkernel import *
-model = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=64)
+model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64)
 model.learn_one({"x": 1.0}, True)
 model.save(sys.argv[1])
 print(load(sys.argv[1]).predict_one({"x": 1.0}))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
+from streams import nested
 
 from streamkernel import (
     GaussianProcessRegressor,
@@ -22,6 +23,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 PAGE = (Path(__file__).parents[1] / "docs" / "file_formats.md").read_text()
 TENSORS = [
@@ -31,23 +33,34 @@ TENSORS = [
     for name in re.findall(r"`([^`]+)`", line.split("|")[1])
 ]
 SMALL = {"features_per_seed": 4, "max_features": 16}
-FIRST = {**SMALL, "second_order": None}
+FIRST = {**SMALL, "learner": "dsg"}
 XS = [{"a": i % 7 / 7, "b": i % 5 / 5} for i in range(70)]
 MODELS = {
-    "second order": (KernelClassifier(**SMALL), [str(i % 3) for i in range(70)]),
-    "first order": (KernelClassifier(**FIRST, batch_size=4, average=True), [str(i % 3) for i in range(70)]),
+    "second order": (KernelClassifier(**nested(**SMALL)), [str(i % 3) for i in range(70)]),
+    "first order": (
+        KernelClassifier(**nested(batch_size=4, averaging=True, **FIRST)),
+        [str(i % 3) for i in range(70)],
+    ),
     "pruned": (
-        KernelRegressor(kernels.Gaussian(1.5), **FIRST, compaction=upkeep.Compaction(every=16, window=8)),
+        KernelRegressor(
+            **nested(
+                kernel=kernels.Gaussian(1.5),
+                pruning=upkeep.Pruning(every=16, window=8),
+                **FIRST,
+            )
+        ),
         [float(i % 3) for i in range(70)],
     ),
     "process": (GaussianProcessRegressor(n_features=4), [float(i % 3) for i in range(70)]),
     "process by gradients": (
-        GaussianProcessRegressor(kernels.Gaussian(), 0.1, 4, "operator", batch_size=3),
+        StochasticGaussianProcessRegressor(
+            kernels.Gaussian(), noise=0.1, n_features=4, variance="operator", batch_size=3
+        ),
         [float(i % 3) for i in range(70)],
     ),
-    "novelty": (KernelNoveltyDetector(**SMALL), None),
-    "ratio": (KernelDensityRatio(**SMALL), [i % 2 == 0 for i in range(70)]),
-    "features": (RandomFeatures(kernels.Gaussian(), 4), None),
+    "novelty": (KernelNoveltyDetector(**nested(learner="novelty", **SMALL)), None),
+    "ratio": (KernelDensityRatio(**nested(learner="novelty", **SMALL)), [i % 2 == 0 for i in range(70)]),
+    "features": (RandomFeatures(kernels.Gaussian(), n_features=4), None),
     "drift": (KernelDriftDetector(window=4, max_features=4), None),
 }
 
@@ -74,4 +87,4 @@ def test_the_page_names_every_tensor_and_how_the_checksum_is_made(model, ys, tmp
         digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + b"\0" + tensor.tobytes())
     assert digest.hexdigest() == checksum
     assert set(json.loads(header["description"])) == {"class", "parameters", "state"}
-    assert (header["format"], header["version"], header["kind"]) == ("streamkernel", "3", "model")
+    assert (header["format"], header["version"], header["kind"]) == ("streamkernel", "4", "model")

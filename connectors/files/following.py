@@ -10,7 +10,7 @@ from pathlib import Path
 from connectors.base import Event, Position
 from connectors.checks import is_broken, is_count
 from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
-from connectors.files.rotation import HEAD_BYTES, Mark, find, newer, rotated
+from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
 from connectors.formats import TEXT_FORMATS, Format
 
@@ -48,9 +48,9 @@ class WatchedBytes(FileBytes):
         super().seek(offset)
         self._know()
 
-    def mark(self, offset: int) -> Mark:
+    def fingerprint(self, offset: int) -> Fingerprint:
         """Return what tells this file from others once `offset` bytes of it were read."""
-        return Mark.of(self.status.st_ino, self._head[:offset])
+        return Fingerprint.of(self.status.st_ino, self._head[:offset])
 
     def _know(self) -> None:
         known = min(HEAD_BYTES, self._file.tell())
@@ -59,34 +59,34 @@ class WatchedBytes(FileBytes):
 
 
 class WatchedReader(TextReader):
-    """The events of a watched file; a position ends in the file's mark."""
+    """The events of a watched file; a position ends in the file's fingerprint."""
 
     def __init__(self, name: str, stream: WatchedBytes, form: Format, limit: int) -> None:
         super().__init__(name, stream, form, limit)
         self.stream = stream
-        self._mark = ""
+        self._fingerprint = ""
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
         events = super().poll(timeout)
         for event in events or ():
-            event.resume.append(self.mark(event.resume[0]))
+            event.resume.append(self.fingerprint(event.resume[0]))
         return events
 
-    def mark(self, offset: int) -> str:
-        """Return the mark for a position."""
+    def fingerprint(self, offset: int) -> str:
+        """Return the fingerprint for a position."""
         if offset < HEAD_BYTES:
-            return str(self.stream.mark(offset))
-        if not self._mark:
-            self._mark = str(self.stream.mark(HEAD_BYTES))
-        return self._mark
+            return str(self.stream.fingerprint(offset))
+        if not self._fingerprint:
+            self._fingerprint = str(self.stream.fingerprint(HEAD_BYTES))
+        return self._fingerprint
 
 
 class FollowReader:
     """The events of one file, of the one that took its name after it was rotated, and so on.
 
-    A position is ``[offset, line, mark]``: the mark says of which file, as `rotation.Mark` has it. Without a
-    mark it is the file that is there.
+    A position is ``[offset, line, fingerprint]``: the fingerprint says of which file, as `rotation.Fingerprint` has it.
+    Without a fingerprint it is the file that is there.
 
     Parameters
     ----------
@@ -109,17 +109,17 @@ class FollowReader:
         self._told: list[Event] = []
         self._refused = ""
         self._at_first = True
-        if path.exists() or not rotated(path):
+        if path.exists() or not rotated_files(path):
             self._use(WatchedBytes(path, self._grows))
 
     def seek(self, position: Position) -> None:
         """Go on after `position`, in the file that it is of; if that is gone, say so and begin with the new one."""
         if not (isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
-            raise ValueError(f"Expected a position [offset, line, mark], got {position!r} - at {self._name}")
+            raise ValueError(f"Expected a position [offset, line, fingerprint], got {position!r} - at {self._name}")
         self._at_first = False
         self._last = list(position[:2])
         if len(position) == 3 and not is_broken(position):
-            file = find(self._path, Mark.parse(position[2]), self._last[0])
+            file = find(self._path, Fingerprint.parse(position[2]), self._last[0])
             if file is None or not self._begin(file):
                 self._lose()
                 return
@@ -170,8 +170,8 @@ class FollowReader:
             self._reader.give_up_header(error)
         except CutError:
             # A half line may be gone, or be another one by now; it only counts where nothing else was read.
-            mark = self._reader.stream.mark(self._last[0] or HEAD_BYTES)
-            file = find(self._path, mark, self._last[0])
+            fingerprint = self._reader.stream.fingerprint(self._last[0] or HEAD_BYTES)
+            file = find(self._path, fingerprint, self._last[0])
             if file is None or not self._begin(file):
                 self._reader.stream.cut = True
             else:
@@ -252,5 +252,5 @@ class FollowReader:
             self._tell(error)
 
     def _tell(self, error: str) -> None:
-        mark = [] if self._reader is None else [self._reader.mark(self._last[0])]
-        self._told.append(Event(self._name, [*self._last, *mark], b"", error=error))
+        fingerprint = [] if self._reader is None else [self._reader.fingerprint(self._last[0])]
+        self._told.append(Event(self._name, [*self._last, *fingerprint], b"", error=error))

@@ -83,12 +83,12 @@ def has(position: Position, note: str) -> bool:
     return isinstance(position, dict) and note in position
 
 
-def place_in(position: Position) -> Position:
+def inner_position(position: Position) -> Position:
     """Return where in its file a position is.
 
     Examples
     --------
-    >>> place_in({"late": [9, 1]}), place_in({"done": [9, 1], "size": 9}), place_in([9, 1])
+    >>> inner_position({"late": [9, 1]}), inner_position({"done": [9, 1], "size": 9}), inner_position([9, 1])
     ([9, 1], [9, 1], [9, 1])
     """
     return next((position[note] for note in (LATE, DONE) if has(position, note)), position)
@@ -150,13 +150,13 @@ class PatternReader:
         self._front = max(own, default="")
         for name, position in own.items():
             late = has(position, LATE)
-            self._positions[name] = place = place_in(position)
-            if is_broken(place) or not (late or name == self._front):
+            self._positions[name] = inner = inner_position(position)
+            if is_broken(inner) or not (late or name == self._front):
                 self._over.add(name)
             elif late:
                 self._resumed.add(name)
             if name not in self._over and not has(position, DONE) and not Path(name).exists():
-                what = "a file" if place is None else f"the rest of a file that was read up to {place}"
+                what = "a file" if inner is None else f"the rest of a file that was read up to {inner}"
                 self._give_up(name, f"Expected {what}, found no file")
 
     def poll(self, timeout: float) -> list[Event] | None:
@@ -174,7 +174,7 @@ class PatternReader:
                 events = self._events(self._reader, min(left, LOOK_SECONDS))
                 if events:
                     self._positions[self._name] = events[-1].resume
-                    return [self._placed(event) for event in events] if self._is_late() else events
+                    return [self._wrap_position(event) for event in events] if self._is_late() else events
                 if events is None:
                     self._leave()
                     continue
@@ -264,9 +264,9 @@ class PatternReader:
     def _give_up(self, name: str, reason: str) -> None:
         self._over.add(name)
         error = reason if name in reason else f"{reason} - at {name}"
-        self._told.append(self._placed(Event(name, [0, 0, BROKEN], b"", error=error)))
+        self._told.append(self._wrap_position(Event(name, [0, 0, BROKEN], b"", error=error)))
 
-    def _placed(self, event: Event) -> Event:
+    def _wrap_position(self, event: Event) -> Event:
         return event._replace(resume={LATE: event.resume}) if event.stream < self._front else event
 
     def _is_late(self) -> bool:

@@ -11,7 +11,7 @@ import orjson
 
 from connectors.base import Event, Position
 from connectors.checks import is_count
-from connectors.csv_cells import checked_names
+from connectors.csv_cells import check_names
 
 BATCH_ROWS = 512
 
@@ -54,7 +54,7 @@ class ParquetReader:
         except self._arrow_error as error:
             raise ValueError(f"Expected a Parquet file, got an error: {error} - at {path}") from error
         try:
-            checked_names(self._file.schema_arrow.names)
+            check_names(self._file.schema_arrow.names)
         except ValueError as error:
             self.close()
             raise ValueError(f"{error} - at the schema of {path}") from None

@@ -20,7 +20,7 @@ _DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Fingerprint:
     """What tells a file from others, also after it was renamed.
 
     The device is no part of it: all candidates are in one folder, and some systems number devices anew.
@@ -36,11 +36,13 @@ class Mark:
 
     Examples
     --------
-    >>> mark = Mark.of(7, b"first line")
-    >>> str(mark)
+    >>> fingerprint = Fingerprint.of(7, b"first line")
+    >>> str(fingerprint)
     '7-10-6c5422b201924c4b'
-    >>> Mark.parse(str(mark)) == mark, mark.begins(b"first line, and another"), mark.begins(b"first l")
-    (True, True, False)
+    >>> Fingerprint.parse(str(fingerprint)) == fingerprint
+    True
+    >>> fingerprint.begins(b"first line, and another"), fingerprint.begins(b"first l")
+    (True, False)
     """
 
     inode: int
@@ -48,12 +50,12 @@ class Mark:
     digest: str
 
     @classmethod
-    def of(cls, inode: int, head: bytes) -> Mark:
-        """Return the mark of a file that begins with these bytes."""
+    def of(cls, inode: int, head: bytes) -> Fingerprint:
+        """Return the fingerprint of a file that begins with these bytes."""
         return cls(inode, len(head), _digest(head))
 
     @classmethod
-    def parse(cls, text: object) -> Mark:
+    def parse(cls, text: object) -> Fingerprint:
         """Read what ``str`` gave; anything else is a `ValueError`."""
         parts = text.split("-") if isinstance(text, str) else []
         if len(parts) != 3 or not all(part.isdecimal() for part in parts[:2]):
@@ -68,7 +70,7 @@ class Mark:
         return len(head) >= self.size and _digest(head[: self.size]) == self.digest
 
 
-def find(path: Path, mark: Mark, offset: int) -> Path | None:
+def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
     """Return where the file is that was read up to `offset`, ``None`` if it is gone.
 
     The same file under any name comes before a copy of it.
@@ -77,7 +79,7 @@ def find(path: Path, mark: Mark, offset: int) -> Path | None:
     ----------
     path
         Where it was; it may have been renamed to a name that begins with this one.
-    mark
+    fingerprint
         What is known of it.
     offset
         How many bytes of it were read.
@@ -85,11 +87,11 @@ def find(path: Path, mark: Mark, offset: int) -> Path | None:
     copies: list[tuple[bool, int, Path]] = []
     for file in (path, *_beside(path)):
         status = _status(file)
-        if status is None or status.st_size < offset or not mark.begins(_head(file)):
+        if status is None or status.st_size < offset or not fingerprint.begins(_head(file)):
             continue
-        if status.st_ino == mark.inode:
+        if status.st_ino == fingerprint.inode:
             return file
-        if mark.size:
+        if fingerprint.size:
             copies.append((file == path, status.st_mtime_ns, file))
     return max(copies)[-1] if copies else None
 
@@ -107,8 +109,8 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
     last = _status(path)
     if last is not None and os.path.samestat(last, status):
         return
-    files = [(file, found) for file in rotated(path) if (found := _status(file)) is not None]
-    own = [place for place, (_, found) in enumerate(files) if os.path.samestat(found, status)]
+    files = [(file, found) for file in rotated_files(path) if (found := _status(file)) is not None]
+    own = [i for i, (_, found) in enumerate(files) if os.path.samestat(found, status)]
     if own:
         files = files[own[-1] + 1 :]
     else:
@@ -118,7 +120,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
             yield file, found
 
 
-def rotated(path: Path) -> list[Path]:
+def rotated_files(path: Path) -> list[Path]:
     """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates as they come.
 
     Parameters

@@ -110,7 +110,7 @@ class FileSink:
         try:
             self._file.write(line)
         except OSError as error:
-            raise self._named(error) from error
+            raise self._name_file(error) from error
 
     def flush(self) -> Position:
         """Make everything written durable.
@@ -164,9 +164,9 @@ class FileSink:
         try:
             yield
         except OSError as error:
-            raise self._named(error) from error
+            raise self._name_file(error) from error
 
-    def _named(self, error: OSError) -> Exception:
+    def _name_file(self, error: OSError) -> Exception:
         """Return an error that says which file is meant, which a full disk does not."""
         if self._to_stdout and isinstance(error, BrokenPipeError):
             return OutputClosedError()

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from connectors.base import Event, Position
 from connectors.checks import is_broken, position_of, unknown_name
-from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
 from connectors.files.following import FollowReader
-from connectors.files.many_files import PatternReader, files_of, is_pattern, place_in
-from connectors.files.parquet import ParquetReader, arrow
-from connectors.files.rotation import Mark, find
+from connectors.files.many_files import PatternReader, files_of, inner_position, is_pattern
+from connectors.files.parquet import ParquetReader
+from connectors.files.readers import STDIN_PATH, file_reader, follow_reader, pattern_reader, read_to_end, stdin_reader
+from connectors.files.rotation import Fingerprint, find
 from connectors.files.text import TextReader
-from connectors.formats import FORMATS, TEXT_FORMATS, format_of
-
-STDIN_PATH = "-"
+from connectors.formats import FORMATS
 
 _FILES_LOOKED_AT = 8
 _LOOK_SECONDS = 10.0
@@ -56,9 +52,9 @@ class FileSource:
 
     **A file that is followed** may be rotated, by renaming it (``app.log.1``, ``app.log-20260131``) and making a
     new one, or by copying and cutting it. What is left of the old one is read first, under its new name too, and
-    a last line without newline is a record. A position is ``[offset, line, mark]``; the mark tells the old file
-    from the new one, by its inode and a hash of its first 1024 bytes. If the old file or a copy of it cannot be
-    found (it was compressed, or deleted), an event with an ``error`` says so, and the new one is begun. What a
+    a last line without newline is a record. A position is ``[offset, line, fingerprint]``; the fingerprint tells the
+    old file from the new one, by its inode and a hash of its first 1024 bytes. If the old file or a copy of it cannot
+    be found (it was compressed, or deleted), an event with an ``error`` says so, and the new one is begun. What a
     writer adds between the copy and the cut is lost, and nobody can see that.
 
     Parameters
@@ -126,13 +122,13 @@ class FileSource:
         self._name = str(Path(path))
         self._reader: TextReader | ParquetReader | FollowReader | PatternReader
         if self._name == STDIN_PATH:
-            self._reader = _stdin_reader(format, follow, max_record_bytes)
+            self._reader = stdin_reader(format, follow, max_record_bytes)
         elif is_pattern(Path(path)):
-            self._reader = _pattern_reader(Path(path), format, follow, max_record_bytes)
+            self._reader = pattern_reader(Path(path), format, follow, max_record_bytes)
         elif follow:
-            self._reader = _follow_reader(Path(path), format, max_record_bytes)
+            self._reader = follow_reader(Path(path), format, max_record_bytes)
         else:
-            self._reader = file_reader(Path(path), format, _never, max_record_bytes)
+            self._reader = file_reader(Path(path), format, read_to_end, max_record_bytes)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
         """Go on after the given position of this file, or of each of these files.
@@ -141,22 +137,22 @@ class FileSource:
         ----------
         positions
             The ``resume`` of the last event of each stream, under its name, which is the path of the file; also those
-            that `DividedFiles` gave. Empty: from the start.
+            that `PartitionedFiles` gave. Empty: from the start.
 
         Raises
         ------
         ValueError
             If the positions are of other files only; or if the file is now shorter than the position, or not the
-            one of its mark, and not followed.
+            one of its fingerprint, and not followed.
         """
         if isinstance(self._reader, PatternReader):
             self._reader.seek(positions)
             return
-        position = place_in(position_of(self._name, positions))
+        position = inner_position(position_of(self._name, positions))
         if position is None:
             return
         if isinstance(self._reader, TextReader):
-            _check_mark(Path(self._name), position)
+            _check_fingerprint(Path(self._name), position)
         self._reader.seek(position)
 
     def poll(self, timeout: float) -> list[Event] | None:
@@ -233,81 +229,14 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
     files = [Path(name) for name in files_of(path)] if is_pattern(path) else [path]
     names: dict[str, None] = {}
     for file in [file for file in files if file.exists()][:_FILES_LOOKED_AT]:
-        with closing(file_reader(file, format, _never, 1 << 20)) as reader:
+        with closing(file_reader(file, format, read_to_end, 1 << 20)) as reader:
             events = reader.poll(_LOOK_SECONDS) or ()
             names |= dict.fromkeys(reader.names or [name for event in events for name in event.record or ()])
     return list(names)
 
 
-def _stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
-    if format is None:
-        raise unknown_name("a format for standard input, one of", "None", TEXT_FORMATS)
-    if format not in TEXT_FORMATS:
-        raise ValueError("Expected a file, got standard input - Parquet is read from its end")
-    if follow:
-        raise ValueError("Expected a file to follow, got standard input - it is waited for in any case")
-    return TextReader(STDIN_PATH, StdinBytes(), TEXT_FORMATS[format](), limit)
-
-
-def _never() -> bool:
-    return False
-
-
-def file_reader(
-    path: Path, format: str | None, grows: Callable[[], bool], limit: int, end: int = sys.maxsize
-) -> TextReader | ParquetReader:
-    """Open one file that is not followed, or until `grows` says that its end is the end; plain text up to `end`."""
-    _check_file(path)
-    format = format or format_of(path)
-    if format == "parquet":
-        return ParquetReader(str(path), path)
-    stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
-    return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
-
-
-def _follow_reader(path: Path, format: str | None, limit: int) -> FollowReader:
-    if path.exists():
-        _check_file(path)
-    format = format or format_of(path)
-    if is_compressed(path) or format == "parquet":
-        kind = "a compressed one" if is_compressed(path) else "Parquet"
-        raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
-    return FollowReader(path, format, limit)
-
-
-def _pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int) -> PatternReader:
-    reader = PatternReader(pattern, lambda path, grows: file_reader(path, format, grows, limit), follow)
-    paths = [Path(name) for name in files_of(pattern)]
-    if not paths and not follow:
-        raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
-    formats = {format or _known_format(path) for path in paths}
-    if formats == {None}:
-        format_of(paths[0])
-    if "parquet" in formats:
-        arrow()
-    return reader
-
-
-def _check_file(path: Path) -> None:
-    path.stat()
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-
-
-def _check_mark(path: Path, position: Position) -> None:
+def _check_fingerprint(path: Path, position: Position) -> None:
     """Refuse the position of a file that was followed, if it is of another file than the one that is there now."""
     marked = isinstance(position, (list, tuple)) and len(position) == 3 and not is_broken(position)
-    if marked and find(path, Mark.parse(position[2]), position[0]) != path:
+    if marked and find(path, Fingerprint.parse(position[2]), position[0]) != path:
         raise ValueError(f"Expected the file that was followed, got another one - at {path}: follow it to go on")
-
-
-def _known_format(path: Path) -> str | None:
-    try:
-        return format_of(path)
-    except ValueError:
-        return None
-
-
-def is_compressed(path: Path) -> bool:
-    """Tell whether the bytes of a file are those of gzip, by its name."""
-    return path.suffix.lower() == ".gz"

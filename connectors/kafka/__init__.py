@@ -1,10 +1,18 @@
 """Kafka: topics as sources and sinks, and transactions that join them."""
 
 from connectors.kafka.options import Options
-from connectors.kafka.shared import DividedTopics
+from connectors.kafka.partitioned import PartitionedTopics
 from connectors.kafka.sink import KafkaDeadLetters, KafkaSink
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.transactions import KafkaTransactions
 from connectors.kafka.writer import Writer
 
-__all__ = ["DividedTopics", "KafkaDeadLetters", "KafkaSink", "KafkaSource", "KafkaTransactions", "Options", "Writer"]
+__all__ = [
+    "KafkaDeadLetters",
+    "KafkaSink",
+    "KafkaSource",
+    "KafkaTransactions",
+    "Options",
+    "PartitionedTopics",
+    "Writer",
+]

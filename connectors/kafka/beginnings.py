@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from connectors.base import CommitRefused, Position
+from connectors.base import CommitRefusedError, Position
 from connectors.kafka.clients import Consumer, Partition
-from connectors.kafka.places import Place, offset_at, offset_of
+from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
 class Beginnings:
@@ -32,7 +32,7 @@ class Beginnings:
         All partitions of the topics.
     """
 
-    def __init__(self, start: Place, *, in_group: bool) -> None:
+    def __init__(self, start: Start, *, in_group: bool) -> None:
         self.own: dict[Partition, Position] = {}
         self.known: set[Partition] = set()
         self._start, self._in_group = start, in_group
@@ -58,30 +58,30 @@ class Beginnings:
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
         """Return the offsets to begin at, and the partitions where that is the end as we have found it."""
-        places, latest = {}, set()
+        offsets, latest = {}, set()
         for partition in sorted(partitions):
             is_asked = self._in_group and partition not in self._rewound
             committed = client.committed(partition) if is_asked else None
             if committed is not None:
-                places[partition] = committed
+                offsets[partition] = committed
                 self._starts.pop(partition, None)
             elif partition in self.own:
-                places[partition] = offset_of(self.own[partition], str(partition))
+                offsets[partition] = offset_of(self.own[partition], str(partition))
             elif partition in self._starts:
-                places[partition] = self._starts[partition]
+                offsets[partition] = self._starts[partition]
                 latest.add(partition)
             elif self._start == "latest" and not self._is_later(client, partition):
-                places[partition] = self._starts[partition] = client.end(partition)
+                offsets[partition] = self._starts[partition] = client.end(partition)
                 latest.add(partition)
             else:
-                place = "earliest" if self._start == "latest" else self._start
-                places[partition] = offset_at(client, partition, place)
+                start = "earliest" if self._start == "latest" else self._start
+                offsets[partition] = resolve_offset(client, partition, start)
             self._committed[partition] = -1 if committed is None else committed
         if latest and self._in_group:
-            with suppress(CommitRefused):  # it is committed with the next checkpoint
-                client.commit({partition: places[partition] for partition in latest})
-        self._rewound -= places.keys()
-        return places, latest
+            with suppress(CommitRefusedError):  # it is committed with the next checkpoint
+                client.commit({partition: offsets[partition] for partition in latest})
+        self._rewound -= offsets.keys()
+        return offsets, latest
 
     def to_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
         """Return the offsets of partitions that we have and have read on in."""

@@ -28,12 +28,12 @@ class Partition(NamedTuple):
         return f"{self.topic}:{self.number}"
 
     @classmethod
-    def named(cls, name: str) -> Partition:
+    def parse(cls, name: str) -> Partition:
         """Return the partition of a name.
 
         Examples
         --------
-        >>> Partition.named("clicks:3")
+        >>> Partition.parse("clicks:3")
         Partition(topic='clicks', number=3)
         """
         topic, _, number = name.rpartition(":")
@@ -53,13 +53,13 @@ class Record(NamedTuple):
 class Listener(Protocol):
     """What is told of changes of the partitions; each is called before `Consumer.poll` returns."""
 
-    def assigned(self, partitions: Iterable[Partition]) -> None:
+    def on_assigned(self, partitions: Iterable[Partition]) -> None:
         """Partitions were added."""
 
-    def revoked(self, partitions: Iterable[Partition]) -> None:
+    def on_revoked(self, partitions: Iterable[Partition]) -> None:
         """Partitions are about to be taken away; what was done with them may still be committed."""
 
-    def lost(self, partitions: Iterable[Partition]) -> None:
+    def on_lost(self, partitions: Iterable[Partition]) -> None:
         """Partitions were taken away, and others may have them."""
 
 
@@ -74,13 +74,13 @@ class OffsetGoneError(Exception):
 class Consumer(Protocol):
     """Reads what transactions have committed, and commits nothing by itself.
 
-    Questions to the brokers raise an `OSError` if they get no answer: `Unavailable` if they may be asked again.
+    Questions to the brokers raise an `OSError` if they get no answer: `UnavailableError` if they may be asked again.
     """
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Take part in the group; nothing is read of the partitions that it assigns before `start`."""
 
-    def start(self, places: Mapping[Partition, int]) -> None:
+    def start(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on; they are ours, or without `subscribe` they become so."""
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
@@ -119,7 +119,7 @@ class Consumer(Protocol):
         """Return the partitions of topics that are read, ``[]`` for one that is not there.
 
         The brokers are asked each time; while they have not answered, ``None`` is returned, and the next call has the
-        answer, or raises `Unavailable` if there is none in time.
+        answer, or raises `UnavailableError` if there is none in time.
         """
 
     def first(self, partition: Partition) -> int:
@@ -139,7 +139,7 @@ class Consumer(Protocol):
         """What tells the brokers whether this member still is one."""
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets by themselves, or raise `CommitRefused`."""
+        """Commit offsets by themselves, or raise `CommitRefusedError`."""
 
     def close(self) -> None:
         """Leave the group."""
@@ -153,7 +153,7 @@ class Producer(Protocol):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If nothing can be written any more.
         """
 
@@ -162,7 +162,7 @@ class Producer(Protocol):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If one cannot be, or a transaction takes too long.
         TimeoutError
             If it takes too long and is no transaction; it may be asked again.
@@ -181,7 +181,7 @@ class Producer(Protocol):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If it was not committed, or nobody knows.
         """
 
@@ -189,8 +189,8 @@ class Producer(Protocol):
 class Client(Protocol):
     """A package that talks to Kafka: a module with these names.
 
-    To make a consumer, a producer or topics raises `Unavailable` if no broker answers, and a `ValueError` if options do
-    not go together.
+    To make a consumer, a producer or topics raises `UnavailableError` if no broker answers, and a `ValueError` if
+    options do not go together.
     """
 
     SEPARATOR: str

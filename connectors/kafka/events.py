@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from connectors.base import DecoderUnavailableError, Event, Position, Trouble, Unavailable
+from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
 from connectors.formats import JsonLines
 from connectors.kafka.clients import Partition, Record
 
@@ -48,7 +48,7 @@ class Events:
         Raises
         ------
         DecoderUnavailableError
-            If the decoder cannot decode it yet: it has raised `Unavailable`.
+            If the decoder cannot decode it yet: it has raised `UnavailableError`.
         """
         stream, headers = str(partition), tuple(record.headers)
         value, fields, reason = record.value, None, None
@@ -67,7 +67,7 @@ class Events:
                 fields = {self._key: None if record.key is None else record.key.decode(), **fields}
         except MemoryError:
             raise
-        except Unavailable as error:
+        except UnavailableError as error:
             raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
@@ -96,14 +96,14 @@ class Retry:
         """The time until then, 0 if the decoder can be called."""
         return max(0.0, self._due - time.monotonic()) if self.trouble else 0.0
 
-    def failed(self, error: DecoderUnavailableError) -> None:
+    def record_failure(self, error: DecoderUnavailableError) -> None:
         """Wait before the next call."""
         now = time.monotonic()
         self._pause = min(LONGEST_PAUSE, max(1.0, 2.0 * self._pause))
         self._due = now + self._pause
         self.trouble = Trouble(error, self.trouble.since if self.trouble else now)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Call it at once from now on."""
         self.trouble, self._pause = None, 0.0
 
@@ -120,17 +120,20 @@ def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
     return tuple(name for name in ("topic", "key", "headers") if name in names and name != next(iter(found)))
 
 
-def gone(partition: Partition, offset: int, place: int) -> Event:
-    """Return the event that says that reading goes on at another place, because there is no record where it should.
+def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:
+    """Return the event that says that reading continues at another offset, because there is no record where it should.
 
     Examples
     --------
-    >>> gone(Partition("t", 0), 10, 40).error
+    >>> gap_event(Partition("t", 0), 10, 40).error
     'Expected a record, got 30 records deleted unread - at t:0, offset 10'
     """
-    what = f"{place - offset} records deleted unread" if place > offset else f"an end at {place}, records are gone"
+    if next_offset > offset:
+        what = f"{next_offset - offset} records deleted unread"
+    else:
+        what = f"an end at {next_offset}, records are gone"
     error = f"Expected a record, got {what} - at {partition}, offset {offset}"
-    return Event(str(partition), place, b"", error=error, origin=_origin(partition, offset))
+    return Event(str(partition), next_offset, b"", error=error, origin=_origin(partition, offset))
 
 
 def _origin(partition: Partition, offset: int) -> dict[str, str | int]:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from connectors.base import Trouble, Unavailable
+from connectors.base import Trouble, UnavailableError
 from connectors.kafka.clients import ANSWER_SECONDS, LOOK_SECONDS, Consumer, Partition
-from connectors.kafka.places import no_topic
+from connectors.kafka.offsets import missing_topic
 
 AGAIN_SECONDS = 5.0
 """Time between two looks while something is wrong, and between two questions where partitions end."""
@@ -40,15 +40,15 @@ class Looks:
         if time.monotonic() < self._due:
             return []
         partitions: list[Partition] = []
-        error: Unavailable | None = None
+        error: UnavailableError | None = None
         try:
             found = client.look(self._topics)
             if found is None:  # the answer is on its way
                 return []
             partitions = [partition for topic in self._topics for partition in found[topic]]
             missing = [topic for topic in self._topics if not found[topic]]
-            error = no_topic(missing[0], self._servers) if missing else None
-        except Unavailable as one:
+            error = missing_topic(missing[0], self._servers) if missing else None
+        except UnavailableError as one:
             error = one
         now = time.monotonic()
         since = self.trouble.since if self.trouble else now
@@ -68,14 +68,14 @@ class Ends:
         self._known: dict[Partition, int] = {}
         self._due = 0.0
 
-    def came(self, partitions: Iterable[Partition]) -> None:
+    def forget(self, partitions: Iterable[Partition]) -> None:
         """Forget the ends of partitions of which records have come."""
         for partition in partitions:
             self._known.pop(partition, None)
 
-    def ask(self, client: Consumer, places: Mapping[Partition, int]) -> None:
+    def ask(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
         """Ask for the ends of the partitions that seem to go on after these offsets, if it is time to."""
-        behind = [partition for partition, offset in places.items() if client.waiting(partition, offset)]
+        behind = [partition for partition, offset in offsets.items() if client.waiting(partition, offset)]
         now = time.monotonic()
         if behind and now >= self._due:
             self._due = now + AGAIN_SECONDS

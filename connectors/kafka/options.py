@@ -49,7 +49,7 @@ OURS = {
         "request.required.acks",
         "delivery.report.only.error",
     ),
-    "delivery",
+    "processing_guarantee",
 )
 """Options that follow from something else, by what that is called."""
 
@@ -119,7 +119,7 @@ class Options:
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers.
         ValueError
             If options do not go together.
@@ -139,7 +139,7 @@ class Options:
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers.
         ValueError
             If options do not go together.
@@ -156,7 +156,7 @@ class Options:
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers.
         OSError
             If the brokers refuse.

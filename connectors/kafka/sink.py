@@ -33,7 +33,7 @@ class _Topic:
         self._writer, self._topic = writer, topic
 
     def open(self) -> None:
-        """Find out whether the topic is there, or raise `Unavailable`."""
+        """Find out whether the topic is there, or raise `UnavailableError`."""
         self._writer.open(self._topic)
 
     def flush(self) -> Position:

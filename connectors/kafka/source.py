@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from connectors.base import CommitRefused, DecoderUnavailableError, Event, Position, Trouble
+from connectors.base import CommitRefusedError, Event, Position, Trouble
 from connectors.kafka.beginnings import Beginnings
-from connectors.kafka.buffers import Buffers
-from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
-from connectors.kafka.events import Decoder, Events, Retry, gone
-from connectors.kafka.looks import Ends, Looks
+from connectors.kafka.clients import Consumer, Partition
+from connectors.kafka.events import Decoder, Events
+from connectors.kafka.looks import Looks
+from connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
 from connectors.kafka.options import Options
-from connectors.kafka.places import (
-    Place,
-    check_copartitioned,
-    checked,
-    offset_at,
-    offset_of,
-    partitions_in,
-    place_instead,
-)
+from connectors.kafka.partition_reader import PartitionReader
 
 log = logging.getLogger(__name__)
 
-ALIVE_SECONDS = 1.0
-"""How long a consumer is left alone while there are records at hand."""
-
-SLICE = 64
-"""Events that `KafkaSource.poll` returns at most, so that it is called often."""
-
-Told = Callable[[list[str]], None]
+StreamsCallback = Callable[[list[str]], None]
 
 
 class KafkaSource:
@@ -41,8 +26,9 @@ class KafkaSource:
 
     A record's value is a JSON object, or what a decoder makes of it. One that cannot be read is an event with an
     ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, the position
-    after it the next offset. A mark (`Event.is_mark`) says how far a partition was read where its last offsets have no
-    records (markers of transactions, aborted records), and where it begins if that is the latest record.
+    after it the next offset. An event without a record (`Event.is_position_only`) says how far a partition was read
+    where its last offsets have no records (markers of transactions, aborted records), and where it begins if that is
+    the latest record.
 
     Partitions that are added to a topic are read from their first record on, within a minute, unless `partitions` says
     which to read.
@@ -67,12 +53,12 @@ class KafkaSource:
     until
         Where to end; ``"latest"`` is what is there at the beginning. Without it, there is no end.
     order
-        ``"free"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that every
-        run has the same order.
+        ``"arrival"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that
+        every run has the same order.
     decoder
         Makes the fields from a value, or raises an error that says why not; JSON by default. If it has parameters
-        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `Unavailable`, it is called again later,
-        and nothing is read until then.
+        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `UnavailableError`, it is called again
+        later, and nothing is read until then.
     key
         A field to put the record's key into, as text.
     copartitioned
@@ -84,8 +70,8 @@ class KafkaSource:
     Raises
     ------
     ValueError
-        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and `Unavailable` if
-        no broker answers or a topic is not there.
+        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and
+        `UnavailableError` if no broker answers or a topic is not there.
     """
 
     def __init__(
@@ -96,40 +82,35 @@ class KafkaSource:
         group: str | None = None,
         member: str | None = None,
         partitions: Sequence[int] | None = None,
-        start: Place = "earliest",
-        until: Place | None = None,
-        order: str = "free",
+        start: Start = "earliest",
+        until: Start | None = None,
+        order: str = "arrival",
         decoder: Decoder | None = None,
         key: str | None = None,
         copartitioned: bool = False,
         **options: Any,
     ) -> None:
-        if order not in ("free", "deterministic"):
-            raise ValueError(f'Expected "free" or "deterministic" as order, got {order!r}')
+        if order not in ("arrival", "deterministic"):
+            raise ValueError(f'Expected "arrival" or "deterministic" as order, got {order!r}')
         self.options = servers if isinstance(servers, Options) else Options(servers, options)
         self.group, self._member = group, member
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._numbers = partitions
-        self._start, self._until = checked(start), None if until is None else checked(until)
-        self._event = Events(decoder, key).of
-        self._retry = Retry()
         self._copartitioned = copartitioned
         self._client: Consumer | None = None
         self._is_reading = False
         self._looks = Looks(self.topics, self.options.servers)
-        self._buffers = Buffers(in_turn=order == "deterministic")
-        self._beginnings = Beginnings(self._start, in_group=group is not None)
-        self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
-        self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
-        self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
-        self._ends: dict[Partition, int] = {}
-        self._readable = Ends()
-        self._events: list[Event] = []  # that stand for no record, to be returned next
-        self._polled = 0.0
-        self._on_revoked: Told = lambda streams: None
-        self._on_lost: Told = lambda streams: None
+        self._beginnings = Beginnings(parse_start(start), in_group=group is not None)
+        self._reader = PartitionReader(
+            self._beginnings,
+            Events(decoder, key),
+            until=None if until is None else parse_start(until),
+            in_turn=order == "deterministic",
+        )
+        self._on_revoked: StreamsCallback = lambda streams: None
+        self._on_lost: StreamsCallback = lambda streams: None
 
-    def listen(self, revoked: Told, lost: Told) -> None:
+    def listen(self, revoked: StreamsCallback, lost: StreamsCallback) -> None:
         """Have something called, before `poll` returns, with streams that are about to be taken away, or were."""
         self._on_revoked, self._on_lost = revoked, lost
 
@@ -143,62 +124,46 @@ class KafkaSource:
         """
         for stream, position in positions.items():
             offset_of(position, stream)
-            self._beginnings.own[Partition.named(stream)] = position
+            self._beginnings.own[Partition.parse(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
         """Go on after these positions once, whatever the group has committed."""
         self.seek(positions)
-        self._beginnings.rewind(map(Partition.named, positions))
+        self._beginnings.rewind(map(Partition.parse, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
         self.seek(positions)
-        self._events.clear()
-        if started := self._next.keys() - self._new:
+        if started := self._reader.forget_events():
             self.client.pause(started)
-        self.assigned(list(self._next))
+        self.on_assigned(self._reader.partitions)
 
     @property
     def trouble(self) -> Trouble | None:
         """What was wrong when it was last looked whether brokers and topics are there, or the decoder was called."""
-        return self._looks.trouble or self._retry.trouble
+        return self._looks.trouble or self._reader.trouble
 
     def open(self) -> None:
         """Connect, and find out whether all topics are there; nothing is read, and no group is joined, before `poll`.
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers or a topic is not there.
         """
         if self._client is None:
-            self._client = self._connected()
+            self._client = self._connect()
 
     def poll(self, timeout: float) -> list[Event] | None:
         """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
         client = self.client
         self._join(client)
         self._look(client)
-        self._begin(client)
-        if not self._buffers.is_ready(self._live()):
-            self._fetch(client, timeout)
-        elif time.monotonic() - self._polled > ALIVE_SECONDS:
-            self._fetch(client, 0.0)  # it keeps us in the group
-        events, self._events = self._events, []
-        if seconds := self._retry.seconds:
-            time.sleep(min(timeout, seconds))
-        else:
-            self._take(events)
-        if not events:
-            self._readable.ask(client, self._next)
-        return None if not events and self._until is not None and self._next and not self._live() else events
+        return self._reader.poll(client, timeout)
 
     def lag(self) -> Mapping[tuple[str, str], int]:
         """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
-        client, places = self._client, dict(self._next)
-        if client is None:
-            return {}
-        return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in places.items()}
+        return {} if self._client is None else self._reader.lag(self._client)
 
     def close(self) -> None:
         """Leave the group."""
@@ -207,13 +172,13 @@ class KafkaSource:
 
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
         """Return the offsets among `positions` of partitions that we have and have read on in."""
-        found = {Partition.named(stream): offset_of(position, stream) for stream, position in positions.items()}
+        found = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
         return self._beginnings.to_commit(found)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
         if self.group is not None:
-            with suppress(CommitRefused):  # somebody else has them, and begins where we did
+            with suppress(CommitRefusedError):  # somebody else has them, and begins where we did
                 self.client.commit(self.offsets(positions))
 
     @property
@@ -222,46 +187,33 @@ class KafkaSource:
         self.open()
         return cast(Consumer, self._client)
 
-    def assigned(self, partitions: Iterable[Partition]) -> None:
+    def on_assigned(self, partitions: Iterable[Partition]) -> None:
         """Take over partitions; where to begin is found out at the next `poll`."""
         partitions = list(partitions)
         log.info("partitions assigned", extra={"partitions": list(map(str, partitions))})
-        for partition in partitions:
-            self._buffers.drop(partition, self._beginnings.own.get(partition))
-            self._next[partition] = 0
-            self._beginnings.forget(partition)
-            self._new.add(partition)
+        self._reader.add(partitions)
 
-    def revoked(self, partitions: Iterable[Partition]) -> None:
+    def on_revoked(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that may still be committed."""
         partitions = list(partitions)
-        read = self._next.keys() - self._new
-        self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
+        self._reader.remember(partitions)
         self._give_up(partitions, self._on_revoked)
 
-    def lost(self, partitions: Iterable[Partition]) -> None:
+    def on_lost(self, partitions: Iterable[Partition]) -> None:
         """Give up partitions that others may have."""
         self._give_up(partitions, self._on_lost)
 
-    def _give_up(self, partitions: Iterable[Partition], tell: Told) -> None:
+    def _give_up(self, partitions: Iterable[Partition], callback: StreamsCallback) -> None:
         going = list(partitions)
         log.info("partitions revoked", extra={"partitions": list(map(str, going))})
-        tell([str(partition) for partition in going])
-        for partition in going:
-            self._buffers.drop(partition)
-            self._next.pop(partition, None)
-            self._beginnings.forget(partition)
-            if partition not in self._new:  # else our own position is still to be used
-                self._beginnings.own.pop(partition, None)
-            self._new.discard(partition)
-        streams = set(map(str, going))
-        self._events = [event for event in self._events if event.stream not in streams]
+        callback([str(partition) for partition in going])
+        self._reader.remove(going)
 
-    def _connected(self) -> Consumer:
+    def _connect(self) -> Consumer:
         client = self.options.consumer(self.group, self._member)
         try:
             for topic in self.topics:
-                partitions_in(client, topic, self._numbers, self.options.servers)
+                find_partitions(client, topic, self._numbers, self.options.servers)
             self._beginnings.known = {partition for topic in self.topics for partition in client.partitions_of(topic)}
             self._check()
         except (OSError, ValueError):
@@ -283,7 +235,7 @@ class KafkaSource:
             client.subscribe(self.topics, self)
         else:
             known = sorted(self._beginnings.known)
-            self.assigned(p for p in known if self._numbers is None or p.number in self._numbers)
+            self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
         """Look now and then for partitions that were added, and read them if no group deals them out."""
@@ -291,74 +243,4 @@ class KafkaSource:
         if added:
             self._check()
             if self.group is None and self._numbers is None:
-                self.assigned(sorted(added))
-
-    def _begin(self, client: Consumer) -> None:
-        """Find out where to begin in partitions that are new."""
-        if not self._new:
-            return
-        places, latest = self._beginnings.find(client, self._new)
-        for partition, place in places.items():
-            if self._until is not None:
-                self._ends.setdefault(partition, offset_at(client, partition, self._until))
-            left = self._left.pop(partition, None)
-            if isinstance(left, list) and left[0] == place:  # it goes on in its turn
-                self._buffers.drop(partition, left)
-        client.start(places)
-        log.info("reading partitions", extra={"offsets": {str(partition): places[partition] for partition in places}})
-        self._next |= places
-        self._new.clear()
-        self._events += [self._mark(partition) for partition in sorted(latest)]
-
-    def _take(self, events: list[Event]) -> None:
-        """Append the events of records that were fetched, up to one that cannot be decoded yet."""
-        taken = self._buffers.take(SLICE, self._live())
-        for i, (partition, record, position) in enumerate(taken):
-            if record.offset < self._ends.get(partition, record.offset + 1):
-                try:
-                    events.append(self._event(partition, record, position))
-                except DecoderUnavailableError as error:
-                    self._buffers.put_back(taken[i:])
-                    self._retry.failed(error)
-                    return
-                self._retry.succeeded()
-            self._next[partition] = record.offset + 1
-
-    def _fetch(self, client: Consumer, timeout: float) -> None:
-        self._buffers.throttle(client, self._next.keys() - self._new)
-        try:
-            found = client.poll(timeout)
-        except OffsetGoneError as error:
-            self._events += [self._skipped(client, *one) for one in error.offsets.items()]
-        else:
-            self._buffers.add(found)
-            self._readable.came(partition for partition, records in found.items() if records)
-            self._events += self._passed(client)
-        self._polled = time.monotonic()
-
-    def _passed(self, client: Consumer) -> Iterator[Event]:
-        """Yield a mark for each partition whose next offsets have no records and were passed over."""
-        for partition in sorted(self._next.keys() - self._new):
-            if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
-                self._next[partition] = client.position(partition)
-                yield self._mark(partition)
-
-    def _mark(self, partition: Partition) -> Event:
-        return Event(str(partition), self._buffers.position(partition, self._next[partition]), b"")
-
-    def _live(self) -> list[Partition]:
-        """Return the partitions that are not at their end; markers of transactions there are no records."""
-        if self._until is None or self._client is None:
-            return list(self._next)
-        client, ends, count = self._client, self._ends, self._buffers.count
-        return [
-            p
-            for p, offset in self._next.items()
-            if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
-        ]
-
-    def _skipped(self, client: Consumer, partition: Partition, offset: int) -> Event:
-        """Go on with what is there, and say what is not."""
-        place = self._next[partition] = place_instead(client, partition, offset)
-        client.start({partition: place})
-        return gone(partition, offset, place)
+                self.on_assigned(sorted(added))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from enum import IntEnum
 
-from connectors.base import Unavailable
+from connectors.base import UnavailableError
 
 
 class Failure(IntEnum):
@@ -17,7 +17,7 @@ class Failure(IntEnum):
     REJECTED = 2
 
 
-def within(seconds: float, task: Callable[[], None]) -> Exception | None:
+def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
     """Let a task run for some seconds, and leave it alone then: some calls of the clients wait without end.
 
     Returns
@@ -27,8 +27,8 @@ def within(seconds: float, task: Callable[[], None]) -> Exception | None:
 
     Examples
     --------
-    >>> within(1.0, lambda: None)
-    >>> within(0.01, lambda: threading.Event().wait(1.0))
+    >>> run_within(1.0, lambda: None)
+    >>> run_within(0.01, lambda: threading.Event().wait(1.0))
     TimeoutError('no answer in 0.01 s')
     """
     outcome: list[Exception | None] = []
@@ -46,19 +46,19 @@ def within(seconds: float, task: Callable[[], None]) -> Exception | None:
     return outcome[0] if outcome else TimeoutError(f"no answer in {seconds:g} s")
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what an error is and says.
 
     Examples
     --------
-    >>> told(KeyError("a")), told(OSError())
+    >>> describe_error(KeyError("a")), describe_error(OSError())
     ("KeyError: 'a'", 'OSError')
     """
     name, text = type(error).__name__, str(error)
     return text if name in text else f"{name}: {text}".rstrip(": ")
 
 
-def unavailable(servers: str, failure: Failure, cause: str, option: str) -> Unavailable:
+def unavailable(servers: str, failure: Failure, cause: str, option: str) -> UnavailableError:
     """Return the error that says why there is no connection.
 
     Parameters
@@ -80,4 +80,4 @@ def unavailable(servers: str, failure: Failure, cause: str, option: str) -> Unav
         Failure.UNTRUSTED: f"cannot be trusted (option {option})",
         Failure.REJECTED: "rejects the login",
     }
-    return Unavailable(f"Kafka at {servers} {what[failure]}: {cause}")
+    return UnavailableError(f"Kafka at {servers} {what[failure]}: {cause}")

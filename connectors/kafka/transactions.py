@@ -31,7 +31,7 @@ class KafkaTransactions(Writer):
     def __init__(self, source: KafkaSource, name: str, seconds: float) -> None:
         super().__init__(source.options)
         self._source, self._name, self._seconds = source, name, seconds
-        self._mark = Partition(source.topics[0], 0)
+        self._number_partition = Partition(source.topics[0], 0)
 
     def newest(self) -> int:
         """Return the number of the checkpoint that was committed last, 0 for none.
@@ -40,14 +40,14 @@ class KafkaTransactions(Writer):
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If no broker answers.
         """
         self.close()
-        self._connected()
+        self._connect()
         keeper = self.options.consumer(self._name)
         try:
-            return keeper.committed(self._mark) or 0
+            return keeper.committed(self._number_partition) or 0
         finally:
             keeper.close()
 
@@ -56,14 +56,14 @@ class KafkaTransactions(Writer):
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If nothing was, or nobody knows: ask `newest`.
         """
         source, note = self._source, f"{self._name} {number}"
-        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._mark: number}, note)]
+        parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._number_partition: number}, note)]
         if source.group is not None:
             parts.insert(0, (source.client.membership, source.offsets(positions), note))
-        self._connected().commit(parts)
+        self._connect().commit(parts)
 
-    def _made(self) -> Producer:
+    def _make_producer(self) -> Producer:
         return self.options.producer(self._name, self._seconds)

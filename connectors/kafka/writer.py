@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from connectors.kafka.clients import Producer
+from connectors.kafka.offsets import missing_topic
 from connectors.kafka.options import Options
-from connectors.kafka.places import no_topic
 
 
 class Writer:
@@ -27,13 +27,13 @@ class Writer:
 
         Raises
         ------
-        Unavailable
+        UnavailableError
             If it is not, or no broker answers.
         """
         asked = self.options.consumer()
         try:
             if not asked.partitions_of(topic):
-                raise no_topic(topic, self.options.servers)
+                raise missing_topic(topic, self.options.servers)
         finally:
             asked.close()
 
@@ -44,20 +44,20 @@ class Writer:
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If nothing can be written any more.
         """
-        self._connected().send(topic, value, key, headers)
+        self._connect().send(topic, value, key, headers)
 
     def flush(self) -> None:
         """Wait until what was sent is there.
 
         Raises
         ------
-        CommitRefused
+        CommitRefusedError
             If it could not be written.
         """
-        self._connected().flush()
+        self._connect().flush()
 
     def close(self) -> None:
         """Release the client."""
@@ -65,10 +65,10 @@ class Writer:
             self._producer.close()
             self._producer = None
 
-    def _connected(self) -> Producer:
+    def _connect(self) -> Producer:
         if self._producer is None:
-            self._producer = self._made()
+            self._producer = self._make_producer()
         return self._producer
 
-    def _made(self) -> Producer:
+    def _make_producer(self) -> Producer:
         return self.options.producer()

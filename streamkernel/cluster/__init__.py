@@ -1,5 +1,5 @@
 """One run on many machines: replicas of a model learn rounds of events apart on a Ray cluster, and are merged."""
 
-from streamkernel.cluster.engine import ClusterEngine
+from streamkernel.cluster.runner import ClusterRunner
 
-__all__ = ["ClusterEngine"]
+__all__ = ["ClusterRunner"]

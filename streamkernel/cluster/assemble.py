@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from connectors import Divided, DividedFiles, DividedTopics
+from connectors import PartitionedFiles, PartitionedSource, PartitionedTopics
 from streamkernel.cluster import step_merging
-from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, steps_of
-from streamkernel.cluster.source import PlannedSource
-from streamkernel.cluster.workers import Crew, check_ray
+from streamkernel.cluster.replica import Replica
+from streamkernel.cluster.runner import ClusterRunner
+from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.cluster.workers import WorkerPool, check_ray
+from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_parts
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import decoder_of, kafka_options
 from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
-from streamkernel.engine.learning import last_step
+from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
 
 
-def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> ClusterEngine:
+def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
     """Return the engine that `config` describes, with workers on a Ray cluster.
 
     Parameters
@@ -48,17 +50,11 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     check_cluster(config)
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
-    source = PlannedSource(divided_source(config), options, config.source.topics or ())
-    told = config.model_copy(update={"http": None})  # whose token is no worker's business
-    crew = Crew(address, lambda: replica_of(told))
-    return ClusterEngine(
-        config.build_pipeline(),
-        source,
-        crew=crew,
-        workers=workers,
-        round_events=config.cluster.round_events,
-        **engine_parts(config, source, state),
-    )
+    source = CheckpointOnlySource(divided_source(config), options, config.source.topics or ())
+    for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
+    pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
+    runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
+    return Engine(config.build_pipeline(), source, runner=runner, **engine_parts(config, source, state))
 
 
 def check_cluster(config: Config) -> None:
@@ -88,7 +84,7 @@ def replica_of(config: Config) -> Replica:
     )
 
 
-def divided_source(config: Config) -> Divided:
+def divided_source(config: Config) -> PartitionedSource:
     """Return what the workers read together.
 
     Raises
@@ -101,15 +97,15 @@ def divided_source(config: Config) -> Divided:
         options, decoder = kafka_options(config), decoder_of(config)
     try:
         if source.path is not None:
-            return DividedFiles(source.path, source.format)
-        return DividedTopics(
+            return PartitionedFiles(source.path, source.format)
+        return PartitionedTopics(
             options,
             source.topics or (),
             partitions=source.partitions,
             start=source.start,
             until=source.until,
             decoder=decoder,
-            key=source.key_field,
+            key=source.key_as_field,
         )
     except (ImportError, OSError, ValueError) as error:
         raise ConfigError(of_error("source", error)) from error
@@ -122,10 +118,10 @@ def _problems(config: Config) -> Iterator[str]:
     if not isinstance(model, KernelModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:
-        for name in ("compaction", "polish"):
+        for name in ("pruning", "refit"):
             if getattr(model, name) is not None:
                 yield f"model.{name}: expected none on a cluster, got a {type(getattr(model, name)).__name__}"
-    for i, step in enumerate(steps_of(pipeline).values()):
+    for i, step in enumerate(first_steps(pipeline).values()):
         problem = step_merging.problem(step)
         if problem:
             yield f"preprocessing[{i}]: {problem}"
@@ -135,7 +131,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.path: expected files on a cluster, got standard input"
     if config.source.follow:
         yield "source.follow: expected false on a cluster, got true"
-    if config.labels is not None:
+    if config.delayed_labels is not None:
         yield "labels: expected records with their labels on a cluster, got labels in records of their own"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

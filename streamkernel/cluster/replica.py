@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its share with a replica of the model, and tells what came of it."""
+"""What one worker does in a round: it learns its assignment with a replica of the model and reports the results."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from river import base, compose, metrics
+from river import base, metrics
 
-from connectors import Divided, Event, Refusal, Share
-from streamkernel import merging
-from streamkernel.engine.learning import Learner, last_step, line_of, refusal_of
+from connectors import Event, PartitionedSource, Refusal, WorkAssignment
+from streamkernel.engine.pipelines import first_steps, kernel_model_of
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.refusals import refusal_of
 from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import become_replica, learner_of
 
 MOST_REFUSED = 1 << 26
-"""Bytes of events that could not be used after which a worker ends its share, since they are kept for the driver."""
+"""Bytes of unusable events after which a worker ends its assignment, since they are kept for the driver."""
 
 
 class Task(NamedTuple):
@@ -24,19 +27,19 @@ class Task(NamedTuple):
 
     Parameters
     ----------
-    share
+    assignment
         What it reads.
     number
         Which of the workers it is.
     place, replicas
         Which of those that have something to do it is, and how many these are.
     is_alone
-        Whether it is the only one, and its model is the one to go on with, as at the beginning.
+        Whether it is the only one, and its model is the one to continue with, as at the beginning.
     learned
         How many events the model had learned when the round began.
     """
 
-    share: Share
+    assignment: WorkAssignment
     number: int
     place: int
     replicas: int
@@ -56,7 +59,7 @@ class Report(NamedTuple):
     summary
         Of its kernel model, if it was not alone.
     positions
-        Where its streams stand.
+        The positions of its streams.
     labels, answers
         To be judged: apart, since lists of plain values are packed much faster than lists of pairs.
     lines
@@ -75,7 +78,7 @@ class Report(NamedTuple):
 
     number: int
     model: Any
-    summary: merging.Summary | None
+    summary: model_merging.Summary | None
     positions: dict[str, Any]
     labels: list[Any]
     answers: list[Any]
@@ -102,12 +105,12 @@ class Replica:
     writes
         Whether lines are wanted.
     options
-        As for :class:`~streamkernel.engine.learning.Learner`.
+        As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
     """
 
     def __init__(
         self,
-        source: Callable[[], Divided],
+        source: Callable[[], PartitionedSource],
         *,
         metric: metrics.base.Metric,
         writes: bool,
@@ -117,10 +120,10 @@ class Replica:
         self._metric, self._writes, self._options = metric, writes, options
 
     def learn(self, model: base.Estimator, numbers: set[str], task: Task) -> Report:
-        """Learn a share.
+        """Learn an assignment.
 
-        What comes of it depends on nothing but the arguments and what is at the places that the share names, so that
-        it may be done again by another worker.
+        What comes of it depends on nothing but the arguments and what is at the places that the assignment names, so
+        that it may be done again by another worker.
 
         Parameters
         ----------
@@ -133,24 +136,30 @@ class Replica:
         """
         began = time.perf_counter()
         kernel_model = kernel_of(model)
-        before = kernel_model._learner.examples
+        before = learner_of(kernel_model).examples
         if not task.is_alone:
-            kernel_model._divide(task.place, task.replicas)
-        learner = Learner(model, metric=self._metric.clone(), with_probabilities=self._writes, **self._options)
-        learner._examples.restore(numbers)
+            become_replica(kernel_model, task.place, task.replicas)
+        processor = RecordProcessor(
+            model,
+            metric=self._metric.clone(),
+            with_probabilities=self._writes,
+            learned_before=task.learned,
+            **self._options,
+        )
+        processor.examples.restore(numbers)
         positions: dict[str, Any] = {}
         lines: list[tuple[dict[str, Any], bytes | None]] = []
         letters: list[tuple[Event, Refusal]] = []
         durations = Durations(EVENT_BOUNDS)
         clock = time.perf_counter
         refused = 0
-        for event in chain.from_iterable(self._source.read(task.share)):
+        for event in chain.from_iterable(self._source.read(task.assignment)):
             positions[event.stream] = event.resume
-            if event.is_mark:
+            if event.is_position_only:
                 continue
             start = clock()
             try:
-                step = learner._step(event)
+                step = processor.process(event)
             except MemoryError:
                 raise
             except Exception as error:  # whatever a step of the pipeline raises, the stream goes on
@@ -160,36 +169,30 @@ class Replica:
                 assert step is not None
                 x, y, answers, is_new = step
                 if self._writes:
-                    learned = task.learned + learner.outcomes["learned"]
-                    lines.append((line_of(event, y, answers[0], learned), event.key))
-                learner._judge(x, y, answers, is_new)
+                    lines.append((processor.line(event, y, answers[0]), event.key))
+                processor.judge(x, y, answers, is_new)
             durations.new.append(clock() - start)
             if refused > MOST_REFUSED:
                 break  # the rest is in the next round
         durations.fold()
         return Report(
-            task.number,
-            model if task.is_alone else steps_of(model),
-            None if task.is_alone else merging.summary(kernel_model, before),
-            positions,
-            [y for y, _ in learner._pairs],
-            [answer for _, answer in learner._pairs],
-            lines,
-            letters,
-            learner.outcomes,
-            learner._examples.numbers,
-            durations,
-            time.perf_counter() - began,
+            number=task.number,
+            model=model if task.is_alone else first_steps(model),
+            summary=None if task.is_alone else model_merging.summarize(kernel_model, before),
+            positions=positions,
+            labels=[y for y, _ in processor.quality.pairs],
+            answers=[answer for _, answer in processor.quality.pairs],
+            lines=lines,
+            letters=letters,
+            outcomes=processor.outcomes,
+            numbers=processor.examples.numbers,
+            durations=durations,
+            seconds=time.perf_counter() - began,
         )
 
 
 def kernel_of(model: Any) -> KernelModel:
-    """Return the kernel model at the end of a pipeline."""
-    last = last_step(model)
-    assert isinstance(last, KernelModel)
-    return last
-
-
-def steps_of(model: Any) -> dict[str, Any]:
-    """Return the steps of a pipeline before the last one."""
-    return dict(list(model.steps.items())[:-1]) if isinstance(model, compose.Pipeline) else {}
+    """Return the kernel model at the end of a pipeline, which has one."""
+    found = kernel_model_of(model)
+    assert found is not None
+    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectors import Divided, Event, Position
+from connectors import Event, PartitionedSource, Position
 
 
-class PlannedSource:
-    """Says where the streams of a divided source stand; it is the workers that read.
+class CheckpointOnlySource:
+    """Has the positions of a divided source; it is the workers that read.
 
     Parameters
     ----------
@@ -19,10 +19,13 @@ class PlannedSource:
         Of Kafka, where a run writes to topics in transactions with its checkpoints.
     """
 
+    is_divided = True
+    """Workers read the streams, without a consumer group."""
+
     group = None
     """Positions are in the checkpoint alone, so no group has offsets to commit."""
 
-    def __init__(self, divided: Divided, options: Any = None, topics: tuple[str, ...] = ()) -> None:
+    def __init__(self, divided: PartitionedSource, options: Any = None, topics: tuple[str, ...] = ()) -> None:
         self.divided = divided
         self.options, self.topics = options, topics
         self._positions: Mapping[str, Position] = {}
@@ -31,7 +34,7 @@ class PlannedSource:
         """Do nothing: no one else gets the streams."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Take note of where the streams stand."""
+        """Take note of the positions of the streams."""
         self._positions = positions
 
     again = rewind = seek
@@ -41,7 +44,7 @@ class PlannedSource:
         return []
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what waits behind the last round."""
+        """Return what comes after the last round."""
         return self.divided.lag(self._positions)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Steps of a pipeline that learnt apart, as one: their moments, ranges and categories are those of all events."""
+"""Steps of a pipeline that learned apart, as one: their moments, ranges and categories are those of all events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from river import base, feature_extraction, preprocessing
 
-from streamkernel import RandomFeatures
 from streamkernel.engine.fields import OnFields
+from streamkernel.estimators.random_features import RandomFeatures
 
 FIXED = (
     preprocessing.Binarizer,
@@ -17,7 +17,7 @@ FIXED = (
     preprocessing.Normalizer,
     feature_extraction.BagOfWords,
     feature_extraction.PolynomialExtender,
-    RandomFeatures,  # which takes its bandwidth from the first events, and these are learnt by one worker
+    RandomFeatures,  # which takes its bandwidth from the first events, and these are learned by one worker
 )
 """Steps that events do not change."""
 
@@ -42,7 +42,7 @@ def problem(step: base.Transformer) -> str | None:
 
 
 def merged(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
-    """Return what a step has learnt that several workers went on with.
+    """Return what a step has learned that several workers went on with.
 
     Parameters
     ----------

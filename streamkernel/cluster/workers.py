@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from connectors import Unavailable
+from connectors import UnavailableError
 from streamkernel.cluster.replica import Replica, Report, Task
 from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.2
 """Time between two looks at whether we have to stop, while a round goes on."""
 
 LATE_SECONDS = 60.0
-"""How long a worker may take to be there before that is told, again and again."""
+"""How long a worker may take to be there before that is reported, again and again."""
 
 AGAIN_SECONDS = 5.0
 """How long to wait before a worker that got no answer from brokers asks again."""
@@ -40,7 +40,7 @@ KNOCKS = 5
 log = structlog.get_logger("streamkernel")
 
 
-class Crew:
+class WorkerPool:
     """Workers on a Ray cluster, as many as a round asks for.
 
     Parameters
@@ -92,8 +92,8 @@ class Crew:
         stopping
             Says whether we have to stop.
         waiting
-            Is told now and then while the round goes on: ``""``, or what happened: a ``"worker_lost"``, brokers that
-            are ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
+            Is called now and then during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
+            ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Crew:
         later: list[tuple[float, Task]] = []  # to be done again, and when
         found: dict[int, Report] = {}
         lost, began = 0, time.monotonic()
-        told = began
+        reported = began
         while refs or later:
             if stopping():
                 self._resize(0, 0)  # what they have begun is not wanted any more
@@ -127,7 +127,7 @@ class Crew:
                 try:
                     found[task.number] = ray.get(ref)
                 except ray.exceptions.RayTaskError as error:
-                    if not isinstance(error.cause, Unavailable):
+                    if not isinstance(error.cause, UnavailableError):
                         raise _cause(error) from error
                     waiting("unreachable")
                     log.warning("Kafka is unavailable; retrying", worker=task.number, reason=str(error.cause))
@@ -138,8 +138,8 @@ class Crew:
                     later.append((now + pause_after(lost), task))
                     lost += 1
             late = sorted(task.number for task in tasks if task.number not in found)
-            if late and now - told > LATE_SECONDS:
-                told = now
+            if late and now - reported > LATE_SECONDS:
+                reported = now
                 waiting("stalled")
                 log.warning("a round waits for workers", workers=late, seconds=round(now - began), room=self.cpus())
         return [found[task.number] for task in tasks]
@@ -156,7 +156,9 @@ class Crew:
                 f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
                 "on all nodes"
             ) from error
-        log.warning("a worker was lost and its share done again", worker=number, reason=str(error).partition("\n")[0])
+        log.warning(
+            "a worker was lost and its assignment done again", worker=number, reason=str(error).partition("\n")[0]
+        )
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
         self._workers[number] = self._kind.remote(self._replica)
 
@@ -175,7 +177,7 @@ class _Worker:
         self._replica: Replica | None = None
 
     def learn(self, sent: tuple[Any, set[str]], task: Task) -> Report:
-        """Learn a share with a model of our own."""
+        """Learn an assignment with a model of our own."""
         self._replica = self._replica or self._make()  # here, so that what is wrong with its source is told
         return self._replica.learn(*sent, task)
 

@@ -1,5 +1,5 @@
 """The long-running part: events in, a model that learns, predictions and checkpoints out."""
 
-from streamkernel.engine.runner import Engine
+from streamkernel.engine.engine import Engine
 
 __all__ = ["Engine"]

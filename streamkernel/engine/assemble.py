@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from connectors import DeadLetters, FileSink, KafkaDeadLetters, KafkaSink, Sink
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.kafka import outlet
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.runner import Engine
 
 
 def engine_of(config: Config) -> Engine:
@@ -25,7 +25,7 @@ def engine_of(config: Config) -> Engine:
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     try:
         source = config.build_source(state.identity if state else None)
-        labels = None if config.labels is None else DelayedLabels(**config.labels.model_dump())
+        labels = None if config.delayed_labels is None else DelayedLabels(**config.delayed_labels.model_dump())
         return Engine(config.build_pipeline(), source, labels=labels, **engine_parts(config, source, state))
     except BaseException:
         if state is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from streamkernel.engine.telemetry.histogram import Histogram
 
 
-class RoundNumbers(NamedTuple):
+class RoundSnapshot(NamedTuple):
     """One round.
 
     Parameters
@@ -28,7 +28,7 @@ class RoundNumbers(NamedTuple):
     spread: float
 
 
-class ClusterNumbers(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """All rounds of this process.
 
     Parameters
@@ -46,5 +46,5 @@ class ClusterNumbers(NamedTuple):
     by_worker: Mapping[int, tuple[int, float]]
     rounds: Histogram
     merges: Histogram
-    last: RoundNumbers
-    recent: tuple[RoundNumbers, ...]
+    last: RoundSnapshot
+    recent: tuple[RoundSnapshot, ...]

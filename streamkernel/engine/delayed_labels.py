@@ -13,6 +13,7 @@ import numpy as np
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.examples import shortened
 from streamkernel.engine.label_clock import LabelClock
+from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
 
 LONGEST_KEY = 1000
@@ -22,11 +23,6 @@ _FARTHEST = 1e15  # seconds
 
 
 Key = str | int
-
-Answer = tuple[Any, dict[Any, float] | None]
-"""A prediction, and the probabilities of the labels where somebody asks for them; a pair is quicker than a class."""
-
-NO_ANSWER: Answer = (None, None)
 
 
 class Waiting(NamedTuple):
@@ -50,7 +46,7 @@ class Waiting(NamedTuple):
 class DelayedLabels:
     """Joins features and the label that comes in another record, by a key.
 
-    An entry is given up after `max_seconds`, or when `max_pending` newer ones wait. The time is that of
+    An entry is given up after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
     :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
 
     Parameters
@@ -60,7 +56,7 @@ class DelayedLabels:
     max_pending
         Most features that wait for a label, most labels that wait for their features, and most keys that are
         remembered after that, so that a second label is known as one.
-    max_seconds
+    timeout_seconds
         Longest time that one waits, in seconds.
     time
         The field with the time of the event, in seconds or ISO 8601 (UTC where no offset is given). By default it is
@@ -77,8 +73,8 @@ class DelayedLabels:
 
     Examples
     --------
-    >>> labels = DelayedLabels("id", max_seconds=60)
-    >>> answers = ("spam", None), NO_ANSWER
+    >>> labels = DelayedLabels("id", timeout_seconds=60)
+    >>> answers = ("spam", None), (None, None)
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)
@@ -94,7 +90,7 @@ class DelayedLabels:
         key: str,
         *,
         max_pending: int = 100_000,
-        max_seconds: float = 86_400.0,
+        timeout_seconds: float = 86_400.0,
         time: str | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -104,10 +100,10 @@ class DelayedLabels:
             ("joined", "early", "duplicate", "late", "unmatched", "expired", "evicted", "repeated"), 0
         )
         self._max_pending = max_pending
-        self._max_seconds = max_seconds
+        self._timeout_seconds = timeout_seconds
         self._time = time
         self._read = clock
-        self._clock = LabelClock(max_seconds)
+        self._clock = LabelClock(timeout_seconds)
         self._event = 0.0  # the time of the record that came last
         self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
         self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
@@ -185,7 +181,7 @@ class DelayedLabels:
         return None
 
     def joined(self, key: Key) -> None:
-        """Let go of what waited under `key`: its label has been learnt."""
+        """Let go of what waited under `key`: its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
         self.counts["joined"] += 1
@@ -231,7 +227,7 @@ class DelayedLabels:
     def _give_up(self, key: Key) -> None:
         """Give up what has waited too long under a key by the time of the record that came last."""
         for entries in (self._waiting, self._early):
-            if key in entries and self._since - entries[key][0] > self._max_seconds:
+            if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
                 self._count(key, entries)
 
@@ -245,7 +241,7 @@ class DelayedLabels:
 
     def _expire(self, entries: OrderedDict[Key, Any]) -> None:
         """Give up the entries that have waited too long, oldest first."""
-        now, limit = self._clock.now, self._max_seconds
+        now, limit = self._clock.now, self._timeout_seconds
         while entries:
             key = next(iter(entries))
             since = entries[key][0]

@@ -30,7 +30,7 @@ class Examples:
     Attributes
     ----------
     numbers : set of str
-        Fields that were numbers in an example that was learnt; a string there is refused.
+        Fields that were numbers in an example that was learned; a string there is refused.
     n_refused : int
         Numbers whose field was not remembered because there was no room.
     ranges : InputRanges
@@ -110,7 +110,7 @@ class Examples:
         self.ranges.outside(name, value)
 
     def check_again(self, x: Mapping[str, Any]) -> None:
-        """Refuse features that were read some time ago and are strings where a number was learnt since.
+        """Refuse features that were read some time ago and are strings where a number was learned since.
 
         Raises
         ------

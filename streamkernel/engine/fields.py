@@ -47,7 +47,7 @@ class OnFields(base.Transformer):
 
     @property
     def _supervised(self) -> bool:
-        return bool(self.transformer._supervised)
+        return bool(self.transformer._supervised)  # noqa: SLF001 - by which River's pipelines ask
 
     def learn_one(self, x: Mapping[Any, Any], y: Any = None) -> None:
         """Update the transformer with its fields of `x`, and with `y` if it learns from labels."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
-from connectors import DecoderUnavailableError, TopicMissing, Trouble, Unavailable
+from connectors import DecoderUnavailableError, TopicMissingError, Trouble, UnavailableError
 
 FIRST_PAUSE = 0.5
 """Seconds to wait after something was first in vain; after each further time, twice as long."""
@@ -35,11 +35,11 @@ class GaveUpError(OSError):
     """Kafka was unavailable for longer than the user wants to wait."""
 
 
-class StoppedError(Unavailable):
+class StoppedError(UnavailableError):
     """There is no answer yet, and we have to stop."""
 
 
-def asked(
+def retried(
     ask: Callable[[], T],
     stopping: Callable[[], bool],
     count: Callable[[str], None],
@@ -50,7 +50,7 @@ def asked(
     Parameters
     ----------
     ask
-        Raises `Unavailable` if there is no answer yet.
+        Raises `UnavailableError` if there is no answer yet.
     stopping
         Says whether we have to stop.
     count
@@ -70,12 +70,12 @@ def asked(
     def is_over(attempt: RetryCallState) -> bool:
         return stopping() or is_late(attempt)
 
-    def tell(attempt: RetryCallState) -> None:
+    def report(attempt: RetryCallState) -> None:
         _report(error_of(attempt), count, times=attempt.attempt_number)
 
     def end(attempt: RetryCallState) -> None:
         if not stopping():
-            raise gave_up(error_of(attempt), give_up_after or 0.0)
+            raise _gave_up(error_of(attempt), give_up_after or 0.0)
 
     def seconds_after(attempt: RetryCallState) -> float:
         seconds = wait_exponential(max=LONGEST_PAUSE)(attempt)
@@ -83,10 +83,10 @@ def asked(
         return min(seconds, max(left, 0.0))
 
     retrying = Retrying(
-        retry=retry_if_exception_type(Unavailable),
+        retry=retry_if_exception_type(UnavailableError),
         wait=seconds_after,
         stop=is_over,
-        before_sleep=tell,
+        before_sleep=report,
         sleep=lambda seconds: pause(seconds, stopping),
         retry_error_callback=end,
     )
@@ -122,36 +122,56 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
     return run
 
 
-class TroubleReports:
-    """Reports what a source that is being read finds wrong with brokers and topics: at first, and then once a minute.
+class Retries:
+    """Retries what brokers did not answer, for as long as the user wants to wait, and reports their trouble.
 
     Parameters
     ----------
     count
-        Is called with the kind of what is reported.
+        Is called with the kind of each failure.
+    give_up_after
+        Seconds to retry for; ``None`` is without end.
     """
 
-    def __init__(self, count: Callable[[str], None]) -> None:
-        self._count = count
-        self._last: tuple[str, float] | None = None
+    def __init__(self, count: Callable[[str], None], give_up_after: float | None) -> None:
+        self._count, self._give_up_after = count, give_up_after
+        self._last: tuple[str, float] | None = None  # the trouble that was reported last, and when
 
-    def report(self, trouble: Trouble | None) -> None:
-        """Report trouble if it is new, or was last reported a while ago."""
+    def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
+        """Return an answer as :func:`retried` does."""
+        return retried(call, stopping, self._count, self._give_up_after)
+
+    def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
+        """Return an answer as :func:`retried` does, of a call that may take long."""
+        return self.ask(aside(call, stopping), stopping)
+
+    def report(self, trouble: Trouble | None) -> GaveUpError | None:
+        """Report what a source finds wrong with brokers and topics: at first, and then once a minute.
+
+        Returns
+        -------
+        GaveUpError or None
+            What is to end the run, if that has lasted for longer than the user wants to wait.
+        """
         now, last = time.monotonic(), self._last
         if trouble is None:
             self._last = None
-        elif last is None or last[0] != str(trouble.error) or now - last[1] >= REPORT_SECONDS:
+            return None
+        if last is None or last[0] != str(trouble.error) or now - last[1] >= REPORT_SECONDS:
             self._last = str(trouble.error), now
             _report(trouble.error, self._count)
+        limit = self._give_up_after
+        is_over = limit is not None and time.monotonic() - trouble.since >= limit
+        return _gave_up(trouble.error, limit or 0.0) if is_over else None
 
 
-def gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
+def _gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
     """Return the error that ends a run."""
     return GaveUpError(f"{_who(error)} was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
 
 
 def _report(error: BaseException | None, count: Callable[[str], None], **more: Any) -> None:
-    count("topic_missing" if isinstance(error, TopicMissing) else "unreachable")
+    count("topic_missing" if isinstance(error, TopicMissingError) else "unreachable")
     log.warning(f"{_who(error)} is unavailable; retrying", reason=str(error), **more)
 
 

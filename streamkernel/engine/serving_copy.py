@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from river import base
 
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.learning import most_likely
+from streamkernel.engine.pipelines import most_likely
 from streamkernel.estimators.prediction_copy import frozen
 
 SECONDS = 1.0
@@ -28,7 +28,7 @@ class Published(NamedTuple):
     version
         How many copies this process had made with it.
     events
-        Events learnt by then.
+        Events learned by then.
     model
         The pipeline.
     examples
@@ -92,7 +92,7 @@ class Publisher:
         self._next = 0.0
 
     def is_due(self, events: int) -> bool:
-        """Return whether another copy is to be made, of a model that has learnt so many events."""
+        """Return whether another copy is to be made, of a model that has learned so many events."""
         newest = self.newest
         is_new = newest is None or events != newest.events or newest.checkpoint is not None
         return self.wanted and is_new and time.monotonic() >= self._next

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
-from streamkernel.estimators.base import KernelModel, State, _at_least
+from streamkernel.estimators.base import KernelModel, _at_least, refuse_weights
+from streamkernel.estimators.model_state import State
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -32,8 +33,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     grows by blocks of random features, to `max_features` at most; memory and time an event are bounded by that.
 
     With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
-    bandwidths, each block of features is learnt by second-order steps and by constant ones, and a mixture weighs them
-    all by how they predict. Larger groups of blocks, learnt together, begin where more features are worth it; what is
+    bandwidths, each block of features is learned by Newton steps and by constant ones, and a mixture weighs them all
+    by how they predict. Larger groups of blocks, learned together, begin where more features are worth it; what is
     fast at first may so become several times slower. ``max_features=1024`` has none of them.
 
     Parameters
@@ -41,62 +42,47 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     kernel
         The kernel; it reads inputs as they are. By default inputs are scaled by their running mean and deviation, and
         the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance between the first
-        256 examples; with first-order learning, a Gaussian of 0.4 times that distance on inputs as they are. Until
-        then the bandwidth is provisional, and the examples are learnt again each time it is taken anew.
+        256 examples; with ``learner="dsg"``, a Gaussian of 0.4 times that distance on inputs as they are. Until
+        then the bandwidth is provisional, and the examples are learned again each time it is taken anew.
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
-        :mod:`streamkernel.losses`.
-    rule
-        Which block a first-order step moves: :mod:`streamkernel.rules`; by default CDSG with steps of γ at most, which
-        adds a block only where no old one is worth as much.
-    features_per_seed
-        Random features in one block; by default a quarter of `max_features`, with second-order steps 256 at most.
-    batch_size
-        Examples in one step. They are gathered over calls, so how events are grouped never changes the model. With 1,
-        second-order steps gather more as there are more, from 8 to 64.
+        :mod:`streamkernel.losses`. The hinge losses and the sigmoid need ``learner="dsg"``.
+    learner
+        ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options. :class:`~learners.Newton` is
+        second-order learning. :class:`~learners.DSG` is the doubly stochastic gradients of the papers: a fixed and
+        smaller time an event.
     max_features
-        Cap on the number of random features, ``None`` for none; by default 4,096, with first-order steps 1,024. Memory
-        and time of second-order steps grow with the square of the largest group, at most half of the features.
+        Cap on the number of random features, ``"auto"`` for 4,096, with ``learner="dsg"`` 1,024. ``None`` is no cap,
+        for ``learner="dsg"`` alone. Memory and time of Newton steps grow with the square of the largest group, at most
+        half of the features.
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    step
-        Size of first-order steps, one of :mod:`streamkernel.step_sizes`; by default a constant that suits the loss and
-        k(x, x).
-    preconditioning
-        ε > 0 of the preconditioner (1/B) Σ φφᵀ + εI, the covariance over the batch of the block that a step moves,
-        against which its gradient is solved (Dai et al. 2014, section 4); ``None`` for none. It wants large batches.
-    average
-        Predict with the average of all iterates instead of the last.
+    class_weight
+        Must be ``None``: weights are not supported yet.
+    pruning
+        Prune the model to the features that matter from time to time, in another thread: a
+        :class:`~streamkernel.upkeep.Pruning`.
+    refit
+        Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
+        :class:`~streamkernel.upkeep.Refit`. It needs ``learner="dsg"``.
     cache_bytes
         Memory for random directions; what does not fit is regenerated at every use, with the same result.
     seed
         Seed of the random features. Models with one seed have the same features.
-    second_order
-        ``"block"``: blocks of features and larger groups of them are each learnt by Newton steps of their own and by
-        constant steps, and a mixture weighs them. ``"full"``: one Newton step over all blocks from the beginning.
-        ``None``: first-order steps alone, the doubly stochastic gradients of the papers. By default
-        ``"block"``, or ``None`` where a rule, a step, `l2`, `average` or `preconditioning` is given, the loss has no
-        second derivative, or there is no cap on the features or so many that the factors would take more than 2 GB.
-    forgetting
-        What second-order steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand.
-    compaction
-        Prune the model to the features that matter from time to time, in another thread: a
-        :class:`~streamkernel.upkeep.Compaction`.
-    polish
-        Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
-        :class:`~streamkernel.upkeep.Polish`. It asks for first-order learning.
     max_classes
         How many labels may be learned; an example with one more is refused. Time and memory grow with each label.
 
     Attributes
     ----------
+    learner_ : learners.Newton or learners.DSG
+        The learner that runs, with the values that ``"auto"`` stands for.
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -105,7 +91,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or second-order steps are asked for together with what they do not have.
+        If a parameter is out of its range, or does not go with the learner; names it.
 
     References
     ----------
@@ -130,49 +116,40 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     def __init__(
         self,
         kernel: Kernel | None = None,
+        *,
         loss: str | losses.Loss = "logistic",
-        rule: rules.Rule | None = None,
-        features_per_seed: int | None = None,
-        batch_size: int = 1,
+        learner: str | learners.Newton | learners.DSG = "newton",
         max_features: int | str | None = "auto",
         l2: float = 0.0,
-        step: step_sizes.Step | None = None,
-        preconditioning: float | None = None,
-        average: bool = False,
+        class_weight: None = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
-        second_order: str | None = "auto",
-        forgetting: float = 1.0,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
         max_classes: int = 100,
     ) -> None:
         _at_least(2, max_classes=max_classes)
+        if class_weight is not None:
+            raise ValueError(f"Expected class_weight=None, for weights are not supported yet, got {class_weight!r}")
+        self.class_weight = class_weight
         self.max_classes = max_classes
         super().__init__(
-            kernel,
-            loss,
-            rule,
-            features_per_seed,
-            batch_size,
-            max_features,
-            l2,
-            step,
-            preconditioning,
-            average,
-            cache_bytes,
-            seed,
-            second_order,
-            forgetting,
-            compaction,
-            polish,
+            kernel=kernel,
+            loss=loss,
+            learner=learner,
+            max_features=max_features,
+            l2=l2,
+            pruning=pruning,
+            refit=refit,
+            cache_bytes=cache_bytes,
+            seed=seed,
         )
 
     @property
     def _multiclass(self) -> bool:
         return True
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: Label) -> None:
+    def learn_one(self, x: Mapping[Hashable, Any], y: Label, w: float = 1.0) -> None:
         """Learn from one example.
 
         Parameters
@@ -182,13 +159,19 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             or NaN, counts as 0. A string where a number was learned is refused.
         y
             The label: a string, a number or a Boolean.
+        w
+            Must be 1: weights are not supported yet.
 
         Raises
         ------
         InputError
             If `x` is empty or a value is neither a finite number nor a string, `y` is no label, or it is one more label
             than `max_classes`; names the field. The model is as it was before.
+        ValueError
+            If `w` is not 1.
         """
+        if w != 1.0:
+            refuse_weights(w)
         found = self._state
         try:
             number = found.labels.get(y)
@@ -235,7 +218,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return dict(zip(labels, probabilities.tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
-        """Return the label of the highest score, ``None`` before the first label is learnt.
+        """Return the label of the highest score, ``None`` before the first label is learned.
 
         Raises
         ------
@@ -247,7 +230,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         found: Label | None = [*labels, None][best]
         return found
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
 
         Parameters
@@ -256,13 +239,19 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             The features, shape (examples, features).
         y
             The labels, shape (examples,).
+        w
+            Must be ``None``: weights are not supported yet.
 
         Raises
         ------
         InputError
             If a value is unusable, or a label is none; names the column and the row. Or if there are more labels than
             `max_classes`. Nothing is learned.
+        ValueError
+            If `w` is given.
         """
+        if w is not None:
+            refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
         labels = [_checked(label) for label in targets_of(y, rows)]

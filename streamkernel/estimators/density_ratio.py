@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from river import base
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import learners, losses, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import Rows
@@ -71,20 +70,20 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
     Parameters
     ----------
+    kernel
+        The kernel; by default a Gaussian of the median distance between the first 256 events.
     form
         ``"kl"`` or ``"novelty"``.
     rho
         With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not told apart.
+    learner
+        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
+        each step, up to the cap.
+        (The steps of `rules.CDSG` depend on the derivative, and here that leaves a bias: the derivatives of p and q
+        differ in size.) ``step_size="auto"`` is a constant 0.02.
     l2
         Regularisation λ. Where q has events and p has none, log q/p is infinite, and λ alone holds f.
-    step
-        Step size, one of :mod:`streamkernel.step_sizes`; by default a constant 0.02.
-    kernel
-        The kernel; by default a Gaussian of the median distance between the first 256 events.
-    rule
-        Which block a step moves: :mod:`streamkernel.rules`; by default DSG. (The steps of CDSG depend on the
-        derivative, and here that leaves a bias: the derivatives of p and q differ in size.)
-    features_per_seed, batch_size, max_features, average, cache_bytes, seed
+    max_features, cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`.
 
     Attributes
@@ -109,8 +108,9 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     Examples
     --------
     >>> import random
-    >>> from streamkernel import KernelDensityRatio
-    >>> model, generator = KernelDensityRatio(average=True), random.Random(1)
+    >>> from streamkernel import KernelDensityRatio, learners, rules
+    >>> learner = learners.DSG(rule=rules.DSG(), averaging=True)
+    >>> model, generator = KernelDensityRatio(learner=learner), random.Random(1)
     >>> for _ in range(5000):  # q = N(1, 1) and p = N(0, 1): log q/p = x - ½, and KL(q‖p) = ½
     ...     model.learn_one({"x": generator.gauss(1.0, 1.0)}, True)
     ...     model.learn_one({"x": generator.gauss(0.0, 1.0)}, False)
@@ -122,20 +122,16 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
     _for_classes = None
     _default_kernel = Gaussian("median")
-    _default_rule = rules.DSG()
 
     def __init__(
         self,
+        kernel: Kernel | None = None,
+        *,
         form: Literal["kl", "novelty"] = "kl",
         rho: float = 0.0,
-        kernel: Kernel | None = None,
-        rule: rules.Rule | None = None,
-        features_per_seed: int | None = None,
-        batch_size: int = 1,
+        learner: str | learners.DSG | None = None,
         max_features: int | None = 1024,
         l2: float = 0.001,
-        step: step_sizes.Step | None = None,
-        average: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -147,25 +143,19 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         self.rho = rho
         loss = Ratio() if form == "kl" else TruncatedRatio(float(rho))
         super().__init__(
-            kernel,
-            loss,
-            rule,
-            features_per_seed,
-            batch_size,
-            max_features,
-            l2,
-            step,
-            None,
-            average,
-            cache_bytes,
-            seed,
-            None,
-            1.0,
+            kernel=kernel,
+            loss=loss,
+            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
+            max_features=max_features,
+            l2=l2,
+            cache_bytes=cache_bytes,
+            seed=seed,
         )
+        self.learner = learner
 
     @property
     def divergence(self) -> float:
-        """The divergence of q from p, over the last thousand events of each, each before it was learnt.
+        """The divergence of q from p, over the last thousand events of each, each before it was learned.
 
         -E_p[exp f] - E_q[r*(-exp f)], a lower bound but for chance: of KL(q‖p) with ``form="kl"``, and of
         E_q[max(0, ρ + log q/p)] with ``form="novelty"``. It is 0 until events of both have been seen.
@@ -231,12 +221,12 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(0.02)
 
-    def _tensors(self) -> model_file.Tensors:
+    def _tensors(self) -> tensor_file.Tensors:
         counts, running = self._state.own
         return super()._tensors() | {"counts": counts.copy(), "losses": running.copy()}
 
     def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        counts = model_file.taken(tensors, "counts", np.int64, (2,))
+        counts = tensor_file.require_tensor(tensors, "counts", np.int64, (2,))
         if (counts < 0).any():
             raise ValueError(f"expected numbers of events as counts, got {counts.tolist()}")
-        return counts, model_file.taken(tensors, "losses", np.float64, (2,))
+        return counts, tensor_file.require_tensor(tensors, "losses", np.float64, (2,))

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
-from streamkernel import rules, step_sizes
+from streamkernel import learners, rules, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.features import numeric_names
+from streamkernel.features import example_tensors, numeric_names
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners.append_log import Log
@@ -22,7 +22,7 @@ from streamkernel.locking import locked
 OLD_AND_NEW = np.array([0.0, 1.0])
 
 
-class KernelDriftDetector(model_file.Portable, base.DriftDetector):
+class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
     """Says when events stop to look like those before them, in any way that a kernel machine can tell.
 
     It sees changes of the joint distribution that leave each feature by itself as it was. Every other event waits
@@ -44,14 +44,14 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     Parameters
     ----------
+    kernel
+        The kernel; by default a Gaussian of half the median distance between the first events. Features should be
+        on comparable scales.
     average_run_length
         The least expected number of events until a false alarm.
     window
         By how many events the compared ones are apart; half as many are kept. There is no alarm before as many have
         been seen. A subtle change needs a longer one.
-    kernel
-        The kernel; by default a Gaussian of half the median distance between the first events. Features should be
-        on comparable scales.
     max_features
         Random features of f.
     seed
@@ -90,9 +90,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def __init__(
         self,
+        kernel: Kernel | None = None,
+        *,
         average_run_length: float = 100_000.0,
         window: int = 1000,
-        kernel: Kernel | None = None,
         max_features: int = 512,
         seed: int = 0,
     ) -> None:
@@ -115,11 +116,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
 
     def _new_model(self) -> KernelClassifier:
         return KernelClassifier(
-            self.kernel or Gaussian("median", multiple=0.5),
-            rule=rules.DSG(),
+            self.kernel or Gaussian("median", median_factor=0.5),
+            learner=learners.DSG(rule=rules.DSG(), step_size=1.0),
             max_features=self.max_features,
             l2=1.0 / self.window,
-            step=step_sizes.Constant(1.0),
             seed=self.seed,
         )
 
@@ -157,10 +157,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         """See one event."""
         self._recover()
         seen = self._seen
-        row = seen.model._learner.directions.own(row)
+        row = seen.model._learner.directions.adopt_rows(row)
         if seen.drift_detected:
             seen = _Seen(self._new_model(), Log([]))
-            row = seen.model._learner.directions.own(row)
+            row = seen.model._learner.directions.adopt_rows(row)
         if seen.waits:
             self._seen = seen._replace(waiting=seen.waiting.plus(row), waits=False)
         elif 2 * len(seen.waiting) < self.window:
@@ -199,11 +199,11 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         self._seen = after if learned else self._seen._replace(journal=None)
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         model, tensors = seen.model._described()
-        waiting = model_file.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
+        waiting = example_tensors.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
         description = {
             "model": model,
             "statistic": seen.statistic,
@@ -212,10 +212,10 @@ class KernelDriftDetector(model_file.Portable, base.DriftDetector):
         }
         return description, tensors | waiting
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         model = self._new_model()
         model._restore(description["model"], tensors)
-        waiting = model_file.unpack_examples("waiting", tensors, model._learner.directions) or []
+        waiting = example_tensors.unpack_examples("waiting", tensors, model._learner.directions) or []
         if 2 * len(waiting) > self.window + 1:
             raise ValueError(f"expected half of the window of {self.window} events as waiting, got {len(waiting)}")
         statistic = float(description["statistic"])

@@ -6,34 +6,32 @@ import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from river import base
 
-from streamkernel import step_sizes
+from streamkernel import tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.regressor import _checked
-from streamkernel.features.counter_rng import domain_key
+from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import locked
 from streamkernel.posterior import marginal_likelihood
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior, Recursive, Stochastic, point_rows
+from streamkernel.posterior.posteriors import Posterior, Recursive
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 log = logging.getLogger(__name__)
 
-Form = Literal["recursive", "operator", "points"]
 
-
-class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
+class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor):
     """Gaussian process regression on a stream: each prediction comes with its uncertainty, in bounded memory.
 
     By default it is Bayesian linear regression on seeded random features, updated by recursion: the posterior of the
@@ -51,15 +49,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         default the scale is the stream's own: f has covariance s²·k around an unknown constant, the first 256 examples
         decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one for all examples seen.
     n_features
-        Random features; each gives a cosine and a sine. The stochastic forms start with none and grow up to them.
-    variance
-        ``"recursive"``, or one of the paper's two forms by doubly stochastic gradients, which need `noise`:
-        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at given `points`, in
-        O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
-    points
-        The points of ``"points"``, a list of examples whose names are strings.
-    features_per_seed, batch_size, step
-        Of the stochastic forms: features a block (a quarter of `n_features` by default), examples a step, γ_t (1).
+        Random features; each gives a cosine and a sine.
     cache_bytes, seed
         Memory for cached directions, which changes no prediction; and the seed of the features.
 
@@ -97,52 +87,39 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
     def __init__(
         self,
         kernel: Kernel | None = None,
+        *,
         noise: float | None = None,
         n_features: int = 256,
-        variance: Form = "recursive",
-        points: Sequence[Mapping[str, float]] | None = None,
-        features_per_seed: int | None = None,
-        batch_size: int = 64,
-        step: step_sizes.Step | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        _at_least(1, n_features=n_features, batch_size=batch_size)
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+        _at_least(1, n_features=n_features)
         _at_least(0, cache_bytes=cache_bytes)
-        per_block = max(1, n_features // 4) if features_per_seed is None else features_per_seed
-        _at_least(1, features_per_seed=per_block)
         if not isinstance(seed, (int, np.integer)):
             raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if noise is not None and (isinstance(noise, (str, bool)) or not 0.0 < noise < math.inf):
             raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
-        if variance not in ("recursive", "operator", "points"):
-            raise ValueError(f'Expected variance to be "recursive", "operator" or "points", got {variance!r}')
-        if variance != "recursive" and noise is None:
-            raise ValueError(f"Expected noise > 0 with variance={variance!r}, got None")
-        if (points is not None) != (variance == "points"):
-            raise ValueError(f'Expected points with variance="points" alone, got {variance!r} and points={points!r}')
-        if n_features < per_block:
-            raise ValueError(f"Expected n_features to hold one block of {per_block} features, got {n_features}")
         self.kernel = kernel
         self.noise = noise
         self.n_features = n_features
-        self.variance = variance
-        self.points = points
-        self.features_per_seed = features_per_seed
-        self.batch_size = batch_size
-        self.step = step
         self.cache_bytes = cache_bytes
         self.seed = seed
-        self._blocks = 1 if variance == "recursive" else n_features // per_block
-        features = n_features if variance == "recursive" else self._blocks * per_block
         self._given = kernel or Gaussian("median")
-        seeds = [seed, int(domain_key(seed, "second features"))][: 2 if variance == "operator" else 1]
-        phis = tuple(FeatureMap(self._given, features, key, cache_bytes) for key in seeds)
-        self._points: Rows | None = None if points is None else point_rows(phis[0], points)
+        phis = self._new_features()
         ratio = marginal_likelihood.USUAL if noise is None else float(noise)
         first = () if noise is None or self._given.is_pending else None
         self._lock = Lock()
         self._seen = _Seen(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
+
+    def _new_features(self) -> tuple[FeatureMap, ...]:
+        """Return the feature maps that the posterior is made with."""
+        return (FeatureMap(self._given, self.n_features, self.seed, self.cache_bytes),)
+
+    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
+        """Return the posterior before the first example."""
+        return Recursive(phis[0], self.noise, ratio)
 
     @property
     def kernel_(self) -> Kernel:
@@ -184,7 +161,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learnt.
+            If a value or a target is unusable; names the column and the row. Nothing is learned.
         """
         rows = self._seen.phis[0].table(X)
         targets = [_checked(target) for target in targets_of(y, rows)]
@@ -310,21 +287,15 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             log.info("%r and noise ratio %.3g, from the first examples", kernels[0], ratio)
         return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
-    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
-        if self.variance == "recursive" or self.noise is None:
-            return Recursive(phis[0], self.noise, ratio)
-        step = self.step or step_sizes.Constant(1.0)
-        return Stochastic(phis, self._blocks, self.batch_size, self.noise, step, self._points, self.seed)
-
     @locked
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         tensors = seen.posterior.tensors()
-        first = {} if seen.first is None else model_file.pack_examples("first", seen.first)
+        first = {} if seen.first is None else example_tensors.pack_examples("first", seen.first)
         return {"kernel": self.kernel_, "offset": seen.offset, "ratio": seen.ratio}, tensors | first
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         kernel = model_file.kernel_in(description, self._given)
         phis = tuple(phi.with_kernel(kernel) for phi in self._seen.phis)
         offset, ratio = float(description["offset"]), float(description["ratio"])
@@ -332,7 +303,7 @@ class GaussianProcessRegressor(model_file.Portable, base.MiniBatchRegressor):
             raise ValueError(f"expected a finite offset and a ratio > 0, got {offset!r} and {ratio!r}")
         posterior = self._new_posterior(phis, ratio)
         posterior.restore(tensors)
-        first = model_file.unpack_examples("first", tensors, phis[0].directions)
+        first = example_tensors.unpack_examples("first", tensors, phis[0].directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         self._seen = _Seen(phis, posterior, offset, ratio, None if first is None else tuple(first))
@@ -348,7 +319,7 @@ class _Seen(NamedTuple):
     Attributes
     ----------
     phis
-        The features; for the operator a second set, ω', as well.
+        The features; for the paper's operator a second set, ω', as well.
     posterior
         What is known of f.
     offset

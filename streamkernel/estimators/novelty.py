@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from river import base
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.frames import native_series, table_rows
 from streamkernel.kernels import Kernel
@@ -45,18 +45,18 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
 
     Parameters
     ----------
+    kernel
+        The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 events.
     nu
         The fraction ν of the events to score above 0, strictly between 0 and 1. It is the regularisation too: with a
         small one f is made of few events, and ranks less well.
-    kernel
-        The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 events.
-    rule
-        Which block a step moves: :mod:`streamkernel.rules`; by default DSG. (The derivative has one sign, so CDSG
-        never finds an old block that is worth a longer step.)
-    step
-        Step size, one of :mod:`streamkernel.step_sizes`; by default the constant 1/(500 ν), with which an event has
-        faded to 1/e of its weight 500 events later. Longer memory needs a smaller one.
-    features_per_seed, batch_size, max_features, cache_bytes, seed
+    learner
+        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
+        each step, up to the cap.
+        (The derivative has one sign, so `rules.CDSG` never finds an old block that is worth a longer step.) With
+        ``step_size="auto"`` the step is the constant 1/(500 ν), with which an event has faded to 1/e of its weight 500
+        events later. Longer memory needs a smaller one.
+    max_features, cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`.
 
     Attributes
@@ -91,17 +91,14 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     """
 
     _for_classes = None
-    _default_rule = rules.DSG()
 
     def __init__(
         self,
-        nu: float = 0.5,
         kernel: Kernel | None = None,
-        rule: rules.Rule | None = None,
-        features_per_seed: int | None = None,
-        batch_size: int = 1,
+        *,
+        nu: float = 0.5,
+        learner: str | learners.DSG | None = None,
         max_features: int | None = 1024,
-        step: step_sizes.Step | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -109,21 +106,15 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
             raise ValueError(f"Expected 0 < nu < 1, got {nu!r}")
         self.nu = nu
         super().__init__(
-            kernel,
-            Novelty(),
-            rule,
-            features_per_seed,
-            batch_size,
-            max_features,
-            nu,
-            step,
-            None,
-            False,
-            cache_bytes,
-            seed,
-            None,
-            1.0,
+            kernel=kernel,
+            loss=Novelty(),
+            learner=learners.DSG(rule=rules.DSG()) if learner is None else learner,
+            max_features=max_features,
+            l2=nu,
+            cache_bytes=cache_bytes,
+            seed=seed,
         )
+        self.learner = learner
 
     @property
     def _intercept(self) -> int:
@@ -157,7 +148,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         self._learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return τ - f(x): the higher, the more unlike what was learnt.
+        """Return τ - f(x): the higher, the more unlike what was learned.
 
         Raises
         ------
@@ -172,7 +163,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row. Nothing is learnt.
+            If a value is neither a finite number nor a string; names the column and the row. Nothing is learned.
         """
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)

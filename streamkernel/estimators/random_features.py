@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
+from streamkernel import tensor_file
 from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
 
-class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
+class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
 
     The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
@@ -29,7 +31,7 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     Parameters
     ----------
     kernel
-        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learnt,
+        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learned,
         and changes until then.
     n_features
         Random features; each gives one output or more: a cosine and a sine for the kernels of a difference.
@@ -54,14 +56,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
     --------
     >>> from streamkernel import RandomFeatures, kernels
     >>> k = kernels.Gaussian(sigma=1.0)
-    >>> features = RandomFeatures(k, n_features=10_000)
+    >>> features = RandomFeatures(k, n_features=10000)
     >>> x, x2 = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.0}
     >>> z, z2 = features.transform_one(x), features.transform_one(x2)
     >>> round(sum(z[name] * z2[name] for name in z), 2), round(k(x, x2), 2)
     (0.54, 0.54)
     """
 
-    def __init__(self, kernel: Kernel, n_features: int = 512, seed: int = 0) -> None:
+    def __init__(self, kernel: Kernel, *, n_features: int = 512, seed: int = 0) -> None:
         if not isinstance(n_features, (int, np.integer)) or n_features < 1:
             raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
         self.kernel = kernel
@@ -135,14 +137,14 @@ class RandomFeatures(model_file.Portable, base.MiniBatchTransformer):
             features = features.with_kernel(kernel)
         self._seen = features, None if is_enough else first
 
-    def _described(self) -> tuple[dict[str, Any], model_file.Tensors]:
+    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         features, first = self._seen
-        rows = {} if first is None else model_file.pack_examples("first", [(row, 0.0) for row in first])
+        rows = {} if first is None else example_tensors.pack_examples("first", [(row, 0.0) for row in first])
         return {"kernel": features.kernel}, rows
 
-    def _restore(self, description: Mapping[str, Any], tensors: model_file.Tensors) -> None:
+    def _restore(self, description: Mapping[str, Any], tensors: tensor_file.Tensors) -> None:
         features = self._map.with_kernel(model_file.kernel_in(description, self.kernel))
-        first = model_file.unpack_examples("first", tensors, features.directions)
+        first = example_tensors.unpack_examples("first", tensors, features.directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         self._seen = features, None if first is None else tuple(row for row, _ in first)

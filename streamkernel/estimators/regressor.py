@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
-from streamkernel import losses, rules, step_sizes
+from streamkernel import learners, losses
 from streamkernel.errors import LabelError
-from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.base import KernelModel, refuse_weights
 from streamkernel.features.frames import native_series, table_rows, targets_of
 from streamkernel.features.rows import number
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -28,7 +28,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
     `max_features` is reached. The intercept is the running mean of the targets; for the absolute, ε-insensitive and
-    quantile losses it is learnt along with f, so that far from all examples, where f says nothing, a quantile is not
+    quantile losses it is learned along with f, so that far from all examples, where f says nothing, a quantile is not
     taken for the mean: it is between the mean and that quantile of all targets.
 
     Parameters
@@ -41,20 +41,20 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         which at most doubles a step: one outlier does not ruin the model.
     tau
         The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
-    step
-        As for :class:`~streamkernel.KernelClassifier`. The default steps of the absolute, ε-insensitive and quantile
-        losses are in units of the running mean error, so that the units of the targets do not matter.
-    rule, features_per_seed, batch_size, max_features, l2, average, cache_bytes, seed, second_order, forgetting
-        As for :class:`~streamkernel.KernelClassifier`.
+    learner, max_features, l2, pruning, refit, cache_bytes, seed
+        As for :class:`~streamkernel.KernelClassifier`. The absolute, ε-insensitive, quantile and correntropy losses
+        need ``learner="dsg"``.
 
     Attributes
     ----------
+    learner_ : learners.Newton or learners.DSG
+        The learner that runs, with the values that ``"auto"`` stands for.
     n_features, n_seeds, n_steps, n_reused : int
         Random features, blocks, steps taken, and steps that moved an old block.
-    n_compactions : int
+    n_prunings : int
         Times that the model has been made smaller.
     gap : float
-        The certified primal-dual gap of the coefficients when they were polished last.
+        The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
@@ -63,8 +63,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, `tau` is given with another loss, or second-order steps are asked for
-        together with what they do not have.
+        If a parameter is out of its range, `tau` is given with another loss, or a parameter does not go with the
+        learner; names it.
 
     References
     ----------
@@ -84,7 +84,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
 
     What nine of ten targets are below:
 
-    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9)
+    >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
     >>> below = 0
     >>> for x, y in synth.Friedman(seed=1).take(2000):
     ...     below += y <= model.predict_one(x)
@@ -98,40 +98,27 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     def __init__(
         self,
         kernel: Kernel | None = None,
+        *,
         loss: str | losses.Loss = "square",
         tau: float | None = None,
-        rule: rules.Rule | None = None,
-        features_per_seed: int | None = None,
-        batch_size: int = 1,
+        learner: str | learners.Newton | learners.DSG = "newton",
         max_features: int | str | None = "auto",
         l2: float = 0.0,
-        step: step_sizes.Step | None = None,
-        preconditioning: float | None = None,
-        average: bool = False,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
-        second_order: str | None = "auto",
-        forgetting: float = 1.0,
-        compaction: Compaction | None = None,
-        polish: Polish | None = None,
     ) -> None:
         super().__init__(
-            kernel,
-            _loss(loss, tau),
-            rule,
-            features_per_seed,
-            batch_size,
-            max_features,
-            l2,
-            step,
-            preconditioning,
-            average,
-            cache_bytes,
-            seed,
-            second_order,
-            forgetting,
-            compaction,
-            polish,
+            kernel=kernel,
+            loss=_loss(loss, tau),
+            learner=learner,
+            max_features=max_features,
+            l2=l2,
+            pruning=pruning,
+            refit=refit,
+            cache_bytes=cache_bytes,
+            seed=seed,
         )
         self.loss, self.tau = loss, tau
 
@@ -139,7 +126,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
     def _intercept(self) -> int:
         return state.LEARNED if self._loss.directional else state.MEAN
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+    def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
         """Learn from one example.
 
         Parameters
@@ -149,12 +136,18 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             or NaN, counts as 0. A string where a number was learned is refused.
         y
             The target.
+        w
+            Must be 1: weights are not supported yet.
 
         Raises
         ------
         InputError
             If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
+        ValueError
+            If `w` is not 1.
         """
+        if w != 1.0:
+            refuse_weights(w)
         self._learn_event(x, _checked(y))
 
     def _target(self, y: Any) -> float:
@@ -170,7 +163,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         """
         return float(self._score(x))
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
 
         Parameters
@@ -179,12 +172,18 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             The features, shape (examples, features).
         y
             The targets, shape (examples,).
+        w
+            Must be ``None``: weights are not supported yet.
 
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learnt.
+            If a value or a target is unusable; names the column and the row. Nothing is learned.
+        ValueError
+            If `w` is given.
         """
+        if w is not None:
+            refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
         targets = [_checked(target) for target in targets_of(y, rows)]

@@ -130,7 +130,7 @@ class NameRecord:
         self._times += 1
         return self._times > _TO_STAY
 
-    def again(self, names: Sequence[Hashable]) -> NameRecord:
+    def with_names(self, names: Sequence[Hashable]) -> NameRecord:
         """Return the same record for equal names that are other objects."""
         index = {name: name for name in names}
         hashes = dict(zip([index[name] for name in self.ordered], self.hashes.tolist(), strict=True))

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamkernel.features import numeric_names
+from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import NameRecord
-from streamkernel.features.evaluate import CompiledKernel, draw_block
 from streamkernel.features.numeric_names import Names
+from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
 from streamkernel.jit import compiled
-from streamkernel.jit.arena import aligned
+from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
 if TYPE_CHECKING:
-    from streamkernel.kernels.plan import Plan
+    from streamkernel.kernels.plan import KernelProgram
 
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
@@ -78,20 +79,20 @@ class Directions:
     cache_bytes
         Memory for cached directions. 0 regenerates every direction at every use; predictions are the same.
     kept
-        Where the first features were drawn, as :mod:`streamkernel.features.evaluate` says; ``None`` if all are
+        Where the first features were drawn, as :mod:`streamkernel.features.compiled_kernel` says; ``None`` if all are
         where they were.
 
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> from streamkernel.kernels.plan import Plan
-    >>> directions = Directions(Plan(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
+    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
     >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
     >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
     (np.True_, np.True_)
     """
 
-    def __init__(self, plan: Plan, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
+    def __init__(self, plan: KernelProgram, block_size: int, cache_bytes: int, kept: I64 | None = None) -> None:
         self.plan, self.block_size, self.cache_bytes = plan, block_size, cache_bytes
         self.kept: I64 = np.zeros((1, 3), np.int64) if kept is None else np.ascontiguousarray(kept, np.int64)
         plan.load(len(self.kept) > 1)
@@ -100,7 +101,7 @@ class Directions:
         self.store = Store((0, 0, len(plan.parts), self.width))
         self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
 
-    def with_plan(self, plan: Plan) -> Directions:
+    def with_plan(self, plan: KernelProgram) -> Directions:
         """Return the same directions for a kernel that differs in its bandwidths alone; they share one cache."""
         twin: Directions = object.__new__(Directions)
         vars(twin).update(vars(self), plan=plan)
@@ -158,7 +159,7 @@ class Directions:
         record = self.store.records.get(tuple(x))
         if record is not None and record.is_numeric:
             return numeric
-        found = numeric_names.added(numeric, x)
+        found = numeric_names.add_names(numeric, x)
         if found is numeric and record is not None:
             record.is_numeric = not any(isinstance(value, str) or is_missing(value) for value in x.values())
         return found
@@ -167,7 +168,7 @@ class Directions:
         """Return what is known of the names of one example, and its values in the order of their hashes."""
         given = x
         if self.plan.transforms:
-            x = self.plan.expanded(x)
+            x = self.plan.expand(x)
         names = tuple(x)
         record = self._record(names)
         try:
@@ -178,11 +179,11 @@ class Directions:
         if numeric and (total != total or self.plan.transforms):
             numeric_names.check(numeric, given)
         if total != total:  # strings, or a value that is missing
-            x = self.plan.expanded(x)
+            x = self.plan.expand(x)
             record = self._record(tuple(x))
             values = array("d", record.get(x))
         elif names and record.has_moved(names):
-            record = self._keep(names, record.again(names))
+            record = self._keep(names, record.with_names(names))
         if not self.plan.transforms:
             self.last = record
         return record, values
@@ -210,14 +211,14 @@ class Directions:
         entries: Any = (column[~missing.ravel()] for column in found[1:])
         return Rows(start, *entries)
 
-    def restored(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
+    def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
         """Return rows that were saved without their places in this cache."""
         slots = np.array([self._place(int(h)) for h in hashes], np.int64)
         return Rows(start, slots, hashes, readers, values)
 
-    def own(self, rows: Rows) -> Rows:
+    def adopt_rows(self, rows: Rows) -> Rows:
         """Return rows that other directions made, as these read them."""
-        return self.restored(rows.start, *rows[2:])
+        return self.restore_rows(rows.start, *rows[2:])
 
     def reserve(self, blocks: int) -> None:
         """Cache the panels of the first `blocks` blocks as far as the budget goes."""
@@ -293,7 +294,7 @@ class Directions:
     def _resize(self, panels: int, names: int) -> None:
         """Replace the table by a larger one."""
         store = self.store
-        old, table = store.table, aligned((panels, names, *store.table.shape[2:]), np.float32)
+        old, table = store.table, aligned_zeros((panels, names, *store.table.shape[2:]), np.float32)
         table[: len(old), : old.shape[1]] = old
         hashes = np.zeros(names, np.uint64)
         hashes[: len(store.hashes)] = store.hashes

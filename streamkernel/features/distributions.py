@@ -145,7 +145,7 @@ def draw_some_signs(shape, key, features, name_hash, out):  # type: ignore[no-un
         words[i] = counter_bits(stream_of(key, features[i, 0], name_hash), features[i, 1]) >> np.uint64(32)
 
 
-def _of_one_word(distribution: int, one: Any) -> None:
+def of_one_word(distribution: int, one: Any) -> None:
     """Make a distribution of the draws of a function of 64 random bits."""
 
     @draw.member(distribution, error_model="numpy")
@@ -214,10 +214,10 @@ def _rademacher(bits):  # type: ignore[no-untyped-def]
     return np.float32(1.0) if bits >> np.uint64(63) else np.float32(-1.0)
 
 
-_of_one_word(CAUCHY, _cauchy)
-_of_one_word(LAPLACE, _laplace)
-_of_one_word(SECH, _sech)
-_of_one_word(JENSEN_SHANNON, _jensen_shannon)
-_of_one_word(EXPONENTIAL, _exponential)
-_of_one_word(LEVY, _levy)
-_of_one_word(RADEMACHER, _rademacher)
+of_one_word(CAUCHY, _cauchy)
+of_one_word(LAPLACE, _laplace)
+of_one_word(SECH, _sech)
+of_one_word(JENSEN_SHANNON, _jensen_shannon)
+of_one_word(EXPONENTIAL, _exponential)
+of_one_word(LEVY, _levy)
+of_one_word(RADEMACHER, _rademacher)

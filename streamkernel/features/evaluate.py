@@ -11,120 +11,26 @@ So a product of kernels is a product of complex numbers drawn independently, and
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
-from numba import from_dtype, types
+from numba import types
 
-from streamkernel.features.counter_rng import cos_sin_turns, counter_bits, exp_negative, stream_of
-from streamkernel.features.distributions import draw, draw_some, shared_stream
-from streamkernel.features.rows import F32, F64, I64, ROWS
+from streamkernel.features.compiled_kernel import (
+    ENTRIES,
+    KERNEL,
+    LARGEST_FEATURE,
+    LARGEST_VALUE,
+    LOG,
+    PHASE,
+    ROOM,
+    ROOT,
+    SPAN,
+    VECTORS,
+)
+from streamkernel.features.feature_maps import form, set_phases
+from streamkernel.features.projections import project
+from streamkernel.features.rows import ROWS
 from streamkernel.jit import Family, inlined, unit
-
-PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, LADDER = range(8)
-"""Forms, with s = Σ ω_i v_i over the transformed inputs: exp(2πis); s; Σ √v_i sign(ω_i) exp(2πi|ω_i| log v_i);
-exp(-s); √2 sⁿ for s > 0; products of as many s as are drawn; circular convolutions of count sketches; exp(2πis r) with
-factors r of the table in turns."""
-
-IDENTITY, ROOT, LOG = range(3)
-"""Transforms of an input x: x, √x, log(1 + x/c). All are 0 at 0, so a missing input contributes nothing."""
-
-MOST_DEGREE = 31
-TABLE_SIZE = 2 * (MOST_DEGREE + 1)
-"""The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of a ladder: factors, as
-many as its order; its shift says whether they take turns by blocks or by features."""
-
-PART = np.dtype(
-    [
-        ("distribution", "i8"),
-        ("form", "i8"),
-        ("transform", "i8"),
-        ("order", "i8"),  # n of a form, or a degree
-        ("key", "u8"),  # of the random numbers of its directions
-        ("scale", "f8"),  # transformed inputs are multiplied by it
-        ("shape", "f8"),  # a number of the distribution or of the form
-        ("shift", "f8"),  # a number of the transform
-        ("least", "f8"),  # smaller inputs are refused
-        ("unit", "f8"),  # inputs are multiplied by it before they are compared with the largest usable value
-        ("table", "f8", (TABLE_SIZE,)),
-    ]
-)
-"""One part of a kernel."""
-
-BLOCK, PLACE, RUNG = range(3)
-"""Columns of `kept`, which has a row for each of the first features of a model that was pruned: the block it was drawn
-in, its position there, and its factor of a ladder, modulo their number. One row more has the number by which the blocks
-after them are ahead of their positions, and how many blocks there may be in all."""
-
-LARGEST_VALUE = 1e30
-"""Inputs beyond this (in units of the kernel's length) would overflow float32 on the way to a feature."""
-
-LARGEST_FEATURE = np.float32(1e15)
-"""Features beyond this are refused: their squares would not be exact enough to learn from."""
-
-SMALLEST = np.float32(1.2e-38)
-"""The least normal float32."""
-
-ROOM = 3
-"""Vectors of a panel's width that one part needs to work in; with several parts each keeps two more."""
-
-
-class CompiledKernel(NamedTuple):
-    """A kernel as compiled code reads it, k = Σ_t w_t ∏ parts of the term t.
-
-    Attributes
-    ----------
-    parts
-        The parts, an array of `PART`.
-    weights
-        √w_t of each term.
-    terms
-        Which parts are factors of which term, shape (terms, parts).
-    cache
-        Cached entries of directions, shape (panels, names, parts, features).
-    kept
-        The features that a pruned model kept.
-    """
-
-    parts: Any
-    weights: F64
-    terms: Any
-    cache: F32
-    kept: I64
-
-
-class Entries(NamedTuple):
-    """What each part reads of a row: its non-zero entries, transformed; shape (parts, entries), and their number."""
-
-    slots: I64
-    hashes: Any
-    values: F32
-    counts: I64
-
-
-KERNEL = types.NamedTuple(
-    [
-        types.Array(from_dtype(PART), 1, "C"),
-        types.float64[::1],
-        types.uint8[:, ::1],
-        types.float32[:, :, :, ::1],
-        types.int64[:, ::1],
-    ],
-    CompiledKernel,
-)
-ENTRIES = types.NamedTuple(
-    [types.int64[:, ::1], types.uint64[:, ::1], types.float32[:, ::1], types.int64[::1]], Entries
-)
-VECTOR, VECTORS = types.float32[::1], types.float32[:, ::1]
-
-form = Family(
-    "form",
-    types.boolean(
-        KERNEL, types.int64, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTOR, VECTOR, VECTORS
-    ),
-)
-"""``form(number, kernel, block_size, part, row, panel, first, last, re, im, room)`` sets z of one part for the features
-``first <= i < last`` of a panel, and returns whether `im` is used."""
 
 
 @unit(types.boolean(KERNEL, ROWS, types.int64, ENTRIES), allocates=False, error_model="numpy")
@@ -155,241 +61,18 @@ def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
     return True
 
 
-@unit(types.void(KERNEL, types.int64, types.int64, types.int64, types.uint64, VECTOR), error_model="numpy")
-def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the entries along one name of the features of the block at a position."""
-    own, kept = kernel.parts[part], kernel.kept
-    first = block * block_size
-    if first < len(kept) - 1:
-        draw_some(own.distribution, own.shape, own.key, kept[first : first + block_size], name_hash, out)
-    else:
-        draw(own.distribution, own.shape, own.key, block + kept[-1, BLOCK], name_hash, out)
-
-
-@inlined(error_model="numpy")
-def _is_cached(cache, panel, slot):  # type: ignore[no-untyped-def]
-    """Return whether the cache has an entry; a row may be newer than a cache."""
-    return panel < cache.shape[0] and 0 <= slot < cache.shape[1]
-
-
-@unit(
-    types.void(KERNEL, types.int64, types.int64, types.uint64, types.int64, types.int64, types.int64, VECTOR),
-    error_model="numpy",
-)
-def _regenerate(kernel, block_size, part, name_hash, panel, first, last, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the entries of the features ``first <= i < last`` of a panel along a name."""
-    blocks = kernel.cache.shape[3] // block_size
-    for b in range(first // block_size, last // block_size):
-        piece = out[b * block_size - first : (b + 1) * block_size - first]
-        draw_block(kernel, part, block_size, panel * blocks + b, name_hash, piece)
-
-
-@inlined(error_model="numpy")
-def _entries(kernel, block_size, part, row, j, panel, first, last, scratch):  # type: ignore[no-untyped-def]
-    """Return the entries of the features ``first <= i < last`` of a panel along the name of entry j of the row."""
-    slot = row.slots[part, j]
-    if _is_cached(kernel.cache, panel, slot):
-        return kernel.cache[panel, slot, part, first:last]
-    _regenerate(kernel, block_size, part, row.hashes[part, j], panel, first, last, scratch)
-    return scratch[: last - first]
-
-
-@inlined(error_model="numpy")
-def _add(out, omega, value):  # type: ignore[no-untyped-def]
-    """Add ``value * omega``; a function of its own, or it does not vectorise."""
-    for f in range(len(omega)):
-        out[f] += value * omega[f]
-
-
-@unit(
-    types.void(KERNEL, types.int64, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTOR, VECTOR),
-    allocates=False,
-    error_model="numpy",
-)
-def project(kernel, block_size, part, row, panel, first, last, out, scratch):  # type: ignore[no-untyped-def]
-    """Set ``out[i]`` to ⟨ω, v⟩ for the features ``first <= i < last`` of a panel.
-
-    The sum is taken entry by entry, so it has the same bits however the entries are grouped.
-    """
-    cache, slots, values, n = kernel.cache, row.slots[part], row.values[part], row.counts[part]
-    width = last - first
-    for f in range(width):
-        out[f] = np.float32(0.0)
-    j = 0
-    while j < n:
-        cached = _is_cached(cache, panel, slots[j])
-        four = cached and j + 3 < n
-        for i in range(1, 4 if four else 1):
-            four &= _is_cached(cache, panel, slots[j + i])
-        if four:
-            a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
-            u, v = cache[panel, slots[j], part, first:last], cache[panel, slots[j + 1], part, first:last]
-            w, x = cache[panel, slots[j + 2], part, first:last], cache[panel, slots[j + 3], part, first:last]
-            for f in range(width):
-                out[f] = (((out[f] + a * u[f]) + b * v[f]) + c * w[f]) + d * x[f]
-            j += 4
-            continue
-        if cached:
-            _add(out, cache[panel, slots[j], part, first:last], values[j])
-        else:
-            _regenerate(kernel, block_size, part, row.hashes[part, j], panel, first, last, scratch)
-            _add(out, scratch[:width], values[j])
-        j += 1
-
-
-@inlined(error_model="numpy")
-def _phases(s, re, im):  # type: ignore[no-untyped-def]
-    """Set z to exp(2πis); a function of its own, so that it vectorises."""
-    for f in range(len(s)):
-        re[f], im[f] = cos_sin_turns(s[f])
-
-
-@form.member(PHASE, allocates=False, error_model="numpy")
-def phases(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    s = room[1][: last - first]
-    project(kernel, block_size, part, row, panel, first, last, s, room[0])
-    _phases(s, re, im)
-    return True
-
-
-@form.member(LADDER, allocates=False, error_model="numpy")
-def ladder(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
-    own, s = kernel.parts[part], room[1][: last - first]
-    project(kernel, block_size, part, row, panel, first, last, s, room[0])
-    run = block_size if own.shift != 0.0 else 1
-    position = panel * kernel.cache.shape[3] + first
-    packed = min(max(len(kernel.kept) - 1 - position, 0), len(s))
-    for i in range(packed):
-        s[i] *= np.float32(own.table[kernel.kept[position + i, RUNG] % own.order])
-    for i in range(packed, len(s), run):
-        factor = np.float32(own.table[(position + i) // run % own.order])
-        for f in range(i, min(i + run, len(s))):
-            s[f] *= factor
-    _phases(s, re, im)
-    return True
-
-
-@form.member(LINEAR, allocates=False, error_model="numpy")
-def linear(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, block_size, part, row, panel, first, last, re, room[0])
-    return False
-
-
-@form.member(EXPONENTIAL, allocates=False, error_model="numpy")
-def exponential(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, block_size, part, row, panel, first, last, re, room[0])
-    for f in range(last - first):
-        re[f] = exp_negative(-re[f])
-    return False
-
-
-@form.member(ARC_COSINE, allocates=False, error_model="numpy")
-def arc_cosine(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    project(kernel, block_size, part, row, panel, first, last, re, room[0])
-    order = kernel.parts[part].order
-    for f in range(last - first):
-        on = max(re[f], np.float32(0.0))
-        if order == 0:
-            on = np.float32(1.0) if on > np.float32(0.0) else np.float32(0.0)
-        elif order == 2:
-            on *= on
-        re[f] = np.float32(math.sqrt(2.0)) * on
-    return False
-
-
-@form.member(ADDITIVE, error_model="numpy")
-def additive(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish in the mean."""
-    for f in range(last - first):
-        re[f] = im[f] = np.float32(0.0)
-    scale = kernel.parts[part].shape
-    for j in range(row.counts[part]):
-        omega = _entries(kernel, block_size, part, row, j, panel, first, last, room[0])
-        root = np.float32(math.sqrt(row.values[part, j]))
-        turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
-        for f in range(last - first):
-            c, s = cos_sin_turns(abs(omega[f]) * turns)
-            signed = root if omega[f] > np.float32(0.0) else -root
-            re[f] += signed * c
-            im[f] += signed * s
-    return True
-
-
-@form.member(SIGN_PRODUCTS, error_model="numpy")
-def sign_products(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to √(a_N/P[N]) ∏_{i≤N} ω_iᵀv with Rademacher ω_i and N drawn for each feature (Kar and Karnick 2012)."""
-    own, kept, n = kernel.parts[part], kernel.kept, row.counts[part]
-    width, most = last - first, 0
-    degrees, total = room[1], room[2]
-    for f in range(width):
-        position = panel * kernel.cache.shape[3] + first + f
-        block, place = position // block_size + kept[-1, BLOCK], position % block_size
-        if position < len(kept) - 1:
-            block, place = kept[position, BLOCK], kept[position, PLACE]
-        chance = (counter_bits(shared_stream(own.key, block), place) >> np.uint64(11)) * 2.0**-53
-        degree = 0
-        while chance >= own.table[degree] and degree < own.order:
-            degree += 1
-        re[f], degrees[f] = np.float32(own.table[MOST_DEGREE + 1 + degree]), np.float32(degree)
-        most = max(most, degree)
-    for i in range(most):
-        total[:width] = np.float32(0.0)
-        for j in range(n):
-            words = _entries(kernel, block_size, part, row, j, panel, first, last, room[0]).view(np.uint32)
-            value = row.values[part, j]
-            for f in range(width):
-                total[f] += value if (words[f] >> np.uint32(i)) & np.uint32(1) else -value
-        for f in range(width):
-            if degrees[f] > i:
-                re[f] *= total[f]
-    return False
-
-
-@form.member(SKETCH, error_model="numpy")
-def sketch(kernel, block_size, part, row, panel, first, last, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to √F times the circular convolution of p count sketches of (v, √c) (TensorSketch, Pham and Pagh 2013).
-
-    A sketch has as few entries as the row, so shifting and adding convolves as fast as a projection, without FFT.
-    """
-    own, n = kernel.parts[part], row.counts[part]
-    blocks, constant = kernel.cache.shape[3] // block_size, np.float32(own.shape)
-    for b in range(first // block_size, last // block_size):
-        out, other = re[b * block_size - first : (b + 1) * block_size - first], room[0][:block_size]
-        out[:] = np.float32(0.0)
-        out[0] = np.float32(math.sqrt(block_size))
-        block = panel * blocks + b + kernel.kept[-1, BLOCK]
-        for factor in range(own.order):
-            other[:] = out
-            out[:] = np.float32(0.0)
-            for j in range(n + 1):
-                value = constant if j == n else row.values[part, j]
-                stream = shared_stream(own.key, block) if j == n else stream_of(own.key, block, row.hashes[part, j])
-                bits = counter_bits(stream, factor)
-                if bits & np.uint64(1):
-                    value = -value
-                h = np.int64((bits >> np.uint64(1)) % np.uint64(block_size))
-                ahead, behind = out[h:], out[:h]
-                for i in range(block_size - h):
-                    ahead[i] += value * other[i]
-                for i in range(h):
-                    behind[i] += value * other[block_size - h + i]
-    return False
-
-
-combine = Family(
-    "combine", types.void(KERNEL, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTORS, VECTORS)
-)
-"""``combine(0, kernel, block_size, row, panel, first, last, phi, room)`` is :func:`features` of several parts."""
+combine = Family("combine", types.void(KERNEL, ENTRIES, SPAN, VECTORS, VECTORS))
+"""``combine(0, kernel, row, span, phi, room)`` is :func:`features` of several parts."""
 
 
 @combine.member(0, error_model="numpy")
-def _combine(kernel, block_size, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]
+def _combine(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
     """Set `phi` to √F φ of a sum of products of several parts: term t, Σ_t w_t ∏ k_part, has √w_t ∏ z_part."""
-    parts, width = len(kernel.parts), last - first
+    parts, first, last = len(kernel.parts), span.first, span.last
+    width = last - first
     for p in range(parts):
         re, im = room[ROOM + 2 * p][:width], room[ROOM + 2 * p + 1][:width]
-        if not form(kernel.parts[p].form, kernel, block_size, p, row, panel, first, last, re, im, room):
+        if not form(kernel.parts[p].form, kernel, p, row, span, re, im, room):
             im[:] = np.float32(0.0)
     terms = len(kernel.weights)
     per_term = len(phi) // terms
@@ -406,23 +89,20 @@ def _combine(kernel, block_size, row, panel, first, last, phi, room):  # type: i
                     a[f], b[f] = a[f] * re[f] - b[f] * im[f], a[f] * im[f] + b[f] * re[f]
 
 
-@unit(
-    types.void(KERNEL, types.int64, ENTRIES, types.int64, types.int64, types.int64, VECTORS, VECTORS),
-    allocates=False,
-    error_model="numpy",
-)
-def features(kernel, block_size, row, panel, first, last, phi, room):  # type: ignore[no-untyped-def]
-    """Set `phi`, shape (components, ≥ last), to √F φ of the features ``first <= i < last`` of a panel."""
+@unit(types.void(KERNEL, ENTRIES, SPAN, VECTORS, VECTORS), allocates=False, error_model="numpy")
+def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
+    """Set `phi`, shape (components, ≥ last), to √F φ of the features of a span."""
     if len(kernel.parts) > 1:
-        combine(0, kernel, block_size, row, panel, first, last, phi, room)
+        combine(0, kernel, row, span, phi, room)
         return
+    first, last = span.first, span.last
     re, im, number = phi[0, first:last], phi[len(phi) - 1, first:last], kernel.parts[0].form
     if number == PHASE:  # what most models have
         s = room[1][: last - first]
-        project(kernel, block_size, np.int64(0), row, panel, first, last, s, room[0])
-        _phases(s, re, im)
+        project(kernel, np.int64(0), row, span, s, room[0])
+        set_phases(s, re, im)
     else:
-        form(number, kernel, block_size, np.int64(0), row, panel, first, last, re, im, room)
+        form(number, kernel, np.int64(0), row, span, re, im, room)
     weight = np.float32(kernel.weights[0])
     if weight != np.float32(1.0):
         for i in range(len(phi)):

@@ -57,7 +57,7 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
         if directions.plan.usable(found):
             has_values = ~np.isnan(table).all(axis=0) if table.dtype.kind == "f" else np.ones(len(names), bool)
             used: dict[Hashable, Any] = {name: 0.0 for name, is_one in zip(names, has_values, strict=True) if is_one}
-            return found, numeric_names.added(numeric, used)
+            return found, numeric_names.add_names(numeric, used)
     columns = [frame.get_column(name) for name in names]
     are_plain = not directions.plan.transforms  # a transform may tell 1 from 1.0
     for name, column in zip(names, columns, strict=True):
@@ -138,7 +138,7 @@ def _with_column(numeric: Names, name: str, column: Any) -> Names:
             numeric_names.check(numeric, {name: value})
         except InputError as error:
             raise _in_row(error, i) from None
-        numeric = numeric_names.added(numeric, {name: value})
+        numeric = numeric_names.add_names(numeric, {name: value})
     return numeric
 
 

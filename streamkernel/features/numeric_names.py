@@ -2,7 +2,7 @@
 
 Examples
 --------
->>> known = added(NONE, {"age": 31, "colour": "red", "weight": None})
+>>> known = add_names(NONE, {"age": 31, "colour": "red", "weight": None})
 >>> check(known, {"age": None, "colour": 3.0, "weight": "heavy"})
 >>> check(known, {"age": "NA"})
 Traceback (most recent call last):
@@ -27,15 +27,15 @@ Names = frozenset[int]
 NONE: Names = frozenset()
 
 
-def added(known: Names, x: Mapping[Hashable, Any]) -> Names:
+def add_names(known: Names, x: Mapping[Hashable, Any]) -> Names:
     """Return the names with those of an example that hold numbers; `known` itself if there is no new one."""
     if len(known) >= MOST_NAMES:
         return known
     numeric = {hash64(name) for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
-    return known if numeric <= known else joined(known, frozenset(numeric))
+    return known if numeric <= known else join_names(known, frozenset(numeric))
 
 
-def joined(known: Names, more: Names) -> Names:
+def join_names(known: Names, more: Names) -> Names:
     """Return the names of both, as far as there is room."""
     return known | frozenset(sorted(more - known)[: MOST_NAMES - len(known)])
 

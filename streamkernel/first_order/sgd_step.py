@@ -11,11 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from streamkernel import losses, rules, vectors
-from streamkernel.features.evaluate import KERNEL, features, power, prepare
+from streamkernel import losses, vectors
+from streamkernel.features.compiled_kernel import KERNEL, Span
+from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
+from streamkernel.first_order import block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, LEARNED, MARGIN, MEAN, PER_ERROR, PER_K_XX
 
@@ -25,9 +28,6 @@ ERROR_HORIZON = 100.0
 LARGEST_DEVIATION = 10.0
 """In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
 it."""
-
-LARGEST_GRADIENT = 1e100
-"""A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 
 class StepWork(NamedTuple):
@@ -40,26 +40,6 @@ class StepWork(NamedTuple):
 
 
 STEP_WORK = types.NamedTuple([WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1]], StepWork)
-
-
-@inlined
-def clip(g, bound, most):  # type: ignore[no-untyped-def]
-    """Scale `g` down to the bound M on its norm, and return the new M.
-
-    Where the loss has no bound, M is the largest norm seen, and at most doubles a step: an outlier moves f no
-    further than the examples before it did.
-    """
-    square = 0.0
-    for c in range(len(g)):
-        square += g[c] * g[c]
-    norm = math.sqrt(square)
-    if bound == 0.0:
-        return norm
-    if norm > bound:
-        for c in range(len(g)):
-            g[c] *= bound / norm
-        return min(2.0 * bound, norm, most)
-    return bound
 
 
 @inlined
@@ -87,7 +67,7 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     per_panel = phi.shape[2] // size
     panel, first = k // per_panel, (k % per_panel) * size
     prepare(kernel, rows, i, work.row)
-    features(kernel, size, work.row, panel, first, first + size, phi[panel], work.room)
+    features(kernel, work.row, Span(size, panel, first, first + size), phi[panel], work.room)
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
 
 
@@ -175,7 +155,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             gamma = 1.0 / numbers.l2
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
-    k, eta = rules.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
+    k, eta = block_choice.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     if numbers.ridge > 0.0:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
-from streamkernel.features.evaluate import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
 from streamkernel.jit import compiled, inlined
 from streamkernel.jit.arena import Arena, array_at
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.scoring import FirstOrder, Work, score
 from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
@@ -31,7 +31,7 @@ _ARRAYS = (
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
-def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, average: bool) -> Arena:
+def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: int, average: bool) -> Arena:
     """Return an arena for a first-order function.
 
     Parameters
@@ -73,7 +73,7 @@ def new_arena(numbers: Any, plan: Plan, kept: I64, width: int, panels: int, aver
 
 
 @inlined(allocates=False)
-def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
+def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
     row."""
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
@@ -116,9 +116,9 @@ def _opened(memory, cache, record):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _scored(memory, cache, record):  # type: ignore[no-untyped-def]
+def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the scores of the values in a record, and whether these could be used."""
-    function, kernel, rows, room, scores, _ = _opened(memory, cache, record)
+    function, kernel, rows, room, scores, _ = _open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
@@ -135,7 +135,7 @@ def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
     NaN is returned where the dictionary could not be read, or a value could not be used.
     """
     if read(record, x):
-        scores, usable = _scored(memory, cache, record)
+        scores, usable = _score_record(memory, cache, record)
         if usable:
             return scores[1, 0]
     return math.nan
@@ -145,7 +145,7 @@ def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
 def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether they are known."""
     if read(record, x):
-        scores, usable = _scored(memory, cache, record)
+        scores, usable = _score_record(memory, cache, record)
         if usable and len(out) == scores.shape[1]:
             for c in range(len(out)):
                 out[c] = scores[1, c]
@@ -161,7 +161,7 @@ def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-
     """
     if not read(record, x):
         return UNREAD
-    function, kernel, rows, room, scores, target = _opened(memory, cache, record)
+    function, kernel, rows, room, scores, target = _open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if numbers.closed:
         return CLOSED

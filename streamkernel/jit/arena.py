@@ -27,7 +27,7 @@ LINE = 64
 """Bytes in a line of the processor's cache. Arrays begin where a line does: loops over them load no vector from two."""
 
 
-def aligned(shape: Sequence[int], dtype: Any) -> Any:
+def aligned_zeros(shape: Sequence[int], dtype: Any) -> Any:
     """Return an array of zeros that begins where a cache line does."""
     n = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(n + LINE, np.uint8)
@@ -68,7 +68,7 @@ class Arena:
         self._shapes = arrays
         sizes = [8 * len(arrays), *(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays.values())]
         offsets = np.cumsum([-(-size // LINE) * LINE for size in sizes])
-        self.memory: U8 = aligned((int(offsets[-1]),), np.uint8) if memory is None else memory
+        self.memory: U8 = aligned_zeros((int(offsets[-1]),), np.uint8) if memory is None else memory
         if memory is None:
             self.memory[: sizes[0]].view(np.int64)[:] = offsets[:-1]
         self.arrays = {

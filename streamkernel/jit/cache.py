@@ -110,7 +110,7 @@ class FileCache(NullCache):
         """Return the compiled function for some types of arguments, ``None`` if it has to be compiled."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
-        with suppress(OSError):
+        with suppress(OSError, EOFError, pickle.UnpicklingError, AttributeError, ImportError):  # of another release
             if path is not None:
                 return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
         _announce()
@@ -217,7 +217,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
                 modules = [m for m in modules if m.__name__.startswith(f"{__package__.partition('.')[0]}.")]
                 pending += [vars(m)[name] for m in modules for name in names if name in vars(m)]
         elif isinstance(value, (type, types.ModuleType)):
-            digest.update(value.__name__.encode())
+            digest.update(f"{value.__name__}{getattr(value, '_fields', '')}".encode())  # fields are read by their order
         else:
             digest.update(str(getattr(value, "fingerprint", value)).encode())
     return digest.hexdigest()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import ADDITIVE, LINEAR, ROOT
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.features.compiled_kernel import ADDITIVE, LINEAR, ROOT
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Hellinger(SimpleKernel):
     """
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Projections of √x."""
-        return Part(LINEAR, distributions.RADEMACHER, transform=ROOT, least=0.0)
+        return FeatureRecipe(LINEAR, distributions.RADEMACHER, transform=ROOT, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -48,9 +48,9 @@ class _Homogeneous(SimpleKernel):
     _spread: ClassVar[float] = 1.0
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Signed sums of phases."""
-        return Part(ADDITIVE, self._measure, shape=self._spread / (2.0 * math.pi), least=0.0)
+        return FeatureRecipe(ADDITIVE, self._measure, shape=self._spread / (2.0 * math.pi), least=0.0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 FIRST = 256
 """Examples that decide the bandwidth."""
@@ -36,23 +36,23 @@ def is_enough(first: Sequence[Rows]) -> bool:
     return len(first) == FIRST or (len(first) > 1 and sum(len(row.values) for row in first) >= MOST_VALUES)
 
 
-def with_medians(kernel: Kernel, plan: Plan, rows: Rows, multiple: float = 1.0) -> Kernel:
+def with_medians(kernel: Kernel, plan: KernelProgram, rows: Rows, median_factor: float = 1.0) -> Kernel:
     """Return `kernel` with its pending bandwidths taken from median distances of what each part reads of `rows`.
 
-    The medians are multiplied by `multiple`.
+    The medians are multiplied by `median_factor`.
 
     Examples
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
     >>> kernel = kernels.Gaussian("median")
-    >>> directions = Directions(Plan(kernel, seed=0), block_size=1, cache_bytes=0)
+    >>> directions = Directions(KernelProgram(kernel, seed=0), block_size=1, cache_bytes=0)
     >>> with_medians(kernel, directions.plan, directions.rows(["x"], np.array([[0.0], [1.0], [3.0]])))
-    Gaussian(sigma=2.0, multiple=1.0)
+    Gaussian(sigma=2.0, median_factor=1.0)
     """
     parts = enumerate(part for part, _ in plan.parts)
     return kernel.with_medians(
-        multiple * median_distance(rows, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
+        median_factor * median_distance(rows, part, kind.norm) if kind.norm else 1.0 for part, kind in parts
     )
 
 

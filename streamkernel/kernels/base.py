@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.errors import InputError
-from streamkernel.features.evaluate import IDENTITY, LARGEST_VALUE
+from streamkernel.features.compiled_kernel import IDENTITY, LARGEST_VALUE
 from streamkernel.features.rows import numbers
 
 if TYPE_CHECKING:
     from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
-    from streamkernel.kernels.plan import Plan, Term, View
+    from streamkernel.kernels.plan import KernelProgram, Term, View
 
 X = Mapping[Hashable, Any]
 Transform = Callable[[X], X]
 
 
-class Part(NamedTuple):
+class FeatureRecipe(NamedTuple):
     """How the features of a simple kernel are made: the codes and numbers that compiled code is told.
 
-    `form`, `measure` and `transform` are codes of `features.evaluate` and `features.distributions`. Inputs of less
-    than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
+    `form`, `measure` and `transform` are codes of `features.compiled_kernel` and `features.distributions`. Inputs of
+    less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
     `shift` of the transform. `itself` is k(x, x) where it is the same for all x, else 0.
     """
 
@@ -111,7 +111,7 @@ class Kernel:
         """Return the kernel with the bandwidths that are pending taken from median distances, one for each part."""
         raise NotImplementedError
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Add the parts of this kernel to `plan`, and return its terms, Σ weight ∏ parts."""
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class SimpleKernel(Kernel):
     """A kernel with features of one form."""
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """How its features are made."""
         raise NotImplementedError
 
@@ -165,7 +165,7 @@ class SimpleKernel(Kernel):
         next(medians)
         return self
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Add this part to `plan`."""
         return plan.add(self, view)
 

@@ -10,7 +10,7 @@ from typing import Any
 from streamkernel.errors import InputError
 from streamkernel.kernels import transforms
 from streamkernel.kernels.base import Kernel, Transform, X
-from streamkernel.kernels.plan import Plan, Term, View, covers
+from streamkernel.kernels.plan import KernelProgram, Term, View, covers
 
 
 class _Composite(Kernel):
@@ -69,9 +69,9 @@ class Sum(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) + self.right(x, x2)
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Put the terms of both one after the other."""
-        return [*self.left.planned(plan, view), *self.right.planned(plan, view)]
+        return [*self.left.add_to_plan(plan, view), *self.right.add_to_plan(plan, view)]
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Product(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) * self.right(x, x2)
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Multiply every term of the one by every term of the other."""
-        left, right = self.left.planned(plan, view), self.right.planned(plan, view)
+        left, right = self.left.add_to_plan(plan, view), self.right.add_to_plan(plan, view)
         plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
 
@@ -152,9 +152,9 @@ class Scaled(_Wrapper):
         """Return k(x, x2)."""
         return self.factor * self.kernel(x, x2)
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Multiply the weights."""
-        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.planned(plan, view)]
+        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.add_to_plan(plan, view)]
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,9 @@ class On(_Wrapper):
     def _reads(self, name: Hashable, value: Any) -> bool:
         return covers(self.names, name) or (isinstance(value, str) and covers(self.names, f"{name}={value}"))
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Narrow what is read."""
-        return self.kernel.planned(plan, View(view.space, (*view.names, frozenset(self.names))))
+        return self.kernel.add_to_plan(plan, View(view.space, (*view.names, frozenset(self.names))))
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ class Transformed(_Wrapper):
         """Return k(x, x2)."""
         return self.kernel(self.transformed(x), self.transformed(x2))
 
-    def planned(self, plan: Plan, view: View) -> list[Term]:
+    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
         """Read the outputs of the transform."""
-        return self.kernel.planned(plan, plan.space(self, view))
+        return self.kernel.add_to_plan(plan, plan.space(self, view))
 
     def transformed(self, x: X) -> X:
         """Return ψ(x).

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.features.compiled_kernel import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class DotProduct(SimpleKernel):
         object.__setattr__(self, "coefficients", found)
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Products of projections, with the cumulative probabilities of the degrees and √(aₙ/P[n])."""
         halves = [0.5 ** (n + 1) if a > 0 else 0.0 for n, a in enumerate(self.coefficients)]
         chances = [half / math.fsum(halves) for half in halves]
@@ -62,7 +62,7 @@ class DotProduct(SimpleKernel):
         weights = [math.sqrt(a / chance) if a else 0.0 for a, chance in zip(self.coefficients, chances, strict=True)]
         constant = self.coefficients[0] if not any(self.coefficients[1:]) else 0.0
         order = max(n for n, a in enumerate(self.coefficients) if a)
-        return Part(SIGN_PRODUCTS, distributions.SIGNS, order=order, table=(*below, *weights), itself=constant)
+        return FeatureRecipe(SIGN_PRODUCTS, distributions.SIGNS, order=order, table=(*below, *weights), itself=constant)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -113,9 +113,9 @@ class Polynomial(SimpleKernel):
             raise ValueError(f"Expected c >= 0, got {self.c!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Count sketches, which need no drawn direction."""
-        return Part(SKETCH, distributions.SIGNS, shape=math.sqrt(self.c), order=self.degree)
+        return FeatureRecipe(SKETCH, distributions.SIGNS, shape=math.sqrt(self.c), order=self.degree)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -157,9 +157,9 @@ class ArcCosine(SimpleKernel):
             raise ValueError(f"Expected order to be 0, 1 or 2, got {self.order!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Rectified powers of projections."""
-        return Part(ARC_COSINE, distributions.NORMAL, order=int(self.order))
+        return FeatureRecipe(ARC_COSINE, distributions.NORMAL, order=int(self.order))
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from streamkernel.features.evaluate import LADDER
-from streamkernel.kernels.base import Kernel, Part, SimpleKernel
+from streamkernel.features.compiled_kernel import LADDER
+from streamkernel.kernels.base import FeatureRecipe, Kernel, SimpleKernel
 from streamkernel.kernels.stationary import Stationary
 
 _MOST = 64
@@ -80,7 +80,7 @@ class Ladder(SimpleKernel):
         return replace(self, kernel=self.kernel.with_medians(medians))
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases in units of the shortest bandwidth, and what each multiple multiplies them by, at most 1."""
         part, least = self.kernel.part, min(self.multiples)
         factors = tuple(least / m for m in self.multiples)

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.features import distributions, evaluate
+from streamkernel.features import distributions
+from streamkernel.features.compiled_kernel import (
+    ADDITIVE,
+    LADDER,
+    LARGEST_VALUE,
+    PART,
+    PHASE,
+    SKETCH,
+    TABLE_SIZE,
+    CompiledKernel,
+)
 from streamkernel.features.counter_rng import domain_key
+from streamkernel.features.evaluate import combine
+from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Derived, Rows, numbers
 
 if TYPE_CHECKING:
@@ -50,7 +62,7 @@ class Term(NamedTuple):
     parts: tuple[int, ...]
 
 
-class Plan:
+class KernelProgram:
     """The parts of a kernel, in the order in which they stand in it.
 
     Parameters
@@ -69,15 +81,15 @@ class Plan:
     """
 
     def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
-        if not hasattr(kernel, "planned"):
+        if not hasattr(kernel, "add_to_plan"):
             raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
         self.parts: list[tuple[SimpleKernel, View]] = []
         self._spaces: list[tuple[Transformed, View]] = []
-        self.terms: list[Term] = self.kernel.planned(self, View())
+        self.terms: list[Term] = self.kernel.add_to_plan(self, View())
         self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
-        is_complex = any(part.form in (evaluate.PHASE, evaluate.ADDITIVE, evaluate.LADDER) for part in found)
+        is_complex = any(part.form in (PHASE, ADDITIVE, LADDER) for part in found)
         self.outputs = len(self.terms) * (1 + is_complex)
         self.itself = 0.0
         if all(part.itself > 0.0 for part in found):
@@ -88,13 +100,13 @@ class Plan:
                 f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
                 f"got {self.kernel!r}"
             )
-        if any(sum(found[i].form == evaluate.LADDER for i in term.parts) > 1 for term in self.terms):
+        if any(sum(found[i].form == LADDER for i in term.parts) > 1 for term in self.terms):
             raise ValueError(f"Expected at most one Ladder in a product, got {self.kernel!r}")
-        self.parts_compiled = np.zeros(len(found), evaluate.PART)
+        self.parts_compiled = np.zeros(len(found), PART)
         for i, part in enumerate(found):
             key = domain_key(seed, f"features/{i}" if i else "features")
-            shift = float(in_blocks) if part.form == evaluate.LADDER else part.shift
-            table = np.zeros(evaluate.TABLE_SIZE)
+            shift = float(in_blocks) if part.form == LADDER else part.shift
+            table = np.zeros(TABLE_SIZE)
             table[: len(part.table)] = part.table
             self.parts_compiled[i] = (
                 part.measure, part.form, part.transform, part.order, key,
@@ -104,11 +116,11 @@ class Plan:
         self.factors = np.array([[i in term.parts for i in range(len(found))] for term in self.terms], np.uint8)
         self._made_of = self.kernel, seed, in_blocks
 
-    def __reduce__(self) -> tuple[type[Plan], tuple[Kernel, int, bool]]:
+    def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, bool]]:
         """Return what it is made of: arrays that joblib maps into memory could not be passed to compiled code."""
-        return Plan, self._made_of
+        return KernelProgram, self._made_of
 
-    def has_directions_of(self, other: Plan) -> bool:
+    def has_directions_of(self, other: KernelProgram) -> bool:
         """Return whether a plan has the same directions: it differs in bandwidths alone."""
         own, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
         return all(map(np.array_equal, own, others)) and np.array_equal(self.factors, other.factors)
@@ -117,13 +129,13 @@ class Plan:
         """Make what compiled code calls for this kernel ready, for kept features too if there are any."""
         for part, _ in self.parts:
             distributions.require(part.part.measure, kept)
-            evaluate.form.require(part.part.form)
+            form.require(part.part.form)
         if len(self.parts) > 1:
-            evaluate.combine.require(0)
+            combine.require(0)
 
-    def compiled(self, cache: F32, kept: I64) -> evaluate.CompiledKernel:
+    def compiled(self, cache: F32, kept: I64) -> CompiledKernel:
         """Return the kernel as compiled code reads it."""
-        return evaluate.CompiledKernel(self.parts_compiled, self.weights, self.factors, cache, kept)
+        return CompiledKernel(self.parts_compiled, self.weights, self.factors, cache, kept)
 
     def add(self, part: SimpleKernel, view: View) -> list[Term]:
         """Add a part that reads `view`, and return its one term."""
@@ -151,9 +163,9 @@ class Plan:
     @property
     def is_sketch(self) -> bool:
         """Whether features are those of a tensor sketch, which cannot be drawn one by one."""
-        return bool((self.parts_compiled["form"] == evaluate.SKETCH).any())
+        return bool((self.parts_compiled["form"] == SKETCH).any())
 
-    def expanded(self, x: X) -> Mapping[Hashable, float]:
+    def expand(self, x: X) -> Mapping[Hashable, float]:
         """Return `x` as numbers, with the outputs of all transforms.
 
         Raises
@@ -183,7 +195,7 @@ class Plan:
         InputError
             If there is such a feature.
         """
-        for name, value in self.expanded(x).items():
+        for name, value in self.expand(x).items():
             for part, view in self.parts:
                 if view.reads(name):
                     part.check(name.name if isinstance(name, Derived) else name, value)
@@ -194,7 +206,7 @@ class Plan:
             read = (rows.readers >> i) & 1 == 1
             values = rows.values if read.all() else rows.values[read]
             low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))  # NaN if one of them is
-            if not (max(-low, high) * part.part.unit <= evaluate.LARGEST_VALUE and low >= part.part.least):
+            if not (max(-low, high) * part.part.unit <= LARGEST_VALUE and low >= part.part.least):
                 return False
         return True
 

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import EXPONENTIAL
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.features.compiled_kernel import EXPONENTIAL
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ExponentialSemigroup(SimpleKernel):
             raise ValueError(f"Expected 0 < beta <= 1e100, got {self.beta!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Exponentials: β²/2z² with z of N(0, 1) has the density above."""
-        return Part(EXPONENTIAL, distributions.LEVY, scale=float(self.beta) ** 2, least=0.0)
+        return FeatureRecipe(EXPONENTIAL, distributions.LEVY, scale=float(self.beta) ** 2, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""
@@ -85,9 +85,9 @@ class ReciprocalSemigroup(SimpleKernel):
             raise ValueError(f"Expected rate > 0, got {self.rate!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Exponentials."""
-        return Part(EXPONENTIAL, distributions.EXPONENTIAL, scale=1.0 / self.rate, least=0.0)
+        return FeatureRecipe(EXPONENTIAL, distributions.EXPONENTIAL, scale=1.0 / self.rate, least=0.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import LOG, PHASE
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.features.compiled_kernel import LOG, PHASE
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class _Skewed(SimpleKernel):
             raise ValueError(f"Expected c > 0, got {self.c!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases of log(1 + x/c)."""
         scale, least = self._spread / (2.0 * math.pi), math.nextafter(-self.c, 0.0)
-        return Part(PHASE, self._measure, scale, LOG, shift=float(self.c), least=least, itself=1.0)
+        return FeatureRecipe(PHASE, self._measure, scale, LOG, shift=float(self.c), least=least, itself=1.0)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from numbers import Real
 from typing import ClassVar, Literal
 
 from streamkernel.features import distributions
-from streamkernel.features.evaluate import PHASE
-from streamkernel.kernels.base import Part, SimpleKernel, pairs
+from streamkernel.features.compiled_kernel import PHASE
+from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
 
 _SHORTEST = 1e-300
 _LARGE_NU = 50.0
@@ -21,16 +21,16 @@ class Stationary(SimpleKernel):
 
     _length: ClassVar[str] = "sigma"
     _measure: ClassVar[int]
-    multiple: float
+    median_factor: float
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        length, multiple = getattr(self, self._length), self.multiple
+        length, factor = getattr(self, self._length), self.median_factor
         number = isinstance(length, Real) and not isinstance(length, bool)
         if length != "median" and not (number and _SHORTEST < float(length) < math.inf):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
-        if not 0 < multiple < math.inf:
-            raise ValueError(f"Expected multiple > 0, got {multiple!r}")
+        if isinstance(factor, str) or not 0 < factor < math.inf:
+            raise ValueError(f"Expected median_factor > 0, got {factor!r}")
 
     @property
     def norm(self) -> int:
@@ -48,24 +48,28 @@ class Stationary(SimpleKernel):
         return bool(getattr(self, self._length) == "median")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases ωᵀx, counted in turns of the circle."""
-        return Part(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
+        return FeatureRecipe(PHASE, self._measure, scale=1.0 / (2.0 * math.pi * self.length), itself=1.0)
 
-    def pending(self, multiple: float) -> Stationary:
+    def pending(self, median_factor: float) -> Stationary:
         """Return the kernel whose length is to be taken from the stream."""
-        return replace(self, **{self._length: "median", "multiple": multiple})
+        return replace(self, **{self._length: "median", "median_factor": median_factor})
 
     def with_medians(self, medians: Iterator[float]) -> Stationary:
-        """Return the kernel whose length, if it is pending, is `multiple` times the next median distance."""
+        """Return the kernel whose length, if it is pending, is `median_factor` times the next median distance."""
         median = next(medians)
-        return replace(self, **{self._length: self.multiple * median, "multiple": 1.0}) if self.is_pending else self
+        return (
+            replace(self, **{self._length: self.median_factor * median, "median_factor": 1.0})
+            if self.is_pending
+            else self
+        )
 
 
 @dataclass(frozen=True)
 class _Sigma(Stationary):
     sigma: float | Literal["median"] = "median"
-    multiple: float = 1.0
+    median_factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,13 @@ class Gaussian(_Sigma):
     sigma
         The bandwidth σ > 0, in units of x, or ``"median"``: the median distance between the first examples of
         the stream, which the model takes itself.
-    multiple
+    median_factor
         With ``"median"``, what the median is multiplied by.
 
     Raises
     ------
     ValueError
-        If `sigma` is neither a positive number nor ``"median"``, or `multiple` is not positive.
+        If `sigma` is neither a positive number nor ``"median"``, or `median_factor` is not positive.
 
     References
     ----------
@@ -110,7 +114,7 @@ class Laplacian(_Sigma):
 
     Parameters
     ----------
-    sigma, multiple
+    sigma, median_factor
         As for :class:`Gaussian`; the median is that of the distances ‖x - x'‖₁.
 
     Raises
@@ -148,7 +152,7 @@ class Cauchy(_Sigma):
 
     Parameters
     ----------
-    sigma, multiple
+    sigma, median_factor
         As for :class:`Gaussian`.
 
     Raises
@@ -186,7 +190,7 @@ class Matern(Stationary):
         ν from 0.01 to 10¹⁰: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
     length_scale
         The length ℓ > 0, in units of x, or ``"median"`` as for :class:`Gaussian`.
-    multiple
+    median_factor
         With ``"median"``, what the median is multiplied by.
 
     Raises
@@ -206,7 +210,7 @@ class Matern(Stationary):
 
     nu: float = 1.5
     length_scale: float | Literal["median"] = "median"
-    multiple: float = 1.0
+    median_factor: float = 1.0
 
     _length: ClassVar[str] = "length_scale"
 
@@ -217,10 +221,10 @@ class Matern(Stationary):
             raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
 
     @property
-    def part(self) -> Part:
+    def part(self) -> FeatureRecipe:
         """Phases with one χ² for each feature."""
         scale = 1.0 / (2.0 * math.pi * self.length)
-        return Part(PHASE, distributions.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
+        return FeatureRecipe(PHASE, distributions.STUDENT, scale=scale, shape=float(self.nu), itself=1.0)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from streamkernel import losses, step_sizes
+from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
-from streamkernel.estimators import model_file
+from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import BLOCK
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state, threads
 
 
-class Refused(Exception):  # noqa: N818
+class RefusedError(Exception):
     """A row that could not be learned, and the error for it."""
 
     def __init__(self, row: int, error: InputError) -> None:
@@ -63,7 +62,7 @@ class Learner:
         self.most_blocks, self._seed = most_blocks, seed
         self.may_restructure = True  # a replica does not, so that all of them stay alike
 
-    def _new_numbers(self, plan: Plan, columns: int, intercept: int) -> Any:
+    def _new_numbers(self, plan: KernelProgram, columns: int, intercept: int) -> Any:
         """Return the record of a function before its first example."""
         numbers = np.zeros(1, state.NUMBERS)[0]
         numbers["columns"], numbers["block_size"], numbers["batch_size"] = columns, self.block_size, self.batch_size
@@ -138,6 +137,41 @@ class Learner:
         """Blocks that have a position, of which some may be empty."""
         return self.n_blocks
 
+    order: ClassVar[str]
+    """Whether its steps are of the ``"first"`` or the ``"second"`` order."""
+
+    @property
+    def table(self) -> I64 | None:
+        """Blocks, bandwidth and first example of each group, shape (groups, 3); ``None`` without groups."""
+        return None
+
+    def scores(self, rows: Rows, scales: Any = None) -> F64:
+        """Return f at each of `rows`, shape (rows, columns); only a second-order function has `scales`.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        raise NotImplementedError
+
+    def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
+        """Learn from `rows` in order; `read` is set to their values as the function reads them.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large, or the steps have diverged. The rows before are learned, or wait.
+        """
+        raise NotImplementedError
+
+    def grow_if_due(self) -> None:
+        """Begin a larger group if it is time to, where there are groups."""
+
+    def divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        self.may_restructure = False
+
     def close(self) -> None:
         """Learn no single event any more until :meth:`open` is called."""
 
@@ -155,8 +189,8 @@ class Learner:
         """Whether the first blocks are of features that were kept when the function was pruned."""
         return len(self.directions.kept) > 1
 
-    def drawn(self, positions: I64) -> I64:
-        """Return what `features.evaluate` keeps of the features at these positions: block, place and rung of each."""
+    def features_at(self, positions: I64) -> I64:
+        """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
         kept, block = self.directions.kept, positions // self.block_size
         features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
         packed = positions < len(kept) - 1
@@ -182,7 +216,7 @@ class Learner:
         """
         if "kept" not in tensors:
             return None
-        kept: I64 = model_file.taken(tensors, "kept", np.int64, (None, 3))
+        kept: I64 = tensor_file.require_tensor(tensors, "kept", np.int64, (None, 3))
         if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
             raise ValueError("expected features of whole blocks as kept")
         return kept
@@ -218,20 +252,20 @@ class Learner:
         numbers["loss"], numbers["loss_bound"] = self.loss.load(columns), self.loss.bound(columns)
         return numbers
 
-    def _numbers_in(self, tensors: Mapping[str, Any]) -> tuple[I64, F64]:
-        """Return what is learned of the scalar state in `tensors`.
+    def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
+        """Return what is learned of the scalar state in `tensors`, as a record.
 
         Raises
         ------
         ValueError
             If it is not what can be learned.
         """
-        ints = model_file.taken(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = model_file.taken(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
-        blocks, steps_taken = ints[:2].tolist()
-        if (ints < 0).any() or blocks > min(self.most_blocks, steps_taken) or reals[0] == 0.0:
+        ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        learned = state.unpack_learned(ints, reals)
+        if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
-        return ints, reals
+        return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
         """Evaluate rows into `out`, in as many threads as there may be.

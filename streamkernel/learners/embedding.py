@@ -3,38 +3,58 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
+from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, VECTOR, VECTORS, Entries, Span
 from streamkernel.features.directions import Directions
-from streamkernel.features.evaluate import ENTRIES, KERNEL, VECTOR, VECTORS, features, power, prepare
+from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F32, ROWS, Rows
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.scoring import entries_room, longest_row, part_room
 from streamkernel.learners.state import NUMBERS_TYPE
 
 
+class EmbeddingRoom(NamedTuple):
+    """Room for what the parts of a kernel read of a row, for a panel of its features, and for those of the parts."""
+
+    row: Entries
+    panel: F32
+    parts: F32
+
+
+EMBEDDING_ROOM = types.NamedTuple([ENTRIES, VECTORS, VECTORS], EmbeddingRoom)
+
+
 @inlined
-def scaled(to, values, scale):  # type: ignore[no-untyped-def]
+def embedding_room(state, kernel, rows):  # type: ignore[no-untyped-def]
+    """Return room to embed rows."""
+    parts, width = len(kernel.parts), kernel.cache.shape[3]
+    return EmbeddingRoom(
+        entries_room(parts, longest_row(rows)),
+        np.empty((state[0].components, width), np.float32),
+        part_room(parts, width),
+    )
+
+
+@inlined
+def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
     """Set `to` to ``scale * values``."""
     for j in range(len(to)):
         to[j] = scale * values[j]
 
 
-@unit(
-    types.boolean(NUMBERS_TYPE, KERNEL, ROWS, types.int64, types.int64, VECTORS, VECTOR, ENTRIES, VECTORS),
-    error_model="numpy",
-)
-def embed(state, kernel, rows, i, blocks, phi, z, row, room):  # type: ignore[no-untyped-def]
+@unit(types.boolean(NUMBERS_TYPE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM), error_model="numpy")
+def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-def]
     """Set `z` to the features of all blocks for row i, 0 beyond the given blocks; return if the row is usable.
 
-    They are in the order of blocks, components and features. `phi` has room for a panel, `row` and `room` for a row.
+    They are in the order of blocks, components and features.
     """
-    if not prepare(kernel, rows, i, row):
+    if not prepare(kernel, rows, i, room.row):
         return False
-    numbers = state[0]
+    numbers, phi = state[0], room.panel
     size, components, width = numbers.block_size, numbers.components, phi.shape[1]
     per_panel = width // size
     for j in range(blocks * components * size, len(z)):
@@ -42,34 +62,32 @@ def embed(state, kernel, rows, i, blocks, phi, z, row, room):  # type: ignore[no
     normaliser = np.float32(1.0 / math.sqrt(size))
     for p in range((blocks + per_panel - 1) // per_panel):
         last = min(per_panel, blocks - p * per_panel)
-        features(kernel, size, row, p, 0, last * size, phi, room)
+        features(kernel, room.row, Span(size, p, 0, last * size), phi, room.parts)
         if numbers.k_xx == 0.0 and power(phi, 0, last * size)[0] < 0.0:
             return False
         for b in range(last):
             for o in range(components):
                 first = ((p * per_panel + b) * components + o) * size
-                scaled(z[first : first + size], phi[o, b * size : (b + 1) * size], normaliser)
+                set_scaled(z[first : first + size], phi[o, b * size : (b + 1) * size], normaliser)
     return True
 
 
 @compiled(nogil=True)
-def _embed_rows(state, kernel, rows, out):  # type: ignore[no-untyped-def]
+def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
-    numbers, parts, width = state[0], len(kernel.parts), kernel.cache.shape[3]
-    row, room = entries_room(parts, longest_row(rows)), part_room(parts, width)
-    phi = np.empty((numbers.components, width), np.float32)
+    numbers, room = state[0], embedding_room(state, kernel, rows)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
-        if not embed(state, kernel, rows, i, blocks, phi, out[i], row, room):
+        if not embed(state, kernel, rows, i, blocks, out[i], room):
             out[i] = np.float32(0.0)
 
 
-def embedded(numbers: Any, directions: Directions, rows: Rows, blocks: int) -> F32:
+def embed_rows(numbers: Any, directions: Directions, rows: Rows, blocks: int) -> F32:
     """Return the features of the first blocks for each of `rows`, shape (rows, components × features).
 
     They are in the order of blocks, components and features; 0 for a row that is unusable.
     """
     width = blocks * directions.block_size * directions.plan.outputs
     out = np.empty((len(rows.start) - 1, width), np.float32)
-    _embed_rows(np.array([numbers]), directions.kernel, rows, out)
+    _embed_each(np.array([numbers]), directions.kernel, rows, out)
     return out

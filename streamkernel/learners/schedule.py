@@ -1,4 +1,4 @@
-"""When a model looks at what it has learnt: often at first, and from then on at fixed distances."""
+"""When a model looks at what it has learned: often at first, and from then on at fixed distances."""
 
 from __future__ import annotations
 

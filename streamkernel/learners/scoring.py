@@ -7,7 +7,7 @@ A model with blocks of F features and C columns keeps
     phi[panel, component, feature]             the features of the row that was evaluated last, √F φ
     numbers                                    the record of `streamkernel.learners.state`
 
-A feature has one component or more: the real and imaginary parts of `features.evaluate`, a cosine and a sine for a
+A feature has one component or more: the real and imaginary parts of `features.feature_maps`, a cosine and a sine for a
 Gaussian.
 """
 
@@ -20,7 +20,8 @@ import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.evaluate import ENTRIES, KERNEL, ROOM, Entries, features, power, prepare
+from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries, Span
+from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.state import NUMBERS_TYPE
@@ -109,12 +110,12 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     total = numbers.blocks * block_size
     sums[:] = 0.0
     if total == 0 and numbers.k_xx == 0.0:
-        features(kernel, block_size, work.row, 0, 0, block_size, phi[0], work.room)
+        features(kernel, work.row, Span(block_size, 0, 0, block_size), phi[0], work.room)
         if power(phi[0], 0, block_size)[0] < 0.0:
             return False
     for p in range((total + width - 1) // width):
         last = min(width, total - p * width)
-        features(kernel, block_size, work.row, p, 0, last, phi[p], work.room)
+        features(kernel, work.row, Span(block_size, p, 0, last), phi[p], work.room)
         if numbers.k_xx == 0.0 and power(phi[p], 0, last)[0] < 0.0:
             return False
         for c in range(coef.shape[1]):
@@ -171,7 +172,7 @@ def transform(block_size, components, kernel, rows, out):  # type: ignore[no-unt
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, block_size, row, 0, 0, block_size, phi, room)
+        features(kernel, row, Span(block_size, 0, 0, block_size), phi, room)
         if power(phi, 0, block_size)[0] < 0.0:
             return i
         for f in range(block_size):

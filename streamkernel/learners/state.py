@@ -29,6 +29,9 @@ _GIVEN_INTS = (
 )  # fmt: skip
 _GIVEN_REALS = ("l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx")
 
+LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
+"""What is learned, as a record."""
+
 NUMBERS = np.dtype(
     [(name, "i8") for name in (*LEARNED_INTS, *_GIVEN_INTS)]
     + [(name, "f8") for name in (*LEARNED_REALS, *_GIVEN_REALS)]
@@ -57,13 +60,26 @@ arrays have been copied, and what is learned in them would be lost; there is no 
 dictionary could not be read. Nothing is changed but in the first case."""
 
 
-def learned(numbers: Any) -> dict[str, Any]:
-    """Return what is learned of a record, as tensors of a file."""
+def pack_learned(numbers: Any) -> dict[str, Any]:
+    """Return what is learned of a record, as tensors of a file.
+
+    Examples
+    --------
+    >>> numbers = np.zeros(1, NUMBERS)[0]
+    >>> numbers["steps"], numbers["scale"] = 7, 0.5
+    >>> unpack_learned(**pack_learned(numbers))[["steps", "scale"]].item()
+    (7, 0.5)
+    """
     ints = np.array([numbers[name] for name in LEARNED_INTS], np.int64)
     return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
 
 
-def set_learned(numbers: Any, ints: I64, reals: F64) -> None:
-    """Set what is learned of a record from the tensors of a file."""
-    for name, value in zip((*LEARNED_INTS, *LEARNED_REALS), (*ints.tolist(), *reals.tolist()), strict=True):
-        numbers[name] = value
+def unpack_learned(ints: I64, reals: F64) -> Any:
+    """Return what is learned, as a record, from the tensors of a file."""
+    return np.array([(*ints.tolist(), *reals.tolist())], LEARNED_NUMBERS)[0]
+
+
+def set_learned(numbers: Any, learned: Any) -> None:
+    """Set what is learned of a record."""
+    for name in LEARNED_INTS + LEARNED_REALS:
+        numbers[name] = learned[name]

@@ -52,7 +52,7 @@ def _label(y, column, columns):  # type: ignore[no-untyped-def]
     return 1.0 if positive else -1.0
 
 
-def _of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
+def of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
     """Make formulas of the margin m = ±f and the parameter a loss, summed over columns, each class against the rest."""
 
     @value.member(loss)
@@ -76,7 +76,7 @@ def _of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
                 out[c] = bend(_label(y, c, len(f)) * f[c])
 
 
-def _of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
+def of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
     """Make formulas of the score f, the target y and the parameter a loss."""
 
     @value.member(loss)
@@ -160,35 +160,35 @@ def _logistic_bend(m):  # type: ignore[no-untyped-def]
     return max(off * (1.0 - off), 0.25 * off * off)
 
 
-_of_margins(
+of_margins(
     LOGISTIC,
     inlined(lambda m: math.log1p(math.exp(-abs(m))) + max(-m, 0.0)),
     inlined(lambda m: -_miss(m)),
     _logistic_bend,
 )
-_of_margins(
+of_margins(
     HINGE,
     inlined(lambda m: max(0.0, 1.0 - m)),
     inlined(lambda m: -1.0 if m < 1.0 else 0.0),
 )  # fmt: skip
-_of_margins(
+of_margins(
     SQUARED_HINGE,
     inlined(lambda m: max(0.0, 1.0 - m) ** 2),
     inlined(lambda m: -2.0 * max(0.0, 1.0 - m)),
     inlined(lambda m: 2.0 if m < 1.0 else 0.0),
 )
-_of_margins(
+of_margins(
     SMOOTH_HINGE,
     inlined(lambda m: 0.5 - m if m <= 0.0 else 0.5 * max(0.0, 1.0 - m) ** 2),
     inlined(lambda m: -min(max(0.0, 1.0 - m), 1.0)),
     inlined(lambda m: 1.0 / max(1.0, 1.0 - m) if m < 1.0 else 0.0),
 )
-_of_margins(
+of_margins(
     SIGMOID,
     _miss,
     inlined(lambda m: -math.exp(-abs(m)) / (1.0 + math.exp(-abs(m))) ** 2),
 )
-_of_scores(
+of_scores(
     SQUARE,
     inlined(lambda f, y, parameter: 0.5 * (f - y) ** 2),
     inlined(lambda f, y, parameter: f - y),
@@ -202,28 +202,28 @@ def _huber(f, y, delta):  # type: ignore[no-untyped-def]
     return 0.5 * r * r if abs(r) <= delta else delta * (abs(r) - 0.5 * delta)
 
 
-_of_scores(
+of_scores(
     HUBER,
     _huber,
     inlined(lambda f, y, delta: min(max(f - y, -delta), delta)),
     inlined(lambda f, y, delta: delta / max(delta, abs(f - y))),
 )
-_of_scores(
+of_scores(
     EPSILON_INSENSITIVE,
     inlined(lambda f, y, epsilon: max(0.0, abs(f - y) - epsilon)),
     inlined(lambda f, y, epsilon: math.copysign(1.0, f - y) if abs(f - y) > epsilon else 0.0),
 )
-_of_scores(
+of_scores(
     QUANTILE,
     inlined(lambda f, y, tau: max(-tau * (f - y), (1.0 - tau) * (f - y))),
     inlined(lambda f, y, tau: 1.0 - tau if f - y >= 0.0 else -tau),
 )
-_of_scores(
+of_scores(
     CORRENTROPY,
     inlined(lambda f, y, sigma: -0.5 * sigma**2 * math.expm1(-(((f - y) / sigma) ** 2))),
     inlined(lambda f, y, sigma: (f - y) * math.exp(-(((f - y) / sigma) ** 2))),
 )
-_of_scores(
+of_scores(
     NOVELTY,
     inlined(lambda f, threshold, parameter: max(0.0, threshold - f)),
     inlined(lambda f, threshold, parameter: -1.0 if f < threshold else 0.0),
@@ -241,7 +241,7 @@ def _exp_slope(f):  # type: ignore[no-untyped-def]
     return math.exp(min(f, LARGEST_EXPONENT))
 
 
-_of_scores(
+of_scores(
     RATIO,
     inlined(lambda f, w, rho: w * (-1.0 - rho - f) if w > 0.0 else -w * _exp(f)),
     inlined(lambda f, w, rho: -w if w > 0.0 else -w * _exp_slope(f)),
@@ -262,4 +262,4 @@ def _truncated_ratio_slope(f, w, rho):  # type: ignore[no-untyped-def]
     return -w * math.exp(f + rho) if f <= -rho else -w
 
 
-_of_scores(TRUNCATED_RATIO, _truncated_ratio, _truncated_ratio_slope)
+of_scores(TRUNCATED_RATIO, _truncated_ratio, _truncated_ratio_slope)

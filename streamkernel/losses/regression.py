@@ -188,7 +188,7 @@ class Correntropy(Loss):
     ----------
     sigma
         The residual σ > 0, in units of the target, that tells near from far. Where all targets are many σ from f, as
-        they may be at the beginning, nothing is learnt.
+        they may be at the beginning, nothing is learned.
 
     Raises
     ------

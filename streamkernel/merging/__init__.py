@@ -1,4 +1,4 @@
-"""Models that learnt apart, as one: with the same seeds their features are the same, so coefficients can be merged.
+"""Models that learned apart, as one: with the same seeds their features are the same, so coefficients can be merged.
 
 For replicas i with n_i events each since they were the same model 0, and n = Σ n_i:
 
@@ -8,8 +8,3 @@ For replicas i with n_i events each since they were the same model 0, and n = Σ
 The second line is what one model would have come to that saw all events, if the loss is square and nothing is
 forgotten. Models that were never the same begin from A_0 = λI and n_i = all their events.
 """
-
-from streamkernel.errors import MergeError
-from streamkernel.merging.models import Summary, check, merged, n_examples, spread_of, summary
-
-__all__ = ["MergeError", "Summary", "check", "merged", "n_examples", "spread_of", "summary"]

@@ -1,44 +1,95 @@
-"""Functions of blocks of features that learnt apart, as one: the mean of their coefficients."""
+"""Functions of blocks of features that learned apart, as one: the mean of their coefficients."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from streamkernel.errors import MergeError
-from streamkernel.features.rows import F64, I64
+from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
 
 
-def told(f: Expansion) -> dict[str, Any]:
-    """Return what merging takes of a function, as arrays."""
+@dataclass(frozen=True)
+class FirstOrderSummary:
+    """What merging takes of a function of blocks: copies of its arrays.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    is_mean
+        Whether the offset is a mean over all examples.
+    functions
+        Coefficients of f, and of its average where there is one: shape (blocks, outputs of a block, functions).
+    beta
+        β of each block, shape (blocks, columns).
+    drawn
+        Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
+    next, most
+        The number of the next block, and how many there may be.
+    pending
+        Buffered examples with their targets.
+    """
+
+    numbers: Any
+    is_mean: bool
+    functions: F64
+    beta: F64
+    drawn: I64
+    next: int
+    most: int
+    pending: list[tuple[Rows, float]]
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.beta.shape[1])
+
+    def with_columns(self, columns: F64) -> FirstOrderSummary:
+        """Return a summary with other columns, which are sums of its own."""
+        own = columns.shape[1]
+        halves = np.split(self.functions, range(own, self.functions.shape[2], own), axis=2)
+        functions = np.concatenate([half @ columns.T for half in halves], axis=2)
+        return replace(self, functions=functions, beta=self.beta @ columns.T)
+
+    def before(self) -> FirstOrderSummary:
+        """Return the summary of a function like this one before its first example."""
+        none = {name: getattr(self, name)[:0] for name in ("functions", "beta", "drawn")}
+        return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
+
+
+def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:
+    """Return the summary of a function; how many examples its base had learned does not matter."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
-    functions = f.functions().reshape(f.n_blocks, outputs * f.block_size, f.n_functions)
-    return {
-        "numbers": f.numbers.copy(),
-        "functions": functions,
-        "beta": f.numbers["scale"] * f.beta[: f.n_blocks],
-        "drawn": f.drawn(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
-        "next": f.next_number,
-        "most": f.most_blocks,
-        "is_mean": f.numbers["intercept"] == state.MEAN,
-        "pending": f.pending,
-    }
+    return FirstOrderSummary(
+        numbers=f.numbers.copy(),
+        is_mean=bool(f.numbers["intercept"] == state.MEAN),
+        functions=f.functions().reshape(f.n_blocks, outputs * f.block_size, f.n_functions),
+        beta=f.numbers["scale"] * f.beta[: f.n_blocks],
+        drawn=f.features_at(np.arange(features)).reshape(f.n_blocks, f.block_size, 3),
+        next=f.next_number,
+        most=f.most_blocks,
+        pending=f.pending,
+    )
 
 
-def merge(fresh: Expansion, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64) -> dict[str, Any]:
-    """Return what `fresh`, which has learnt nothing, is to be restored from.
+def merge(
+    fresh: Expansion, parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64
+) -> dict[str, Any]:
+    """Return what `fresh`, which has learned nothing, is to be restored from.
 
     Parameters
     ----------
     fresh
         A function of as many columns as all parts have.
     parts, base
-        What :func:`told` said of the functions, and of the one that all of them were.
+        Summaries of the functions, and of the one that all of them were.
     weights
         n_i/n of the parts.
 
@@ -49,79 +100,61 @@ def merge(fresh: Expansion, parts: Sequence[dict[str, Any]], base: dict[str, Any
     """
     drawn, places = _together(parts)
     n = len(drawn)
-    most = base["most"] or max(part["most"] for part in parts)
+    most = base.most or max(part.most for part in parts)
     if n > most:
         raise MergeError(
             f"Expected models with {most * fresh.block_size} features in all at most, got "
-            f"{n * fresh.block_size}; they grew or were compacted in their own ways"
+            f"{n * fresh.block_size}; they grew or were pruned in their own ways"
         )
-    columns, height = fresh.columns, parts[0]["functions"].shape[1]
+    columns, height = fresh.columns, parts[0].functions.shape[1]
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))
     now, average = functions[:, :, :columns], functions[:, :, columns:]
-    t = [int(part["numbers"]["steps"]) for part in parts]
+    t = [int(part.numbers["steps"]) for part in parts]
     for part, at, own, w in zip(parts, places, t, weights.tolist(), strict=True):
-        now[at] += w * part["functions"][:, :, :columns]
-        average[at] += own * part["functions"][:, :, columns:]
-        beta[at] += w * part["beta"]
+        now[at] += w * part.functions[:, :, :columns]
+        average[at] += own * part.functions[:, :, columns:]
+        beta[at] += w * part.beta
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = n
     known = {block.tobytes(): place for place, block in enumerate(drawn)}
-    at = [known.get(block.tobytes(), n) for block in base["drawn"]]
+    at = [known.get(block.tobytes(), n) for block in base.drawn]
     if n in at:
         raise MergeError("Expected a base that the models went on from, got one with features that they do not have")
-    average[at] -= (len(parts) - 1) * int(base["numbers"]["steps"]) * base["functions"][:, :, columns:]
+    average[at] -= (len(parts) - 1) * int(base.numbers["steps"]) * base.functions[:, :, columns:]
     average /= max(1, int(numbers["steps"]))
     for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
         fresh.numbers[name] = numbers[name]
-    kept = _kept(fresh, drawn, max(part["next"] for part in parts), most)
+    kept = _kept(fresh, drawn, max(part.next for part in parts), most)
     return fresh.with_functions(functions.reshape(n * height, fresh.n_functions), kept) | {"beta": beta}
 
 
-def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
+def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:
     """Return the coefficients of the functions, in an order that they share."""
     drawn, places = _together(parts)
     found = []
     for part, at in zip(parts, places, strict=True):
-        columns = part["beta"].shape[1]
-        own = np.zeros((len(drawn), part["functions"].shape[1], columns))
-        own[at] = part["functions"][:, :, :columns]
+        columns = part.beta.shape[1]
+        own = np.zeros((len(drawn), part.functions.shape[1], columns))
+        own[at] = part.functions[:, :, :columns]
         found.append(own)
     return found
 
 
-def nothing(part: dict[str, Any]) -> dict[str, Any]:
-    """Return what would have been told of a function before its first example."""
-    return {"numbers": no_numbers(), "most": 0} | {name: part[name][:0] for name in ("functions", "beta", "drawn")}
-
-
-def _together(parts: Sequence[dict[str, Any]]) -> tuple[list[I64], list[list[int]]]:
+def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[int]]]:
     """Return the features of all blocks, and where each part's blocks are among them."""
     place: dict[bytes, int] = {}
     for part in parts:
-        for block in part["drawn"]:
+        for block in part.drawn:
             place.setdefault(block.tobytes(), len(place))
-    shape = parts[0]["drawn"].shape[1:]
+    shape = parts[0].drawn.shape[1:]
     drawn = [np.frombuffer(block, np.int64).reshape(shape) for block in place]
-    return drawn, [[place[block.tobytes()] for block in part["drawn"]] for part in parts]
-
-
-def columns(part: Mapping[str, Any]) -> int:
-    """Return how many columns there are."""
-    return int(part["beta"].shape[1])
-
-
-def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
-    """Return what was told with other columns, which are sums of its own."""
-    own = columns.shape[1]
-    halves = np.split(part["functions"], range(own, part["functions"].shape[2], own), axis=2)
-    functions = np.concatenate([half @ columns.T for half in halves], axis=2)
-    return part | {"functions": functions, "beta": part["beta"] @ columns.T}
+    return drawn, [[place[block.tobytes()] for block in part.drawn] for part in parts]
 
 
 def _kept(fresh: Expansion, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
     """Return the features as a function is told of them that are not simply the first ones; ``None`` if they are."""
     features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
-    simple = Expansion.drawn(fresh, np.arange(len(features)))
+    simple = Expansion.features_at(fresh, np.arange(len(features)))
     if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():
         return None
     last = [[following - len(drawn), most, 0]]

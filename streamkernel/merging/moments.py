@@ -1,4 +1,4 @@
-"""The scales of models that learnt apart: the moments of all events, if what is in use is the same."""
+"""The scales of models that learned apart: the moments of all events, if what is in use is the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
-from streamkernel.features.scaling import HORIZON, MOST_NAMES
+from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import added
 

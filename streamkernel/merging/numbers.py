@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,17 +24,29 @@ def no_numbers() -> Any:
     return np.zeros(1, NUMBERS)[0]
 
 
-def merge_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], weights: F64) -> Any:
+class Counted(Protocol):
+    """A summary with the scalar state of a function."""
+
+    @property
+    def numbers(self) -> Any:
+        """The record of :mod:`streamkernel.learners.state`."""
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the offset is a mean over all examples."""
+
+
+def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
     """Return what is learned of the scalar state, in a record of :mod:`streamkernel.learners.state`.
 
     Parameters
     ----------
     parts, base
-        Summaries with ``numbers``, such records, and ``is_mean``: whether the offset is one over all examples.
+        Summaries of functions, and of the one that all of them were.
     weights
         Of the parts.
     """
-    own, root, found = [part["numbers"] for part in parts], base["numbers"], no_numbers()
+    own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
     for name in LEARNED_INTS:
         found[name] = added([int(part[name]) for part in own], int(root[name]))
     found["blocks"], found["buffered"] = max(part["blocks"] for part in own), 0
@@ -44,7 +56,7 @@ def merge_numbers(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any], w
     found["gradient_bound"] = max(part["gradient_bound"] for part in own)
     found["last_step"] = own[-1]["last_step"]
     examples, before, seen = [int(part["examples"]) for part in own], int(root["examples"]), int(found["examples"])
-    for name in (*_MEANS, *(("offset", "predicted_offset") if parts[0]["is_mean"] else ())):
+    for name in (*_MEANS, *(("offset", "predicted_offset") if parts[0].is_mean else ())):
         sums = [n * float(part[name]) for n, part in zip(examples, own, strict=True)]
         found[name] = added(sums, before * float(root[name])) / max(1, seen)
     return found

@@ -1,9 +1,10 @@
-"""Groups of features that learnt apart, as one: sums of their Gram matrices, and what these say together."""
+"""Groups of features that learned apart, as one: sums of their Gram matrices, and what these say together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,22 +14,94 @@ from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers, no_numbers
 from streamkernel.second_order import newton_step
-from streamkernel.second_order.groups import Group, Groups
+from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
 
 
-def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
-    """Return what merging takes of a function, as arrays.
+class Kept(Protocol):
+    """A summary of a function that may have been pruned."""
+
+    @property
+    def kept(self) -> I64:
+        """The features that are kept."""
+
+
+@dataclass(frozen=True)
+class SecondOrderSummary:
+    """What merging takes of a mixture of groups: copies of its arrays.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    is_mean
+        Whether the offset is a mean over all examples.
+    table
+        Blocks, bandwidth and first example of each group, shape (groups, 3).
+    kept
+        Features that are kept since the function was pruned.
+    priors, units
+        λ of each group, as a share and in the units of its factor.
+    faded
+        What part of the base's Gram matrix is left in that of each group.
+    grams, moments, newton, steady
+        Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
+    level
+        Of f, shape (columns, 1).
+    weights, mixer, bounds, standing
+        The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
+    """
+
+    numbers: Any
+    is_mean: bool
+    table: I64
+    kept: I64
+    priors: F64
+    units: F64
+    faded: F64
+    grams: list[F64] | None
+    moments: list[F64]
+    newton: list[F64]
+    steady: list[F64]
+    level: F64
+    weights: F64
+    mixer: F64
+    bounds: F64
+    standing: F64
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.level.shape[0])
+
+    def with_columns(self, columns: F64) -> SecondOrderSummary:
+        """Return a summary with other columns, which are sums of its own."""
+        spread: dict[str, Any] = {
+            name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
+        }
+        return replace(self, level=columns @ self.level, **spread)
+
+    def before(self) -> SecondOrderSummary:
+        """Return the summary of a function like this one before its first example."""
+        zeros: dict[str, Any] = {
+            name: [0.0 * one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
+        }
+        return replace(self, numbers=no_numbers(), grams=None, **zeros)
+
+
+def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
+    """Return the summary of a function.
 
     Parameters
     ----------
     f
-        The function; what waits for a step is learnt first.
+        The function; what waits for a step is learned first.
     before
-        Examples that the function had learnt which this one was; what A has forgotten of it since is then known.
+        Examples that the function had learned which this one was; what A has forgotten of it since is then known.
     """
     f.settle()
     grams, moments, faded = [], [], []
@@ -38,46 +111,30 @@ def told(f: Mixture, before: int | None = None) -> dict[str, Any]:
         faded.append(1.0 if before is None else _faded(f, before, g))
     function = f.arrays
     mixer = function.mixer.T @ function.mixer
-    return {
-        "numbers": f.numbers.copy(),
-        "table": f.table.copy(),
-        "kept": f.directions.kept.copy(),
-        "priors": function.priors.copy(),
-        "units": np.array([f.prior(g) for g in range(len(f.groups))]),
-        "faded": np.array(faded),
-        "grams": grams,
-        "moments": moments,
-        "newton": [group.newton.copy() for group in f.groups],
-        "steady": [group.steady.copy() for group in f.groups],
-        "level": function.level.copy(),
-        "weights": function.weights.copy(),
-        "mixer": mixer,
-        "bounds": function.bounds.copy(),
-        "standing": function.losses.copy(),
-        "is_mean": f.numbers["intercept"] == state.MEAN,
-    }
+    return SecondOrderSummary(
+        numbers=f.numbers.copy(),
+        is_mean=bool(f.numbers["intercept"] == state.MEAN),
+        table=f.table.copy(),
+        kept=f.directions.kept.copy(),
+        priors=function.priors.copy(),
+        units=np.array([f.prior(g) for g in range(len(f.groups))]),
+        faded=np.array(faded),
+        grams=grams,
+        moments=moments,
+        newton=[group.newton.copy() for group in f.groups],
+        steady=[group.steady.copy() for group in f.groups],
+        level=function.level.copy(),
+        weights=function.weights.copy(),
+        mixer=mixer,
+        bounds=function.bounds.copy(),
+        standing=function.losses.copy(),
+    )
 
 
-def columns(part: Mapping[str, Any]) -> int:
-    """Return how many columns there are."""
-    return int(part["level"].shape[0])
-
-
-def with_columns(part: dict[str, Any], columns: F64) -> dict[str, Any]:
-    """Return what was told with other columns, which are sums of its own."""
-    spread = {name: [columns @ one for one in part[name]] for name in ("moments", "newton", "steady")}
-    return part | spread | {"level": columns @ part["level"]}
-
-
-def nothing(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what would have been told of a function before its first example."""
-    none: dict[str, Any] = {"numbers": no_numbers()}
-    zeros = {name: [0.0 * one for one in part[name]] for name in ("moments", "newton", "steady")}
-    return none | zeros | {"grams": None}
-
-
-def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64) -> dict[str, Any]:
-    """Return what `fresh`, which has learnt nothing, is to be restored from.
+def merge(
+    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64
+) -> dict[str, Any]:
+    """Return what `fresh`, which has learned nothing, is to be restored from.
 
     With A = RᵀR and the part ρ_i of A_0 that is left in A_i, since each forgets on its own, and λ that came for it,
     and the part ρ of A_0 that one model would have left that forgets by γ an example,
@@ -93,7 +150,7 @@ def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any],
     fresh
         A function of as many columns as all parts have.
     parts, base
-        What :func:`told` said of the functions, and of the one that all of them were.
+        Summaries of the functions, and of the one that all of them were.
     weights
         n_i/n of the parts.
 
@@ -102,38 +159,38 @@ def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any],
     MergeError
         If their features differ.
     """
-    check([*parts, *([base] if base["grams"] else [])])
-    table, has = _together([part["table"] for part in parts], weights)
+    check([*parts, *([base] if base.grams else [])])
+    table, has = _together([part.table for part in parts], weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
-        priors[g] = np.mean([parts[i]["priors"][g] for i in at])
-        own = [parts[i] | {"faded": parts[i]["faded"] * _is_same(parts[i], base, g)} for i in at]
+        priors[g] = np.mean([parts[i].priors[g] for i in at])
+        own = [replace(parts[i], faded=parts[i].faded * _is_same(parts[i], base, g)) for i in at]
         groups.append(_group(fresh, own, base, weights[at] / weights[at].sum(), g))
     mixers, moments = np.zeros((2, 2 * count + 1, 2 * count + 1)), np.zeros(2 * count + 1)
     for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
-        mixer, v = _without(part, np.flatnonzero(~has[i] & (part["table"][:, 0] > 0)))
+        mixer, v = _without(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
         mixers[0] += w * mixer
         moments += w * (mixer @ v)
     mixer = np.zeros_like(mixers[0])
-    v = np.stack([part["weights"] for part in parts]).T @ weights
+    v = np.stack([part.weights for part in parts]).T @ weights
     if mixers[0].any():
         mixer = _factor(mixers[0])
         v = np.linalg.solve(mixers[0], moments)
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], fresh.table[:, 0].sum()))
-    kept = {} if len(parts[0]["kept"]) < 2 else {"kept": parts[0]["kept"]}
-    level = sum(w * part["level"] for w, part in zip(weights, parts, strict=True))
+    kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
+    level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
     share = weights[:, None] * np.c_[has, has, has.any(axis=1)]
-    standing = (share * [part["standing"] for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
+    standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
-        **state.learned(numbers),
+        **state.pack_learned(numbers),
         "table": table,
         "priors": priors,
         "weights": v,
         "mixer": mixer,
-        "bounds": np.max([part["bounds"] for part in parts], axis=0),
+        "bounds": np.max([part.bounds for part in parts], axis=0),
         "level": level,
         "standing": standing,
         **kept,
@@ -141,20 +198,20 @@ def merge(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any],
     }
 
 
-def coefficients(parts: Sequence[dict[str, Any]]) -> list[F64]:
+def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
     """Return the coefficients of the mixed functions."""
     found = []
     for part in parts:
-        newton, steady = part["weights"][:-1].reshape(2, -1)
-        mixed = zip(newton, part["newton"], steady, part["steady"], strict=True)
+        newton, steady = part.weights[:-1].reshape(2, -1)
+        mixed = zip(newton, part.newton, steady, part.steady, strict=True)
         found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1))
     return found
 
 
-def check(parts: Sequence[Mapping[str, Any]]) -> None:
+def check(parts: Sequence[Kept]) -> None:
     """Raise an error if functions have not the same features."""
-    if any(not np.array_equal(part["kept"], parts[0]["kept"]) for part in parts):
-        raise MergeError("Expected models of the same features, got some that were compacted in another way")
+    if any(not np.array_equal(part.kept, parts[0].kept) for part in parts):
+        raise MergeError("Expected models of the same features, got some that were pruned in another way")
 
 
 def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
@@ -181,32 +238,39 @@ def _diagonal(group: Group) -> F64:
     return np.asarray(factor + rows)
 
 
-def _is_same(part: Mapping[str, Any], base: Mapping[str, Any], g: int) -> bool:
+def _grams(part: SecondOrderSummary) -> list[F64]:
+    """Return the Gram matrices of a function that has learned something."""
+    return part.grams or []
+
+
+def _is_same(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool:
     """Return whether a group is one that the base had."""
-    return base["grams"] is not None and bool((part["table"][g] == base["table"][g]).all())
+    return base.grams is not None and bool((part.table[g] == base.table[g]).all())
 
 
-def _group(fresh: Mixture, parts: Sequence[dict[str, Any]], base: dict[str, Any], weights: F64, g: int) -> Group:
+def _group(
+    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
+) -> Group:
     """Return a group of all that have it."""
-    n = len(parts[0]["grams"][g])
+    n = len(_grams(parts[0])[g])
     found = Group.empty(n, fresh.columns, fresh.room)
     if not n:
         return found
-    faded, units = (np.array([part[name][g] for part in parts]) for name in ("faded", "units"))
-    since = sum(int(part["numbers"]["examples"] - base["numbers"]["examples"]) for part in parts)
+    faded, units = (np.array([getattr(part, name)[g] for part in parts]) for name in ("faded", "units"))
+    since = sum(int(part.numbers["examples"] - base.numbers["examples"]) for part in parts)
     left = float(fresh.numbers["forgetting"]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
-    moments = sum(part["moments"][g] for part in parts)
-    gram = sum(part["grams"][g] for part in parts)
+    moments = sum(part.moments[g] for part in parts)
+    gram: Any = sum(_grams(part)[g] for part in parts)
     if faded.sum() != left:
-        gram -= (faded.sum() - left) * base["grams"][g]
-        moments = moments - (faded.sum() - left) * base["moments"][g]
+        gram -= (faded.sum() - left) * _grams(base)[g]
+        moments = moments - (faded.sum() - left) * base.moments[g]
     gram.flat[:: n + 1] += (1.0 - left) * prior - ((1.0 - faded) * units).sum()
     factor = _factor(gram, prior)
     found.factor[:] = factor
     found.newton[:] = moments
     found.newton[:] = _solve(factor, found.newton.T).T
-    found.steady[:] = sum(w * part["steady"][g] for w, part in zip(weights, parts, strict=True))
+    found.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
     return found
 
 
@@ -220,12 +284,12 @@ def _together(tables: Sequence[I64], weights: F64) -> tuple[I64, Any]:
     return found, has
 
 
-def _without(part: Mapping[str, Any], groups: I64) -> tuple[F64, F64]:
+def _without(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
     """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
-    mixer, v = part["mixer"], part["weights"].copy()
+    mixer, v = part.mixer, part.weights.copy()
     if not len(groups) or not mixer.any():
         return mixer, v
-    gone = np.concatenate([groups, groups + len(part["table"])])
+    gone = np.concatenate([groups, groups + len(part.table)])
     factor, v = newton_step.without(_factor(mixer), v, gone, mixer.diagonal().min())
     return factor.T @ factor, v
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.estimators import model_file
+from streamkernel import tensor_file
 from streamkernel.features.rows import F64
 from streamkernel.jit import compiled
 
@@ -134,7 +134,7 @@ class BayesianLinear:
         return np.asarray(spreads(self._factor(), phi))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt, as arrays that share nothing with this."""
+        """Return what has been learned, as arrays that share nothing with this."""
         triangle = self._factor()[np.triu_indices(len(self.z))]
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 
@@ -147,9 +147,9 @@ class BayesianLinear:
             If a tensor is missing, does not fit, or holds what no model learns.
         """
         n = len(self.z)
-        triangle = model_file.taken(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
-        z = model_file.taken(tensors, "z", np.float64, (n,))
-        (squares,) = model_file.taken(tensors, "squares", np.float64, (1,))
+        triangle = tensor_file.require_tensor(tensors, "triangle", np.float64, (n * (n + 1) // 2,))
+        z = tensor_file.require_tensor(tensors, "z", np.float64, (n,))
+        (squares,) = tensor_file.require_tensor(tensors, "squares", np.float64, (1,))
         R = np.zeros((n, n))
         R[np.triu_indices(n)] = triangle
         if not (np.diag(R) > 0.0).all() or squares < 0.0:

@@ -12,7 +12,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import scoring
 
 
@@ -45,7 +45,7 @@ class FeatureMap:
 
     def __init__(self, kernel: Kernel, n_features: int, seed: int, cache_bytes: int) -> None:
         self.n_features, self._seed = n_features, seed
-        self.directions = Directions(Plan(kernel, seed, in_blocks=False), n_features, cache_bytes)
+        self.directions = Directions(KernelProgram(kernel, seed, in_blocks=False), n_features, cache_bytes)
         self.directions.reserve(1)
 
     @property
@@ -61,7 +61,7 @@ class FeatureMap:
         ValueError
             If it is another kernel.
         """
-        plan = Plan(kernel, self._seed, in_blocks=False)
+        plan = KernelProgram(kernel, self._seed, in_blocks=False)
         if not plan.has_directions_of(self.directions.plan):
             raise ValueError(f"expected {self.kernel!r} with other bandwidths, got {kernel!r}")
         twin: FeatureMap = object.__new__(FeatureMap)

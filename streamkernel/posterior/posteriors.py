@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streamkernel import step_sizes
+from streamkernel import step_sizes, tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.counter_rng import counter_bits, domain_key
 from streamkernel.features.rows import F64, Rows
 from streamkernel.posterior.bayesian_linear import BayesianLinear
@@ -42,10 +42,10 @@ class Posterior(Protocol):
         """Return the variance of f(x) for each row."""
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        """Take over what has been learned; raises a ValueError if it does not fit."""
 
 
 class Recursive:
@@ -98,11 +98,11 @@ class Recursive:
         return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
         return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learnt; raises a ValueError if it does not fit."""
+        """Take over what has been learned; raises a ValueError if it does not fit."""
         self.linear.restore(tensors, _count(tensors))
 
 
@@ -125,7 +125,7 @@ class Stochastic:
     step
         γ_t.
     points
-        The rows whose variance is learnt; ``None`` for the operator.
+        The rows whose variance is learned; ``None`` for the operator.
     seed
         Seed of the choice of old blocks.
     """
@@ -165,7 +165,7 @@ class Stochastic:
             row = rows.part(i, i + 1)
             if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
                 for phi in self._phis:
-                    phi(phi.directions.own(row))
+                    phi(phi.directions.adopt_rows(row))
             pending = (*self._learned.pending, (row, target))
             if len(pending) < self._batch:
                 self._learned = self._learned._replace(pending=pending)
@@ -221,14 +221,14 @@ class Stochastic:
 
     def _features2(self, rows: Rows) -> F64:
         """Return φ'(x)."""
-        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.own(rows))
+        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt."""
+        """Return what has been learned."""
         f, A, steps_taken, pending = self._learned
         learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
         counters = {"count": np.array([steps_taken], np.int64)}
-        return learned | counters | model_file.pack_examples("pending", pending)
+        return learned | counters | example_tensors.pack_examples("pending", pending)
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what has been learned; raises a ValueError if it does not fit."""
@@ -237,7 +237,7 @@ class Stochastic:
         f, A, _, _ = self._learned
         f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
         A.restore(tensors, blocks)
-        pending = model_file.unpack_examples("pending", tensors, self._phis[0].directions) or []
+        pending = example_tensors.unpack_examples("pending", tensors, self._phis[0].directions) or []
         if len(pending) >= self._batch:
             raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(pending)}")
         self._learned = _Learned(f, A, steps_taken, tuple(pending))
@@ -301,7 +301,7 @@ def _keys(rows: Rows) -> Sequence[Hashable]:
 
 def _count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
-    (found,) = model_file.taken(tensors, "count", np.int64, (1,))
+    (found,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
     if found < 0:
         raise ValueError(f"expected a count, got {found}")
     return int(found)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import tensor_file
 from streamkernel.errors import DivergedError
-from streamkernel.estimators import model_file
 from streamkernel.features.rows import F64
-from streamkernel.first_order.sgd_step import LARGEST_GRADIENT
+from streamkernel.learners.clipping import LARGEST_GRADIENT
 
 
 class RidgeFunctions:
@@ -77,7 +77,7 @@ class RidgeFunctions:
         return found
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt, as arrays that share nothing with this."""
+        """Return what has been learned, as arrays that share nothing with this."""
         return {"alpha": self.alpha.copy()}
 
     def restore(self, tensors: Mapping[str, Any], blocks: int) -> None:
@@ -89,7 +89,7 @@ class RidgeFunctions:
             If a tensor is missing or does not fit.
         """
         shape = blocks * self.width, self.alpha.shape[1]
-        self.alpha = model_file.taken(tensors, "alpha", np.float64, shape).copy()
+        self.alpha = tensor_file.require_tensor(tensors, "alpha", np.float64, shape).copy()
 
 
 class OperatorVariance:
@@ -170,7 +170,7 @@ class OperatorVariance:
         return a
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learnt, as arrays that share nothing with this."""
+        """Return what has been learned, as arrays that share nothing with this."""
         stacked = np.concatenate([np.zeros((0, self.width)), *self.theta])
         return {"theta": stacked, "theta.rows": np.array([len(column) for column in self.theta], np.int64)}
 
@@ -182,11 +182,11 @@ class OperatorVariance:
         ValueError
             If a tensor is missing or does not fit.
         """
-        rows = model_file.taken(tensors, "theta.rows", np.int64, (blocks,))
+        rows = tensor_file.require_tensor(tensors, "theta.rows", np.int64, (blocks,))
         least = self.width * np.arange(1, blocks + 1)
         if (rows % self.width != 0).any() or (rows < least).any() or (rows > blocks * self.width).any():
             raise ValueError(f"expected the lengths of {blocks} columns as theta.rows, got {rows.tolist()[:9]}")
-        theta = model_file.taken(tensors, "theta", np.float64, (int(rows.sum()), self.width))
+        theta = tensor_file.require_tensor(tensors, "theta", np.float64, (int(rows.sum()), self.width))
         self.theta = [column.copy() for column in np.split(theta, np.cumsum(rows)[:-1])] if blocks else []
 
 

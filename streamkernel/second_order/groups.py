@@ -1,33 +1,18 @@
-"""The arrays of a mixture's groups, one group after the other in flat arrays, as `learning.py` reads them."""
+"""The arrays of a mixture's groups, one group after the other in flat arrays, as compiled code reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from streamkernel.estimators import model_file
-from streamkernel.features.rows import F32, F64, I64
-from streamkernel.second_order import learning
+from streamkernel import tensor_file
+from streamkernel.features.rows import I64
+from streamkernel.second_order import mixture_state
+from streamkernel.second_order.mixture_state import Group
 
 FUNCTIONS = ("newton", "steady", "sums")
-
-
-class Group(NamedTuple):
-    """Of a group of n outputs: the factor, its functions and what waits for a step."""
-
-    factor: F32
-    newton: F64
-    steady: F64
-    sums: F64
-    rows: F32
-
-    @classmethod
-    def empty(cls, n: int, columns: int, room: int) -> Group:
-        """Return a group before its first example."""
-        newton, steady, sums = np.zeros((3, columns, n))
-        return cls(np.zeros((n, n), np.float32), newton, steady, sums, np.zeros((room, n), np.float32))
 
 
 class Groups:
@@ -51,10 +36,10 @@ class Groups:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
         self.layout: I64 = np.zeros((len(groups), 4), np.int64)
-        self.layout[:, learning.FIRST] = firsts
-        self.layout[:, learning.COUNT] = self.counts
-        self.layout[1:, learning.BEFORE] = np.cumsum(self.counts)[:-1]
-        self.layout[1:, learning.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
+        self.layout[:, mixture_state.FIRST] = firsts
+        self.layout[:, mixture_state.COUNT] = self.counts
+        self.layout[1:, mixture_state.BEFORE] = np.cumsum(self.counts)[:-1]
+        self.layout[1:, mixture_state.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
         self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
 
     def with_flat(self, **arrays: Any) -> Groups:
@@ -100,11 +85,11 @@ class Groups:
         """
         n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
         for name in FUNCTIONS:
-            getattr(self.flat, name)[:] = model_file.taken(tensors, name, np.float64, (self._columns * n,))
+            getattr(self.flat, name)[:] = tensor_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
             return
-        factor = model_file.taken(tensors, "factor", np.float32, (triangles,))
-        rows = model_file.taken(tensors, "rows", np.float32, (waiting * n,))
+        factor = tensor_file.require_tensor(tensors, "factor", np.float32, (triangles,))
+        rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         for group in self:
             count = len(group.factor)
             size = count * (count + 1) // 2

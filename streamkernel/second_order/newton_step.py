@@ -10,10 +10,11 @@ from numba import types
 
 from streamkernel import losses, vectors
 from streamkernel.features.rows import F64, I64
-from streamkernel.first_order.sgd_step import LARGEST_GRADIENT, clip
 from streamkernel.jit import inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
+from streamkernel.second_order.mixture_state import COUNT, GROUP, MIXER, SQUARES_BEFORE
 from streamkernel.second_order.square_root import EIGHT
 
 FLATTEST = 1e-3
@@ -33,14 +34,15 @@ _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
 @inlined
-def begin(factor, prior):  # type: ignore[no-untyped-def]
-    """Set R to what it is without examples, of A = λI."""
-    for d in range(len(factor)):
-        factor[d, d] = math.sqrt(prior)
+def begin(state, g, prior):  # type: ignore[no-untyped-def]
+    """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
+    n, before = state.layout[g, COUNT], state.layout[g, SQUARES_BEFORE]
+    for d in range(n):
+        state.factor[before + d * (n + 1)] = math.sqrt(prior)
 
 
-@unit(types.void(NUMBERS_TYPE, _MATRIX, _VECTOR, types.float64, types.float64, _VECTOR, _MATRIX, _VECTOR, _MATRIX))
-def weigh(state, f, out, target, size, weights, mixer, bounds, room):  # type: ignore[no-untyped-def]
+@unit(types.void(NUMBERS_TYPE, MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
+def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
         A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
@@ -49,7 +51,7 @@ def weigh(state, f, out, target, size, weights, mixer, bounds, room):  # type: i
     numbers as columns and functions.
     """
     count, columns = f.shape
-    numbers = state[0]
+    numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds
     if size == 0.0:
         return
     if mixer[0, 0] == 0.0:
@@ -124,13 +126,8 @@ def fades(seen, batch, every):  # type: ignore[no-untyped-def]
     return seen == batch or seen // every > (seen - batch) // every
 
 
-_F32_MATRIX = types.float32[:, ::1]
-
-
-@unit(
-    types.void(NUMBERS_TYPE, _F32_MATRIX, _MATRIX, _F32_MATRIX, _F32_MATRIX, _MATRIX, types.float64, square_root.ROOM)
-)
-def step(state, factor, newton, rows, spare, sums, prior, room):  # type: ignore[no-untyped-def]
+@unit(types.void(NUMBERS_TYPE, GROUP, types.float64, types.float32[:, ::1], square_root.ROOM))
+def step(state, group, prior, spare, room):  # type: ignore[no-untyped-def]
     """Prepare the Newton step of one group on the B examples gathered, which forgets by ρ an example:
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
@@ -139,9 +136,9 @@ def step(state, factor, newton, rows, spare, sums, prior, room):  # type: ignore
 
         A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
 
-    `sums` becomes what is to be subtracted from w. `spare` is room of the size of `rows`.
+    The group's `sums` become what is to be subtracted from w. `spare` is room of the size of its `rows`.
     """
-    numbers = state[0]
+    numbers, factor, sums = state[0], group.factor, group.sums
     batch, l2, seen = numbers.buffered, numbers.l2, numbers.examples
     pull = batch * l2
     if numbers.forgetting < 1.0 or l2 > 0.0:
@@ -150,11 +147,11 @@ def step(state, factor, newton, rows, spare, sums, prior, room):  # type: ignore
             kept = numbers.forgetting**every
             square_root.fade(factor, kept, (1.0 - kept) * prior + every * l2, spare, room)
             pull += (1.0 - kept) * prior
-    square_root.rotate(factor, rows, (batch + EIGHT - 1) // EIGHT * EIGHT, room)
-    rows[:] = np.float32(0.0)
-    for c in range(len(newton)):
+    square_root.rotate(factor, group.rows, (batch + EIGHT - 1) // EIGHT * EIGHT, room)
+    group.rows[:] = np.float32(0.0)
+    for c in range(len(sums)):
         if pull > 0.0:
-            vectors.add(sums[c], newton[c], pull)
+            vectors.add(sums[c], group.newton[c], pull)
         square_root.solve(factor, sums[c])
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
@@ -66,8 +66,8 @@ class AsyDSSKL(BaseEstimator):
 
     min_w (1/n) Σ ℓ(w·z(x_i) + b, y_i) + l1 Σ_h √size_h ‖w(h)‖ over the candidates h, where w(h) are the coefficients
     of the outputs of one feature, a cosine and a sine, for all classes. In the end those that stayed are fitted without
-    the price. More than two classes are learnt by softmax, or one against the rest. A prediction evaluates the features
-    that stayed and no others.
+    the price. More than two classes are learned by softmax, or one against the rest. A prediction evaluates only the
+    features that stayed.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class AsyDSSKL(BaseEstimator):
         with a loss on a held-out tenth that is within one standard error of the best; with `max_features` the best.
     refit
         Whether those that stayed are fitted without the price, with the one of five ridges that is best for the tenth.
-    form, threads
+    threads
         As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`. One thread has the same bits at every run.
     max_epochs
         Passes over the rows in a round, at most.
@@ -140,6 +140,8 @@ class AsyDSSKL(BaseEstimator):
     (True, True)
     """
 
+    _form: Literal["minibatch", "paper"] = "minibatch"
+
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -150,7 +152,6 @@ class AsyDSSKL(BaseEstimator):
         max_features: int | None = None,
         l1: float | None = None,
         refit: bool = True,
-        form: Literal["minibatch", "paper"] = "minibatch",
         threads: int = 1,
         max_epochs: int = 200,
         tol: float = 0.1,
@@ -164,7 +165,6 @@ class AsyDSSKL(BaseEstimator):
         self.max_features = max_features
         self.l1 = l1
         self.refit = refit
-        self.form = form
         self.threads = threads
         self.max_epochs = max_epochs
         self.tol = tol
@@ -257,7 +257,7 @@ class AsyDSSKL(BaseEstimator):
                 continue
             if not isinstance(whole, (int, np.integer)) or whole < 1:
                 raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-        return Options(**{name: getattr(self, name) for name in Options._fields})
+        return Options(**{name: getattr(self, name) for name in Options._fields if name != "form"}, form=self._form)
 
     def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
         """Return the loss, the targets and the columns as the solver is told them."""
@@ -272,12 +272,12 @@ class AsyDSSKL(BaseEstimator):
             loss = Correntropy(self.loss.sigma / float(self._target.unit))
         return loss, self._target(y), 1
 
-    def _plan(self, inputs: F64, names: list[str]) -> Plan:
+    def _plan(self, inputs: F64, names: list[str]) -> KernelProgram:
         """Return the kernel's parts, with medians taken from some of the rows."""
         kernel = Gaussian("median") if self.kernel is None else self.kernel
-        plan = Plan(kernel, self.seed)
+        plan = KernelProgram(kernel, self.seed)
         if not kernel.is_pending:
             return plan
         some = np.random.default_rng(self.seed).permutation(len(inputs))[: bandwidth.FIRST]
         rows = Directions(plan, block_size=1, cache_bytes=0).rows(names, inputs[some])
-        return Plan(bandwidth.with_medians(kernel, plan, rows), self.seed)
+        return KernelProgram(bandwidth.with_medians(kernel, plan, rows), self.seed)

@@ -44,7 +44,7 @@ class DSPDC(BaseEstimator):
 
     by the doubly stochastic primal-dual coordinate method, and reports P and the primal-dual gap: no w and c have an
     objective that is less than ``objective_`` by more than ``gap_``. No penalty is on the intercept. For the square
-    loss it is a regressor, otherwise a classifier; more than two classes are learnt one against the rest.
+    loss it is a regressor, otherwise a classifier; more than two classes are learned one against the rest.
 
     Parameters
     ----------

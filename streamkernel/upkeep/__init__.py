@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamkernel.upkeep.tasks import Compaction, Polish
+from streamkernel.upkeep.tasks import Pruning, Refit
 
-__all__ = ["Compaction", "Polish", "apply"]
+__all__ = ["Pruning", "Refit", "apply"]
 
 
 def __getattr__(name: str) -> Any:

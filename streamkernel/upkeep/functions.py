@@ -10,4 +10,4 @@ from streamkernel.second_order.mixture import Mixture
 Function = Expansion | Mixture
 
 Build = Callable[[int], Function]
-"""Makes a function of so many columns that has learnt nothing yet."""
+"""Makes a function of so many columns that has learned nothing yet."""

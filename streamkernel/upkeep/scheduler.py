@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import tensor_file
 from streamkernel.errors import InputError
-from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.tasks import Compaction, Task, kept_blocks
+from streamkernel.upkeep.tasks import Pruning, Task, kept_blocks
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ Examples = tuple[Rows, F64]
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class BackgroundTasks:
     """Tasks that are done to a function that learns, at fixed places of its stream.
 
     A job is begun after every so many examples, from a small copy of the function and a window of examples. A thread of
@@ -56,8 +57,8 @@ class Upkeep:
         What is being done, ``None`` if nothing is.
     fed
         How many runs of examples the job has been given.
-    seen, n_compactions, gap
-        Examples so far, times that the function was pruned, and the gap of the last polish.
+    seen, n_prunings, gap
+        Examples so far, times that the function was pruned, and the gap of the last refit.
     """
 
     tasks: tuple[Task, ...]
@@ -67,11 +68,11 @@ class Upkeep:
     job: Job | None = None
     fed: int = 0
     seen: int = 0
-    n_compactions: int = 0
+    n_prunings: int = 0
     gap: float = float("nan")
 
     @classmethod
-    def new(cls, tasks: Sequence[Task], build: Build) -> Upkeep:
+    def new(cls, tasks: Sequence[Task], build: Build) -> BackgroundTasks:
         """Return the tasks before the first example."""
         return cls(tuple(tasks), build, Log([]))
 
@@ -80,7 +81,7 @@ class Upkeep:
         starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
         return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
-    def saw(self, function: Function, rows: Rows, y: F64) -> tuple[Function, Upkeep]:
+    def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, BackgroundTasks]:
         """Return the function to learn with from now on, and what has been seen, after one learned some examples.
 
         These are at most :meth:`until_due` rows.
@@ -117,9 +118,9 @@ class Upkeep:
             old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
             with suppress(Exception):  # a job reports what is wrong
-                done(task, old, old.directions.own(some), targets, self.build)
+                done(task, old, old.directions.adopt_rows(some), targets, self.build)
 
-    def _turned(self, function: Function) -> tuple[Function, Upkeep]:
+    def _turned(self, function: Function) -> tuple[Function, BackgroundTasks]:
         """Let a job end or begin; return the function to learn with from now on."""
         found = self
         if found.job is not None and found.seen == found.job.until:
@@ -132,28 +133,28 @@ class Upkeep:
             found = replace(found, job=job, fed=0)
         return function, found
 
-    def with_column(self) -> Upkeep:
+    def with_column(self) -> BackgroundTasks:
         """Return what has been seen, with one more column of f."""
         if self.job is None:
             return self
         self.job.feed(None, self.fed)
         return replace(self, fed=self.fed + 1)
 
-    def _ended(self, function: Function, job: Job) -> tuple[Function, Upkeep]:
+    def _ended(self, function: Function, job: Job) -> tuple[Function, BackgroundTasks]:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
-        found = replace(found, n_compactions=found.n_compactions + any(isinstance(t, Compaction) for t in job.tasks))
+        found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 
     def tensors(self) -> dict[str, Any]:
         """Return all of this as tensors, with the job's beginning if there is one."""
         job = self.job
-        numbers = np.array([self.seen, self.n_compactions], np.int64)
+        numbers = np.array([self.seen, self.n_prunings], np.int64)
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
         found = {"upkeep.numbers": numbers, "upkeep.gap": gap}
         if job is None:
-            return found | model_file.pack_examples("upkeep.recent", [*self.recent])
+            return found | example_tensors.pack_examples("upkeep.recent", [*self.recent])
         predicting = {f"{_PREDICTING}{name}": tensor for name, tensor in job.predicting.items()}
         runs: list[list[Examples]] = [[]]  # one for every column that was added, and one more
         for examples in job.since[: self.fed]:
@@ -161,12 +162,12 @@ class Upkeep:
                 runs.append([])
             else:
                 runs[-1].append(examples)
-        since = [model_file.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
+        since = [example_tensors.pack_examples(f"upkeep.since{i}", run) for i, run in enumerate(runs)]
         found["upkeep.job"] = np.array([job.until, job.columns, *(task in job.tasks for task in self.tasks)], np.int64)
-        recent = model_file.pack_examples("upkeep.recent", job.window)
+        recent = example_tensors.pack_examples("upkeep.recent", job.window)
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
-    def restored(self, function: Function, tensors: Mapping[str, Any]) -> Upkeep:
+    def restored(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
         """Return what :meth:`tensors` returned; a job that was running is begun again.
 
         Raises
@@ -174,22 +175,24 @@ class Upkeep:
         ValueError
             If a tensor is missing or does not fit.
         """
-        seen, compactions = model_file.taken(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
-        gap, is_known = model_file.taken(tensors, "upkeep.gap", np.float64, (2,)).tolist()
-        if min(seen, compactions) < 0:
-            raise ValueError(f"expected counters of upkeep, got {[seen, compactions]}")
+        seen, prunings = tensor_file.require_tensor(tensors, "upkeep.numbers", np.int64, (2,)).tolist()
+        gap, is_known = tensor_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()
+        if min(seen, prunings) < 0:
+            raise ValueError(f"expected counters of upkeep, got {[seen, prunings]}")
         recent = _unpacked("recent", tensors, function)
         found = replace(
             self,
             recent=Log.of(recent),
             held=sum(len(y) for _, y in recent),
             seen=seen,
-            n_compactions=compactions,
+            n_prunings=prunings,
             gap=gap if is_known else float("nan"),
         )
         if "upkeep.job" not in tensors:
             return found
-        until, columns, *is_done = model_file.taken(tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)).tolist()
+        until, columns, *is_done = tensor_file.require_tensor(
+            tensors, "upkeep.job", np.int64, (2 + len(self.tasks),)
+        ).tolist()
         if not (seen < until and 0 < columns <= function.columns):
             raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
         names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
@@ -208,7 +211,7 @@ class Upkeep:
         job.start()
         return replace(found, recent=log_of, held=held, job=job, fed=fed)
 
-    def without_job(self) -> Upkeep:
+    def without_job(self) -> BackgroundTasks:
         """Return what has been seen without the job, since the function that it began from is gone."""
         return replace(self, job=None, fed=0)
 
@@ -284,7 +287,7 @@ class Job:
                 function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
                 self.gap = self.gap if gap is None else gap
             log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
-            self._new = self._caught_up(function.alone()).shared()
+            self._new = self._caught_up(function.make_private()).make_shared()
         except Exception:
             log.exception("%s has failed; the model stays as it is", self._names)
 
@@ -314,7 +317,7 @@ class Job:
 
 def _has_work(task: Task, function: Function) -> bool:
     """Return whether there is anything for a task to do."""
-    if not isinstance(task, Compaction):
+    if not isinstance(task, Pruning):
         return True
     if isinstance(function, Mixture):
         return not function.is_packed and 2 * function.n_blocks > function.most_blocks
@@ -324,11 +327,11 @@ def _has_work(task: Task, function: Function) -> bool:
 def _joined(examples: Sequence[Examples], function: Function) -> Examples:
     """Return examples as one, their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
-    return function.directions.own(rows), np.concatenate([y for _, y in examples])
+    return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])
 
 
 def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
-    found = model_file.unpack_examples(f"upkeep.{name}", tensors, function.directions)
+    found = example_tensors.unpack_examples(f"upkeep.{name}", tensors, function.directions)
     if found is None:
         raise ValueError(f"expected examples as upkeep.{name}, got none")
     function.check_targets([y for _, y in found])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
-
-if TYPE_CHECKING:
-    from streamkernel.estimators.base import KernelModel
+from streamkernel.upkeep.functions import Function
 
 
 def _at_least(least: int, name: str, value: Any) -> None:
@@ -22,7 +20,7 @@ class Task:
     """What is done after every so many events, by another thread, from the last of them.
 
     The result stands in the stream at a fixed place: it is swapped in half of `every` events after it was begun, when
-    it has learnt the events between as well. So the same events give the same bits, however fast they come.
+    it has learned the events between as well. So the same events give the same bits, however fast they come.
     """
 
     every: int
@@ -33,8 +31,8 @@ class Task:
         _at_least(2, "every", self.every)
         _at_least(2, "window", self.window)
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if this can never be done to a model with these parameters."""
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if this can never be done to a function like this, with this cap on its features."""
         raise NotImplementedError
 
 
@@ -51,12 +49,12 @@ def kept_blocks(cap: int, keep: float) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Compaction(Task):
+class Pruning(Task):
     """Prune a model to the features that matter.
 
     On a window of recent events, features are chosen sparsely (AsyDSSKL): those whose coefficients are not 0 where what
-    was learnt is approximated at a price for each of them. Then coefficients are fitted to what was learnt, so that it
-    stays, also what is older than the window.
+    was learned is approximated at a price for each of them. Then coefficients are fitted to that, so that it stays,
+    also what is older than the window.
 
     With first-order steps, half of the blocks that a model may have from then on are kept, at least one, and the others
     are free to grow again until the next time. With second-order steps each block keeps its share, and groups of blocks
@@ -83,10 +81,10 @@ class Compaction(Task):
     Examples
     --------
     >>> from streamkernel import KernelRegressor
-    >>> model = KernelRegressor(max_features=256, second_order=None, compaction=Compaction(every=500, window=400))
+    >>> model = KernelRegressor(learner="dsg", max_features=256, pruning=Pruning(every=500, window=400))
     >>> for i in range(1010):
     ...     model.learn_one({"x": i % 10}, float(i % 10))
-    >>> model.n_compactions, model.n_features
+    >>> model.n_prunings, model.n_features
     (1, 64)
     """
 
@@ -100,16 +98,16 @@ class Compaction(Task):
         if not isinstance(self.keep, (int, float)) or not 0.0 < self.keep <= 0.5:
             raise ValueError(f"Expected 0 < keep <= 0.5, got {self.keep!r}")
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if a model has no cap on its features, or they are not drawn one by one."""
-        if model.max_features is None:
-            raise ValueError("Expected a cap on the features with compaction, got max_features=None")
-        if model._learner.directions.plan.is_sketch:
-            raise ValueError(f"Expected a kernel whose features are drawn one by one, got {model.kernel_!r}")
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if there is no cap on the features, or they are not drawn one by one."""
+        if max_features is None:
+            raise ValueError("Expected a cap on the features with pruning, got max_features=None")
+        if function.directions.plan.is_sketch:
+            raise ValueError(f"Expected a kernel whose features are drawn one by one, got {function.kernel!r}")
 
 
 @dataclass(frozen=True)
-class Polish(Task):
+class Refit(Task):
     """Solve the coefficients of a model's features on a window of recent events, to a certified gap (DSPDC).
 
     It is for first-order learning; second-order steps solve for their coefficients at every step.
@@ -136,7 +134,7 @@ class Polish(Task):
 
     Examples
     --------
-    >>> Polish(every=10_000).window
+    >>> Refit(every=10_000).window
     4096
     """
 
@@ -153,7 +151,7 @@ class Polish(Task):
             if not isinstance(value, (int, float)) or not 0.0 < value < math.inf:
                 raise ValueError(f"Expected {name} > 0, got {value!r}")
 
-    def check(self, model: KernelModel) -> None:
-        """Raise a ValueError if the loss of a model has no dual."""
-        if model._loss not in LOSSES.values():
-            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with polish, got {model._loss!r}")
+    def check(self, function: Function, max_features: int | str | None) -> None:
+        """Raise a ValueError if the loss has no dual."""
+        if function.loss not in LOSSES.values():
+            raise ValueError(f"Expected a loss of {', '.join(LOSSES)} with refit, got {function.loss!r}")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from streamkernel.errors import InputError
-from streamkernel.estimators.base import KernelModel
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.solvers.progress import Tell
-from streamkernel.upkeep.compaction import compacted
 from streamkernel.upkeep.functions import Build, Function
-from streamkernel.upkeep.polish import polished
-from streamkernel.upkeep.tasks import Compaction, Polish, Task
+from streamkernel.upkeep.pruning import prune
+from streamkernel.upkeep.refit import refit
+from streamkernel.upkeep.tasks import Pruning, Refit, Task
 
 
 def done(
@@ -27,24 +26,33 @@ def done(
     ValueError
         If it cannot be done to this function.
     """
-    if isinstance(task, Compaction):
+    if isinstance(task, Pruning):
         if isinstance(function, Mixture) and function.is_packed:
             raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
-        return compacted(function, rows, y, task.keep, build, tell), None
-    if not isinstance(task, Polish) or not isinstance(function, Expansion):
-        raise ValueError("Expected a first-order model, as of second_order=None, to polish, got a second-order one")
-    return polished(function, rows, y, task, build, tell)
+        return prune(function, rows, y, task.keep, build, tell), None
+    if not isinstance(task, Refit) or not isinstance(function, Expansion):
+        raise ValueError('Expected a model with learner="dsg" to refit, got one that takes Newton steps')
+    return refit(function, rows, y, task, build, tell)
+
+
+class SupportsTasks(Protocol):
+    """A model that tasks can be done to."""
+
+    def run_task(
+        self, task: Task, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None
+    ) -> float | None:
+        """Do a task on some events, and return the gap that it ends with, if it has one."""
 
 
 def apply(
-    task: Task, model: KernelModel, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
+    task: Task, model: SupportsTasks, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
 ) -> float | None:
     """Do a task to a model at once.
 
     Parameters
     ----------
     task
-        A :class:`~streamkernel.upkeep.Compaction` or a :class:`~streamkernel.upkeep.Polish`; when it would be done in a
+        A :class:`~streamkernel.upkeep.Pruning` or a :class:`~streamkernel.upkeep.Refit`; when it would be done in a
         stream does not matter, but its window does: so many of the last events are used.
     model
         A classifier or a regressor, which is changed.
@@ -56,7 +64,7 @@ def apply(
     Returns
     -------
     float or None
-        The primal-dual gap that a polish ended with.
+        The primal-dual gap that a refit ended with.
 
     Raises
     ------
@@ -68,19 +76,17 @@ def apply(
     Examples
     --------
     >>> from streamkernel import KernelRegressor, upkeep
-    >>> model = KernelRegressor(second_order=None)
+    >>> model = KernelRegressor(learner="dsg")
     >>> events = [({"x": i % 10}, float(i % 10)) for i in range(1000)]
     >>> for x, y in events:
     ...     model.learn_one(x, y)
-    >>> upkeep.apply(upkeep.Polish(tol=1e-6), model, events) <= 1e-6
+    >>> upkeep.apply(upkeep.Refit(tol=1e-6), model, events) <= 1e-6
     True
-    >>> upkeep.apply(upkeep.Compaction(), model, events)
+    >>> upkeep.apply(upkeep.Pruning(), model, events)
     >>> model.n_features
     256
     """
-    task.check(model)
     last = [*events][-task.window :]
     if len(last) < 2:
         raise InputError(f"Expected two events or more, got {len(last)}")
-    gap: float | None = model._apply(task, last, tell)
-    return gap
+    return model.run_task(task, last, tell)

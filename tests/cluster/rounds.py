@@ -7,22 +7,25 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from river import metrics, preprocessing
 from states import state_in
-from streams import content
+from streams import content, nested
 
-from connectors import DeadLetters, DividedFiles, FileSink
-from connectors.files.many_files import place_in
+from connectors import DeadLetters, FileSink, PartitionedFiles
+from connectors.files.many_files import inner_position
 from streamkernel import KernelClassifier
-from streamkernel.cluster.engine import ClusterEngine
-from streamkernel.cluster.replica import Replica, Report, Task
-from streamkernel.cluster.source import PlannedSource
+from streamkernel.cluster.replica import Replica, Report, Task, kernel_of
+from streamkernel.cluster.runner import ClusterRunner
+from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.estimators import model_file
+from streamkernel.estimators.internals import learner_of
 
 BAD_EVERY = 97
 
@@ -48,10 +51,10 @@ def write(folder: Path, *files: Sequence[str]) -> Path:
 
 def classifier(**options: Any) -> Any:
     """Return the model of most tests."""
-    return preprocessing.StandardScaler() | KernelClassifier(**{"max_features": 64, **options})
+    return preprocessing.StandardScaler() | KernelClassifier(**nested(**{"max_features": 64, **options}))
 
 
-class HereCrew:
+class HerePool:
     """Workers in this process, to which everything goes as bytes.
 
     Parameters
@@ -105,25 +108,31 @@ def engine(
     model: Any = None,
     *,
     workers: Callable[[], int | None] | int | None = 2,
-    round_events: int = 100,
+    events_per_round: int = 100,
     is_fresh: bool = False,
     metric: Any = None,
     has_towns: bool = False,
-) -> ClusterEngine:
+) -> Engine:
     """Return an engine over the files of a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     metric = metric or metrics.Accuracy()
 
-    def divided() -> DividedFiles:
-        return DividedFiles(data / "part-*.jsonl")
+    def divided() -> PartitionedFiles:
+        return PartitionedFiles(data / "part-*.jsonl")
 
     own = {"label": "y", "ignore": ["id"] if has_towns else ["id", "town"]}
-    return ClusterEngine(
-        model or classifier(),
-        PlannedSource(divided()),
-        crew=HereCrew(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
+    source = CheckpointOnlySource(divided())
+    runner = partial(
+        ClusterRunner,
+        divided=source.divided,
+        pool=HerePool(lambda: Replica(divided, metric=metric, writes=True, **own), is_fresh),  # type: ignore[arg-type]
         workers=workers if callable(workers) else lambda: workers,
-        round_events=round_events,
+        events_per_round=events_per_round,
+    )
+    return Engine(
+        model or classifier(),
+        source,
+        runner=runner,
         metric=metric,
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
@@ -145,7 +154,7 @@ def learnt(state: dict[str, Any]) -> dict[str, Any]:
     parts: list[Any] = []
 
     def hook(thing: object) -> dict[str, Any] | None:
-        if isinstance(thing, model_file.Portable):
+        if isinstance(thing, model_file.Serializable):
             parts.append(content(thing))
             return {"part": len(parts)}
         return None
@@ -164,11 +173,11 @@ def assert_each_once(folder: Path, sizes: Sequence[int]) -> None:
     bad = sum(len(range(5, n, BAD_EVERY)) for n in sizes)
     good = sum(sizes) - bad
     told = [*lines(folder), *lines(folder, "dead_letters.jsonl")]
-    places = [(line["stream"], place_in(line["position"])[1]) for line in told]
+    places = [(line["stream"], inner_position(line["position"])[1]) for line in told]
     assert Counter(Path(name).name for name, _ in places) == {f"part-{i}.jsonl": n for i, n in enumerate(sizes)}
     assert len(set(places)) == len(places)
     state = read_newest(folder / "state")
     assert state is not None
     assert state["outcomes"] == {"learned": good, "predicted": good, "dead_letter": bad, "pending": 0}
-    learner = state["model"]._last_step._learner
+    learner = learner_of(kernel_of(state["model"]))
     assert learner.numbers["examples"] + len(getattr(learner, "pending", [])) == good

@@ -39,12 +39,12 @@ dead_letters = "dead_letters.jsonl"
 directory = "state"
 [cluster]
 workers = {workers}
-round_events = {round_events}
+events_per_round = {events_per_round}
 """
 CLUSTER = """
 [cluster]
 workers = 2
-round_events = 150
+events_per_round = 150
 """
 
 
@@ -55,21 +55,21 @@ class FilesRun:
     ----------
     data, folder
         Where the files are, and where results go.
-    workers, round_events, address
+    workers, events_per_round, address
         As for the command line.
     """
 
     def __init__(
-        self, data: Path, folder: Path, workers: int = 2, round_events: int = 200, address: str = "local"
+        self, data: Path, folder: Path, workers: int = 2, events_per_round: int = 200, address: str = "local"
     ) -> None:
         named(folder / "state")
         self.data, self.folder, self.address = data, folder, address
-        self.planned(workers, round_events)
+        self.planned(workers, events_per_round)
 
-    def planned(self, workers: int, round_events: int = 200) -> None:
+    def planned(self, workers: int, events_per_round: int = 200) -> None:
         """Say in the file how it is to be divided from now on."""
         self.config = self.folder / "run.toml"
-        self.config.write_text(CONFIG.format(data=self.data, workers=workers, round_events=round_events))
+        self.config.write_text(CONFIG.format(data=self.data, workers=workers, events_per_round=events_per_round))
 
     def start(self) -> subprocess.Popen[str]:
         """Start a driver; a second one goes on with the state of the first."""
@@ -120,7 +120,7 @@ def newest(directory: Path) -> int:
 def here(path: Path) -> None:
     """Run a configuration with workers that are in this process."""
     config = load_config(path)
-    with mock.patch.object(assemble, "Crew", lambda address, replica: rounds.HereCrew(replica)):
+    with mock.patch.object(assemble, "WorkerPool", lambda address, replica: rounds.HerePool(replica)):
         assemble.cluster_engine_of(config, "here", lambda: config.cluster.workers).run()
 
 

@@ -17,22 +17,25 @@ from ray import exceptions
 from typer.testing import CliRunner
 from waiting import LIMIT
 
-from connectors import Share, Unavailable
+from connectors import UnavailableError, WorkAssignment
 from streamkernel.cli import app
 from streamkernel.cluster import assemble, workers
 from streamkernel.cluster.replica import Task
 from streamkernel.engine.config.config import load_config
 
-GOOD = runs.CONFIG.format(data=".", workers=2, round_events=10)
+GOOD = runs.CONFIG.format(data=".", workers=2, events_per_round=10)
 TOPICS = '[kafka]\nservers = "127.0.0.1:1"\n[source]\ntopics = ["t"]'
 PROBLEMS = {
     "model: expected KernelClassifier or KernelRegressor on a cluster, got GaussianProcessRegressor": (
         'type = "KernelClassifier"\nmax_features = 64', 'type = "GaussianProcessRegressor"'
     ),
-    "model.compaction: expected none on a cluster, got a Compaction": (
-        "[sink]", 'compaction = { type = "Compaction" }\n[sink]'
+    "model.pruning: expected none on a cluster, got a Pruning": (
+        "[sink]", 'pruning = { type = "Pruning" }\n[sink]'
     ),
-    "model.polish: expected none on a cluster, got a Polish": ("[sink]", 'polish = { type = "Polish" }\n[sink]'),
+    "model.refit: expected none on a cluster, got a Refit": (
+        "[sink]",
+        'learner = "dsg"\nrefit = { type = "Refit" }\n[sink]',
+    ),
     "preprocessing[0]: expected a step whose state can be merged (Binarizer, FeatureHasher, Normalizer, BagOfWords, "
     "PolynomialExtender, RandomFeatures, StandardScaler, MinMaxScaler, MaxAbsScaler, OneHotEncoder), "
     "got RobustScaler": (
@@ -46,7 +49,7 @@ PROBLEMS = {
     ),
     "source.follow: expected false on a cluster, got true": ("[source]", "[source]\nfollow = true"),
     "labels: expected records with their labels on a cluster, got labels in records of their own": (
-        "[sink]", '[labels]\nkey = "id"\n[sink]'
+        "[sink]", '[delayed_labels]\nkey = "id"\n[sink]'
     ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (
         "[sink]", '[baseline]\ntype = "LogisticRegression"\n[sink]'
@@ -86,7 +89,7 @@ def test_a_step_with_a_window_is_named(folder):
 @pytest.mark.parametrize(
     ("line", "said"),
     [("workers = 0", "cluster.workers: expected an integer from 1 to 1024, got 0"),
-     ("round_events = 0", "cluster.round_events: expected an integer from 1 to 10,000,000, got 0"),
+     ("events_per_round = 0", "cluster.events_per_round: expected an integer from 1 to 10,000,000, got 0"),
      ("rounds = 3", "cluster.rounds")],
 )  # fmt: skip
 def test_a_table_of_clusters_that_is_wrong(folder, line, said):
@@ -151,7 +154,7 @@ for address in {addresses}:
 
 
 class SlowRay:
-    """Ray as far as a crew asks it, on a cluster whose workers take three looks to be there."""
+    """Ray as far as a pool asks it, on a cluster whose workers take three looks to be there."""
 
     def __init__(self):
         self._looks = iter(range(10**9))
@@ -191,9 +194,9 @@ def ray(monkeypatch):
     return found
 
 
-def done(team: workers.Crew, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
+def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
-    tasks = [Task(Share({}, {}, 1), number, number, count) for number in range(count)]
+    tasks = [Task(WorkAssignment({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
     found = team.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)
     return [report.number for report in found]
@@ -201,11 +204,11 @@ def done(team: workers.Crew, count: int, most: int, incidents: list[str] | None 
 
 def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(ray, monkeypatch):
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.001)
-    silent = exceptions.RayTaskError("learn", "", Unavailable("no answer")).as_instanceof_cause()
+    silent = exceptions.RayTaskError("learn", "", UnavailableError("no answer")).as_instanceof_cause()
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
     monkeypatch.setattr(workers, "AGAIN_SECONDS", 0.001)
     told: list[str] = []
-    assert done(workers.Crew("nowhere:1", lambda: None), 1, 1, told) == [0]
+    assert done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told) == [0]
     assert [incident for incident in told if incident] == ["worker_lost", "worker_lost", "unreachable"]
     assert ray.made == 3
 
@@ -215,13 +218,13 @@ def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     ray.errors = [exceptions.ActorDiedError(failed)]
     said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this"
     with pytest.raises(ConnectionError, match=re.escape(said)):
-        done(workers.Crew("nowhere:1", lambda: None), 1, 1)
+        done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
 
 def test_a_round_that_waits_for_long_is_told_as_stalled(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     told: list[str] = []
-    done(workers.Crew("nowhere:1", lambda: None), 1, 1, told)
+    done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told)
     assert "stalled" in told
 
 
@@ -231,7 +234,9 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "run.toml").write_text(GOOD + '[http]\ntoken = "a-very-secret-token"\n')
     made = []
-    monkeypatch.setattr(assemble, "Crew", lambda address, replica: made.append(replica) or rounds.HereCrew(replica))
+    monkeypatch.setattr(
+        assemble, "WorkerPool", lambda address, replica: made.append(replica) or rounds.HerePool(replica)
+    )
     assemble.cluster_engine_of(load_config(folder / "run.toml"), "nowhere:1", lambda: 2).close()
     assert b"a-very-secret-token" not in cloudpickle.dumps(made[0])
 
@@ -239,14 +244,14 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
 def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs:
-        assert done(workers.Crew("nowhere:1", lambda: None), 2, 2) == [0, 1]
+        assert done(workers.WorkerPool("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
         ("a round waits for workers", [0, 1], 1)
     ] * 3
 
 
 def test_a_worker_that_has_nothing_to_do_is_kept_unless_there_are_to_be_fewer(ray):
-    team = workers.Crew("nowhere:1", lambda: None)
+    team = workers.WorkerPool("nowhere:1", lambda: None)
     done(team, 2, 2)
     first = list(ray.workers)
     assert done(team, 1, 2) == [0]

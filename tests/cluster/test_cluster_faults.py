@@ -43,7 +43,7 @@ def test_workers_killed_at_random_moments(data, calm, tmp_path):
             times += 1
     assert process.wait(LIMIT) == 0, run.log()
     assert times > 0  # a quick machine may be at the end before the others
-    assert run.log().count("a worker was lost and its share done again") >= 1
+    assert run.log().count("a worker was lost and its assignment done again") >= 1
     assert run.told() == calm
 
 
@@ -68,10 +68,10 @@ def test_drivers_stopped_and_killed_leave_nothing_behind(data, calm, tmp_path):
 
 def test_another_number_of_workers(data, tmp_path):
     """From the file when it is started again, and at SIGHUP."""
-    run, rng = FilesRun(data, tmp_path, workers=1, round_events=100), random.Random(4)
+    run, rng = FilesRun(data, tmp_path, workers=1, events_per_round=100), random.Random(4)
     process = run.start()
     assert after_a_round(run, process, rng)
-    run.planned(workers=3, round_events=100)
+    run.planned(workers=3, events_per_round=100)
     process.send_signal(signal.SIGHUP)
     wait_for(lambda: len(workers_of(process.pid)) == 3)
     assert after_a_round(run, process, rng)
@@ -134,5 +134,5 @@ def test_a_node_lost_in_a_round_of_a_driver_that_is_outside_the_cluster(data, ca
         assert process.wait(LIMIT) == 0, run.log()
     finally:
         cluster.shutdown()
-    assert "a worker was lost and its share done again" in run.log()
+    assert "a worker was lost and its assignment done again" in run.log()
     assert run.told() == calm

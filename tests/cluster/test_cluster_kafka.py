@@ -78,7 +78,7 @@ def test_a_broker_that_is_killed_in_a_round_and_comes_back(servers, apache, topi
 
 def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
     brokers.make_topics(servers, names=["grows"], partitions=3)
-    run = TopicsRun(servers, tmp_path, "grows", source="", delivery="at_least_once")
+    run = TopicsRun(servers, tmp_path, "grows", source="", processing_guarantee="at_least_once")
     written = members.paced(records(N), 10.0)
     writer = threading.Thread(target=brokers.produce, args=(servers, "grows", written, 3))
     writer.start()
@@ -94,12 +94,12 @@ def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
     assert sorted(map(int, run.dead())) == list(range(5, N, BAD_EVERY))
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_one_machine_and_a_cluster_go_on_from_each_other(servers, tmp_path, delivery):
+@pytest.mark.parametrize("processing_guarantee", ["exactly_once", "at_least_once"])
+def test_one_machine_and_a_cluster_go_on_from_each_other(servers, tmp_path, processing_guarantee):
     """Also where the group has committed what was read before the cluster."""
-    topic = f"both-{delivery}"
+    topic = f"both-{processing_guarantee}"
     brokers.make_topics(servers, names=[topic], partitions=3)
-    run = TopicsRun(servers, tmp_path, topic, delivery=delivery)
+    run = TopicsRun(servers, tmp_path, topic, processing_guarantee=processing_guarantee)
     run.program = Run.program
     part = records(700)
     bad = len(range(5, len(part), BAD_EVERY))

@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 from river import metrics
-from rounds import HereCrew
+from rounds import HerePool
 
-from connectors import DividedFiles, Position, Share
-from streamkernel import KernelClassifier
-from streamkernel.cluster import ClusterEngine
+from connectors import PartitionedFiles, Position, WorkAssignment
+from streamkernel import KernelClassifier, learners
+from streamkernel.cluster import ClusterRunner
 from streamkernel.cluster.replica import Replica
-from streamkernel.cluster.source import PlannedSource
+from streamkernel.cluster.source import CheckpointOnlySource
+from streamkernel.engine import Engine
 
 WORKERS, EVENTS, BAD = 2, 600, 7
 
 
-class FirstIsIdle(DividedFiles):
+class FirstIsIdle(PartitionedFiles):
     """Files of which the first worker gets none, as one does whose partitions have nothing new."""
 
-    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[Share] | None:
-        shares = super().plan(positions, workers, events)
-        return None if shares is None else [Share({}, {}, 0), *shares]
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
+        assignments = super().plan(positions, workers, events)
+        return None if assignments is None else [WorkAssignment({}, {}, 0), *assignments]
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> ClusterEngine:
+def engine(tmp_path: Path) -> Engine:
     for part in range(WORKERS):
         lines = [json.dumps({"a": i * 37 % 101 / 50.5 - 1.0, "y": i % 3 == 0}) for i in range(EVENTS - BAD)]
         (tmp_path / f"part-{part}.jsonl").write_text("\n".join([*lines, *["no record"] * BAD]) + "\n")
 
-    def divided() -> DividedFiles:
+    def divided() -> PartitionedFiles:
         return FirstIsIdle(tmp_path / "part-*.jsonl")
 
     def replica() -> Replica:
         return Replica(divided, metric=metrics.Accuracy(), writes=False, label="y")
 
-    crew: Any = HereCrew(replica)
-    model = KernelClassifier(second_order=None, max_features=64, features_per_seed=16)
-    return ClusterEngine(
-        model, PlannedSource(divided()), crew=crew, workers=lambda: WORKERS, round_events=100,
-        label="y", metric=metrics.Accuracy(),
-    )  # fmt: skip
+    pool: Any = HerePool(replica)
+    model = KernelClassifier(learner=learners.DSG(features_per_seed=16), max_features=64)
+    source = CheckpointOnlySource(divided())
+    runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=lambda: WORKERS, events_per_round=100)
+    return Engine(model, source, runner=runner, label="y", metric=metrics.Accuracy())
 
 
-def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: ClusterEngine) -> None:
+def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: Engine) -> None:
     engine.run()
     found = engine.cluster
     assert found is not None

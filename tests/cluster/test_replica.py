@@ -17,22 +17,22 @@ from hypothesis import strategies as st
 from river import metrics, preprocessing
 from rounds import assert_each_once, classifier, engine, lines, read_newest, records, told, write
 
-from connectors import DividedFiles, FileSource, Share
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, rules
+from connectors import FileSource, PartitionedFiles, WorkAssignment
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
 from streamkernel.cluster import replica, step_merging
-from streamkernel.cluster.replica import Replica, Task
+from streamkernel.cluster.replica import Replica, Task, kernel_of
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
-from streamkernel.estimators import model_file
+from streamkernel.estimators.internals import learner_of
 from streamkernel.kernels import Gaussian, bandwidth
 
 SIZES = 700, 500, 300
 MODELS = {
     "default": lambda: classifier(),
-    "no steps, forgetting": lambda: KernelClassifier(max_features=64, forgetting=0.99),
-    "first order": lambda: classifier(second_order=None, batch_size=7, average=True, l2=0.01),
-    "first order, median": lambda: classifier(second_order=None, kernel=Gaussian("median"), rule=rules.DSG()),
+    "no steps, forgetting": lambda: KernelClassifier(learner=learners.Newton(forgetting=0.99), max_features=64),
+    "first order": lambda: classifier(learner="dsg", batch_size=7, averaging=True, l2=0.01),
+    "first order, median": lambda: classifier(learner="dsg", kernel=Gaussian("median"), rule=rules.DSG()),
     "steps": lambda: (
         preprocessing.StandardScaler()
         | RandomFeatures(Gaussian("median"), n_features=8, seed=1)
@@ -73,15 +73,17 @@ def test_a_driver_that_begins_anew_after_every_round_gives_the_same_bits(data, t
 
 
 def test_learn_twice_gives_the_same_bits(data):
-    replica = Replica(lambda: DividedFiles(data / "part-*.jsonl"), metric=metrics.Accuracy(), writes=True, label="y")
+    replica = Replica(
+        lambda: PartitionedFiles(data / "part-*.jsonl"), metric=metrics.Accuracy(), writes=True, label="y"
+    )
     model = rounds.classifier()
     ends = {str(path): path.stat().st_size for path in data.glob("*.jsonl")}
-    first = Task(Share({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
+    first = Task(WorkAssignment({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
     model = replica.learn(model, set(), first).model
     position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
-    share = Share({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)
+    assignment = WorkAssignment({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)
     sent = pickle.dumps(model)
-    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, Task(share, 1, 1, 3)) for _ in range(2))
+    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, Task(assignment, 1, 1, 3)) for _ in range(2))
     assert list(one.positions.values()) == [{"done": [62806, 700], "size": 62806}, {"late": [8900, 100]}]
     for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "numbers"):
         assert getattr(one, name) == getattr(two, name)
@@ -90,7 +92,7 @@ def test_learn_twice_gives_the_same_bits(data):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, workers):
-    engine(data, tmp_path / "rounds", workers=workers, round_events=400).run()
+    engine(data, tmp_path / "rounds", workers=workers, events_per_round=400).run()
     alone = Engine(
         classifier(),
         FileSource(data / "part-*.jsonl", follow=False),
@@ -108,20 +110,20 @@ def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, worke
 @settings(max_examples(12), phases=[Phase.explicit, Phase.generate])
 @given(
     workers=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    round_events=st.integers(20, 600),
+    events_per_round=st.integers(20, 600),
     name=st.sampled_from(["default", "first order", "steps on fields"]),
     every=st.integers(1, 6),
 )
-def test_each_event_is_learnt_once_however_it_is_divided(data, workers, round_events, name, every):
+def test_each_event_is_learnt_once_however_it_is_divided(data, workers, events_per_round, name, every):
     """Drivers with other numbers of workers go on where the one before stopped, some in the middle of a round."""
     with TemporaryDirectory() as made:
         folder, done = Path(made), False
         while not done:
             count, looks = workers[0], iter(range(10**9))
             workers = [*workers[1:], count]
-            one = engine(data, folder, MODELS[name](), workers=count, round_events=round_events)
+            one = engine(data, folder, MODELS[name](), workers=count, events_per_round=events_per_round)
             one.run(stopping=lambda looks=looks: next(looks) > 3 * every)
-            done = all("done" in str(one._positions.get(str(path))) for path in data.glob("*.jsonl"))
+            done = all("done" in str(one.parts.checkpointer.positions.get(str(path))) for path in data.glob("*.jsonl"))
         assert_each_once(folder, SIZES)
 
 
@@ -130,18 +132,18 @@ RECORDS = st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS, min_size=1),
 
 
 @max_examples(100)
-@given(before=RECORDS, shares=st.lists(RECORDS, min_size=1, max_size=4))
+@given(before=RECORDS, assignments=st.lists(RECORDS, min_size=1, max_size=4))
 @pytest.mark.parametrize("kind", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
-def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
+def test_merged_steps_are_the_step_that_saw_all(kind, before, assignments):
     together, root = kind(), kind()
-    for x in [x for share in (before, *shares) for x in share]:
+    for x in [x for assignment in (before, *assignments) for x in assignment]:
         together.learn_one(x)
     for x in before:
         root.learn_one(x)
     parts = []
-    for share in shares:
+    for assignment in assignments:
         parts.append(pickle.loads(pickle.dumps(root)))
-        for x in share:
+        for x in assignment:
             parts[-1].learn_one(x)
     found = step_merging.merged(root, parts)
     if kind is preprocessing.StandardScaler:
@@ -149,32 +151,32 @@ def test_merged_steps_are_the_step_that_saw_all(kind, before, shares):
             name: n for name, n in together.counts.items() if n
         }
         for name, n in together.counts.items():
-            values = [x[name] for share in (before, *shares) for x in share if name in x]
+            values = [x[name] for assignment in (before, *assignments) for x in assignment if name in x]
             size = max(map(abs, values))
             assert found.means[name] == pytest.approx(math.fsum(values) / n, rel=1e-12, abs=1e-12)
             mean = math.fsum(values) / n
             deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / n)
             assert math.sqrt(found.vars[name]) == pytest.approx(deviation, rel=1e-6, abs=1e-7 * size)
     else:
-        for x in [x for share in (before, *shares) for x in share]:
+        for x in [x for assignment in (before, *assignments) for x in assignment]:
             assert found.transform_one(x) == together.transform_one(x)
 
 
 @max_examples(100)
 @given(
     before=st.lists(st.sampled_from("abcd")),
-    shares=st.lists(st.lists(st.sampled_from("abcdefgh")), min_size=1, max_size=4),
+    assignments=st.lists(st.lists(st.sampled_from("abcdefgh")), min_size=1, max_size=4),
     drop_first=st.booleans(),
 )
-def test_merged_categories_are_those_of_all(before, shares, drop_first):
+def test_merged_categories_are_those_of_all(before, assignments, drop_first):
     root, together = (preprocessing.OneHotEncoder(drop_first=drop_first) for _ in range(2))
     for word in before:
         root.learn_one({"k": word})
-    for word in [word for share in (before, *shares) for word in share]:
+    for word in [word for assignment in (before, *assignments) for word in assignment]:
         together.learn_one({"k": word})
-    parts = [pickle.loads(pickle.dumps(root)) for _ in shares]
-    for part, share in zip(parts, shares, strict=True):
-        for word in share:
+    parts = [pickle.loads(pickle.dumps(root)) for _ in assignments]
+    for part, assignment in zip(parts, assignments, strict=True):
+        for word in assignment:
             part.learn_one({"k": word})
     found = step_merging.merged(root, parts)
     assert dict(found.values) == dict(together.values)
@@ -207,7 +209,7 @@ def test_a_label_that_one_replica_alone_meets(tmp_path):
     engine(data, tmp_path / "run").run()
     engine(data, tmp_path / "again", is_fresh=True).run()
     state = rounds.read_newest(tmp_path / "run" / "state")
-    assert sorted(state["model"]._last_step.labels) == ["down", "side", "up"]
+    assert sorted(kernel_of(state["model"]).labels) == ["down", "side", "up"]
     assert state["outcomes"]["learned"] == 1100
     assert state["metric"].get() > 0.7
     assert told(tmp_path / "again") == told(tmp_path / "run")
@@ -220,20 +222,20 @@ def engine_rounds(data, folder):
     return one.cluster.recent
 
 
-@pytest.mark.parametrize("second_order", ["auto", None])
-def test_regressors(tmp_path, second_order):
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
+def test_regressors(tmp_path, learner):
     data = write(tmp_path / "data", *(lines_of(600, lambda e: 3.0 * e["a"] + 100.0, seed) for seed in range(3)))
-    model = preprocessing.StandardScaler() | KernelRegressor(max_features=64, second_order=second_order)
+    model = preprocessing.StandardScaler() | KernelRegressor(learner=learner, max_features=64)
     engine(data, tmp_path / "run", model, metric=metrics.MAE(), workers=3).run()
     state = rounds.read_newest(tmp_path / "run" / "state")
     assert state["outcomes"]["learned"] == 1800
-    assert state["metric"].get() < (1.0 if second_order else 2.4)  # of one that says the mean it is 2.4
+    assert state["metric"].get() < (1.0 if learner == "newton" else 2.4)  # of one that says the mean it is 2.4
 
 
 def test_rounds_in_which_all_events_are_bad(tmp_path):
     good, bad = records(400), ["{"] * 150 + [json.dumps({"a": "text", "b": 1.0, "y": True})] * 70
     data = write(tmp_path / "data", good + bad + good, bad)
-    one = engine(data, tmp_path / "run", round_events=50)
+    one = engine(data, tmp_path / "run", events_per_round=50)
     one.run()
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
     assert one.outcomes == {"learned": 1240 - broken, "predicted": 1240 - broken, "dead_letter": broken, "pending": 0}
@@ -252,13 +254,13 @@ def test_empty_files_and_fewer_streams_than_workers(tmp_path):
     one = engine(data, tmp_path / "run", workers=7)
     one.run()
     assert one.outcomes["predicted"] + one.outcomes["dead_letter"] == 610
-    assert all(task.replicas == len(tasks) <= 2 for tasks in one._crew.asked for task in tasks)
+    assert all(task.replicas == len(tasks) <= 2 for tasks in one.runner.pool.asked for task in tasks)
 
 
 def test_as_many_workers_as_have_something_to_do(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=None)
     one.run()
-    assert {len(tasks) for tasks in one._crew.asked} == {1, 2, 3}
+    assert {len(tasks) for tasks in one.runner.pool.asked} == {1, 2, 3}
     assert_each_once(tmp_path / "run", SIZES)
 
 
@@ -266,7 +268,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     one = engine(data, tmp_path / "run", workers=3)
     one.run()
     by_worker = {}
-    for round_, tasks in zip(one.cluster.recent, one._crew.asked, strict=True):
+    for round_, tasks in zip(one.cluster.recent, one.runner.pool.asked, strict=True):
         assert len(round_.events) == (1 if tasks[0].is_alone else 3)
         for task in tasks:
             by_worker[task.number] = by_worker.get(task.number, 0) + round_.events[task.number]
@@ -275,25 +277,26 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
 
 
 def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
-    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=16))
+    one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=16))
     one.run()
-    alone = [tasks for tasks in one._crew.asked if tasks[0].is_alone]
+    alone = [tasks for tasks in one.runner.pool.asked if tasks[0].is_alone]
     assert len(alone) == 2  # the first one holds bad events
-    assert all(len(tasks) == 1 and tasks[0].share.events == bandwidth.FIRST for tasks in alone)
+    assert all(len(tasks) == 1 and tasks[0].assignment.events == bandwidth.FIRST for tasks in alone)
 
 
 def test_a_checkpoint_that_fails_is_written_before_the_next_round(data, tmp_path, monkeypatch):
     """Else its plan would be taken for that of the next round, whose events would be learnt twice."""
     one, fails = engine(data, tmp_path / "run"), iter([False, False, True, True, False, True])
-    prepare = one._state.prepare
+    checkpointer = one.parts.checkpointer
+    prepare = checkpointer.state.prepare
 
     def prepare_or_fail(state):
         if next(fails, False):
             raise OSError(28, "No space left on device")
         return prepare(state)
 
-    one._every = 0.0
-    monkeypatch.setattr(one._state, "prepare", prepare_or_fail)
+    checkpointer.seconds = 0.0
+    monkeypatch.setattr(checkpointer.state, "prepare", prepare_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 3
     assert_each_once(tmp_path / "run", SIZES)
@@ -305,13 +308,13 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
     """A driver that wants another number of workers, or longer rounds, does the planned round as it was planned."""
     engine(data, tmp_path / "calm").run()
     one = engine(data, tmp_path / "run")
-    one._merge = None  # it ends before the first round is merged
+    one.runner.finish_round = None  # it ends before the first round is merged
     with pytest.raises(TypeError):
         one.run()
     plan = (tmp_path / "run" / "state" / "round.json").read_bytes()
-    other = engine(data, tmp_path / "run", workers=3, round_events=11)
+    other = engine(data, tmp_path / "run", workers=3, events_per_round=11)
     other.run(stopping=lambda: other.cluster is not None)
-    assert json.loads(plan)["shares"] == [list(other._crew.asked[0][0].share)]
+    assert json.loads(plan)["shares"] == [list(other.runner.pool.asked[0][0].assignment)]
     again = engine(data, tmp_path / "run")
     again.run()
     assert told(tmp_path / "run") == told(tmp_path / "calm")
@@ -319,8 +322,8 @@ def test_a_plan_is_kept_until_its_round_is_durable(data, tmp_path):
 
 def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(data, tmp_path):
     one = engine(data, tmp_path / "run")
-    do, rounds_ = one._crew.round, itertools.count(1)
-    one._crew.round = lambda *args: do(*args) if next(rounds_) < 6 else None
+    do, rounds_ = one.runner.pool.round, itertools.count(1)
+    one.runner.pool.round = lambda *args: do(*args) if next(rounds_) < 6 else None
     one.run()
     newest = checkpoints(tmp_path / "run" / "state")[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
@@ -329,7 +332,7 @@ def test_a_plan_of_a_checkpoint_that_is_broken_is_not_that_of_the_one_before(dat
 
 
 def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypatch):
-    one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), model_file.put
+    one, fails, put = engine(data, tmp_path / "run"), iter([False, True, True]), tensor_file.put
 
     def put_or_fail(path, content, mode):
         if path.name == "round.json" and next(fails, False):
@@ -337,18 +340,18 @@ def test_a_plan_that_cannot_be_written_is_written_later(data, tmp_path, monkeypa
         put(path, content, mode)
 
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(model_file, "put", put_or_fail)
+    monkeypatch.setattr(tensor_file, "put", put_or_fail)
     one.run()
     assert one.incidents["checkpoint_failed"] == 2
     assert_each_once(tmp_path / "run", SIZES)
 
 
-def test_a_share_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkeypatch):
+def test_an_assignment_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkeypatch):
     monkeypatch.setattr(replica, "MOST_REFUSED", 1000)
     good, bad = records(300), ["{" + "x" * 300] * 40
     one = engine(write(tmp_path / "data", good + bad + good, bad), tmp_path / "run")
     one.run()
-    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one._crew.letters]
+    sizes = [sum(len(event.raw) for event, *_ in letters) for letters in one.runner.pool.letters]
     assert 1000 < max(sizes) <= 1000 + 301
     broken = 2 * sum("half" in line for line in good) + 2 * len(bad)
     assert one.outcomes == {"learned": 680 - broken, "predicted": 680 - broken, "dead_letter": broken, "pending": 0}
@@ -358,20 +361,20 @@ def test_a_share_ends_early_where_too_much_of_it_cannot_be_used(tmp_path, monkey
 def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
     """Else a stream that is read from its latest record on would begin elsewhere after a restart."""
     one = engine(data, tmp_path / "run")
-    one._divided.plan = lambda *args: [Share({"late:0": 7, "late:1": 0}, {}, 0)]
+    one.parts.source.divided.plan = lambda *args: [WorkAssignment({"late:0": 7, "late:1": 0}, {}, 0)]
     one.run(stopping=lambda: bool(read_newest(tmp_path / "run" / "state")["positions"]))
     assert read_newest(tmp_path / "run" / "state")["positions"] == {"late:0": 7, "late:1": 0}
-    assert one._crew.asked == []
+    assert one.runner.pool.asked == []
 
 
 def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
     """As where its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
-    one = engine(data, tmp_path / "run", classifier(second_order=None, kernel=Gaussian(1.0), batch_size=32))
-    plan = one._divided.plan
-    one._divided.plan = lambda *args: (found := plan(*args)) and [Share({}, {}, 0), *found]
+    one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))
+    plan = one.parts.source.divided.plan
+    one.parts.source.divided.plan = lambda *args: (found := plan(*args)) and [WorkAssignment({}, {}, 0), *found]
     one.run()
-    learner = one.model._last_step._learner
-    assert all(task.number for tasks in one._crew.asked for task in tasks)
+    learner = learner_of(kernel_of(one.model))
+    assert all(task.number for tasks in one.runner.pool.asked for task in tasks)
     assert learner.pending
     assert learner.numbers["examples"] + len(learner.pending) == one.outcomes["learned"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reading import chunks_of, errors, records, write
 
 from connectors import Event, FileSource
-from connectors.files.rotation import HEAD_BYTES, Mark, find, rotated
+from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
 
 LOST = "found neither it nor a copy: what came after that byte may be lost"
 
@@ -321,18 +321,18 @@ def test_rotated_files_are_told_from_others_and_ordered(tmp_path: Path) -> None:
     names = ["a.log.10", "a.log.9", "a.log.1", "a.log-20260101", "a.log-20260102-17", "a.log.2026-02-03"]
     for name in [*names, "a.log", "a.log.1.gz", "a.log.bak", "b.log.1", "a.log.1x"]:
         write(tmp_path / name, b"")
-    assert [file.name for file in rotated(tmp_path / "a.log")] == names
+    assert [file.name for file in rotated_files(tmp_path / "a.log")] == names
 
 
 def test_a_mark_finds_the_file_under_another_name_and_no_other(tmp_path: Path) -> None:
     data = bytes(range(256)) * 8
     path = write(tmp_path / "a.log", data)
-    marks = {size: Mark.of(path.stat().st_ino, data[:size]) for size in (0, 7, HEAD_BYTES)}
+    marks = {size: Fingerprint.of(path.stat().st_ino, data[:size]) for size in (0, 7, HEAD_BYTES)}
     path.rename(tmp_path / "a.log.old")
     write(path, b"other")
-    for mark in marks.values():
-        assert find(path, mark, 5) == tmp_path / "a.log.old"
-        assert find(path, mark, len(data) + 1) is None
+    for fingerprint in marks.values():
+        assert find(path, fingerprint, 5) == tmp_path / "a.log.old"
+        assert find(path, fingerprint, len(data) + 1) is None
     write(tmp_path / "a.log.old", b"x" * len(data))  # The same inode with other bytes is another file.
     write(tmp_path / "a.log.copy", data)
     assert find(path, marks[7], 5) == find(path, marks[HEAD_BYTES], 2000) == tmp_path / "a.log.copy"

@@ -16,15 +16,15 @@ from topics import made, produce_to, rows, values
 from waiting import LIMIT
 
 from connectors import (
-    CommitRefused,
+    CommitRefusedError,
     Event,
     KafkaDeadLetters,
     KafkaSink,
     KafkaSource,
     KafkaTransactions,
     Refusal,
-    TopicMissing,
-    Unavailable,
+    TopicMissingError,
+    UnavailableError,
 )
 from connectors.kafka import Options, Writer
 from connectors.kafka.clients import Partition
@@ -115,7 +115,7 @@ def test_start_and_end(servers, options, topic):
         source = KafkaSource(options, topic, start=start, until=until)
         assert values(drained(source)) == list(range(first, last)), (start, until)
     (event,) = drained(KafkaSource(options, topic, start="latest", until="latest"))
-    assert (event.is_mark, event.resume) == (True, 100)
+    assert (event.is_position_only, event.resume) == (True, 100)
 
 
 def test_later_records_come_too_and_lag_counts_them(servers, options, topic):
@@ -227,8 +227,8 @@ def test_turns_are_kept_when_partitions_are_taken_away_and_given_back(servers):
         events += source.poll(0.2)
     partitions = [Partition(topic, number) for number in range(3)]
     for _ in range(2):  # the second time before anything was read again
-        source.revoked(partitions)
-        source.assigned(partitions)
+        source.on_revoked(partitions)
+        source.on_assigned(partitions)
     assert values(events + drained(source)) == list(range(600))
 
 
@@ -275,7 +275,7 @@ def test_records_that_were_deleted_unread_are_told(servers, options):
 
 
 def test_what_is_not_there_is_named(servers, options):
-    with pytest.raises(TopicMissing, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
+    with pytest.raises(TopicMissingError, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
         KafkaSource(options, "nowhere").poll(0.1)
 
 
@@ -288,9 +288,9 @@ def test_what_is_not_there_is_named(servers, options):
 )
 def test_brokers_that_are_not_there_are_named(client, given, reason):
     options = Options("127.0.0.1:1", given, client)
-    with pytest.raises(Unavailable, match=rf"Kafka at 127\.0\.0\.1:1 cannot be reached: {reason}"):
+    with pytest.raises(UnavailableError, match=rf"Kafka at 127\.0\.0\.1:1 cannot be reached: {reason}"):
         KafkaSource(options, "t").poll(0.1)
-    with pytest.raises(Unavailable, match=r"Kafka at 127\.0\.0\.1:1 cannot be reached: "):
+    with pytest.raises(UnavailableError, match=r"Kafka at 127\.0\.0\.1:1 cannot be reached: "):
         options.producer()
 
 
@@ -338,7 +338,7 @@ def test_what_was_not_committed_never_was(servers, options):
     old.flush()
     new = KafkaTransactions(source, name, 60.0)
     assert new.newest() == 0
-    with pytest.raises(CommitRefused):
+    with pytest.raises(CommitRefusedError):
         old.commit(1, {})
     KafkaSink(new, out).write({"n": 2})
     new.commit(1, {})
@@ -364,7 +364,7 @@ def test_who_was_evicted_commits_nothing(servers, options):
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.remove_group_members(group, [MemberToRemove(group_instance_id="one")])
     admin.close()
-    with pytest.raises(CommitRefused):
+    with pytest.raises(CommitRefusedError):
         transactions.commit(1, {f"{topic}:0": 20})
     assert transactions.newest() == 0
     source.close()

@@ -10,7 +10,7 @@ import brokers
 import pytest
 from topics import made, produce_to, rows, values
 
-from connectors import CommitRefused, KafkaSource
+from connectors import CommitRefusedError, KafkaSource
 from connectors.kafka import Options, looks
 from connectors.kafka.clients import Partition
 from connectors.kafka.options import CLIENTS
@@ -39,7 +39,7 @@ def read(source, n, positions):
         assert time.monotonic() < end, (found, source.trouble)
         events = source.poll(0.1)
         positions.update({event.stream: event.resume for event in events})
-        found += values(event for event in events if not event.is_mark)
+        found += values(event for event in events if not event.is_position_only)
     return found
 
 
@@ -106,7 +106,7 @@ def test_a_member_that_does_not_know_whether_it_committed_begins_at_the_same_rec
 
     def refuse(offsets):
         refused.append(offsets)
-        raise CommitRefused("no")
+        raise CommitRefusedError("no")
 
     source.client.commit = refuse
     wait_until_begun(source, positions)

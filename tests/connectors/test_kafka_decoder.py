@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors import DividedTopics, KafkaSource, Share, Unavailable
+from connectors import KafkaSource, PartitionedTopics, UnavailableError, WorkAssignment
 from connectors.kafka import events
 from connectors.kafka.clients import Partition, Record
 from connectors.kafka.options import Options
@@ -70,18 +70,18 @@ class Registry:
     def __call__(self, value, topic):
         if value == self.value and self.left:
             self.left -= 1
-            raise Unavailable("the registry timed out")
+            raise UnavailableError("the registry timed out")
         return {"n": int(value), "topic": topic}
 
 
 def drained(source):
     found = []
     while (events := source.poll(0.01)) is not None:
-        found += [event for event in events if not event.is_mark]
+        found += [event for event in events if not event.is_position_only]
     return found
 
 
-@pytest.mark.parametrize("order", ["free", "deterministic"])
+@pytest.mark.parametrize("order", ["arrival", "deterministic"])
 def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
     expected = drained(KafkaSource("here", "t", until="latest", decoder=Registry(b"", 0), order=order))
     assert len(expected) == 6
@@ -90,7 +90,7 @@ def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
     source = KafkaSource("here", "t", until="latest", decoder=registry, order=order)
     found, troubles = [], []
     while (some := source.poll(0.01)) is not None:
-        found += [event for event in some if not event.is_mark]
+        found += [event for event in some if not event.is_position_only]
         if source.trouble:
             troubles.append(str(source.trouble.error))
     assert found == expected
@@ -99,11 +99,11 @@ def test_a_source_waits_for_a_decoder_that_is_unavailable(monkeypatch, order):
 
 def test_a_worker_waits_for_a_decoder_that_is_unavailable(monkeypatch):
     monkeypatch.setattr(events, "LONGEST_PAUSE", 0.01)
-    shares = [Share({"t:0": 0, "t:1": 0}, {"t:0": 3, "t:1": 3}, 6) for _ in range(2)]
+    assignments = [WorkAssignment({"t:0": 0, "t:1": 0}, {"t:0": 3, "t:1": 3}, 6) for _ in range(2)]
     found = []
-    for share, times in zip(shares, (0, 3), strict=True):
-        source = DividedTopics(Options("here"), ["t"], decoder=Registry(b"1", times))
-        found.append([event for some in source.read(share) for event in some])
+    for assignment, times in zip(assignments, (0, 3), strict=True):
+        source = PartitionedTopics(Options("here"), ["t"], decoder=Registry(b"1", times))
+        found.append([event for some in source.read(assignment) for event in some])
     assert found[0] == found[1]
     assert len(found[0]) == 6
 

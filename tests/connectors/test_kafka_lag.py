@@ -10,7 +10,7 @@ import brokers
 import pytest
 from topics import made, rows
 
-from connectors import DividedTopics, KafkaSource
+from connectors import KafkaSource, PartitionedTopics
 from connectors.kafka import looks
 from connectors.kafka.clients import Partition
 
@@ -48,7 +48,7 @@ def read_until(source, condition, positions=None):
         for event in source.poll(0.1):
             if positions is not None:
                 positions[event.stream] = event.resume
-            if not event.is_mark:
+            if not event.is_position_only:
                 found.append(event.record["n"])
     return found
 
@@ -90,14 +90,14 @@ def test_nothing_waits_behind_a_transactional_producer_that_falls_silent(servers
 def test_nothing_waits_where_a_cluster_has_read_all(servers, options, topic):
     commit(servers, topic, 10)
     abort(servers, topic, 5)
-    source, positions, end = DividedTopics(options, topic), {}, time.monotonic() + 120
+    source, positions, end = PartitionedTopics(options, topic), {}, time.monotonic() + 120
     with transaction(servers, topic, 3):
         while positions != {f"{topic}:0": 17}:
             assert time.monotonic() < end, positions
-            for share in source.plan(positions, 1, 100):
-                positions |= {e.stream: e.resume for events in source.read(share) for e in events}
-        (share,) = source.plan(positions, 1, 100)
-        assert (share.events, source.lag(positions)) == (0, {(topic, "0"): 0})
+            for assignment in source.plan(positions, 1, 100):
+                positions |= {e.stream: e.resume for events in source.read(assignment) for e in events}
+        (assignment,) = source.plan(positions, 1, 100)
+        assert (assignment.events, source.lag(positions)) == (0, {(topic, "0"): 0})
     source.close()
 
 

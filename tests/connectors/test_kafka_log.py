@@ -18,7 +18,7 @@ EVENTS = ("partitions assigned", "partitions revoked", "reading partitions")
 @pytest.fixture
 def log(caplog):
     """Return a function that returns the log lines about partitions since its last call."""
-    caplog.set_level("INFO", "connectors.kafka.source")
+    caplog.set_level("INFO", "connectors.kafka")
 
     def new():
         found = [line for line in caplog.records if line.getMessage() in EVENTS]

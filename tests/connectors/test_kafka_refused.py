@@ -9,7 +9,7 @@ from pathlib import Path
 import brokers
 import pytest
 
-from connectors import Unavailable
+from connectors import UnavailableError
 from connectors.kafka import Options
 from connectors.kafka.options import CLIENTS
 
@@ -75,7 +75,7 @@ def noise(caplog):
 def test_a_wrong_password_is_named(client, secured, caplog):
     wrong = login(client, secured, "wrong-horse")
     for make in (wrong.consumer, wrong.producer):
-        with pytest.raises(Unavailable) as error:
+        with pytest.raises(UnavailableError) as error:
             make()
         assert f"Kafka at 127.0.0.1:{secured.sasl} rejects the login: " in str(error.value)
         assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in str(error.value)
@@ -86,7 +86,7 @@ def test_a_wrong_password_is_named(client, secured, caplog):
 
 @pytest.mark.java
 def test_a_certificate_that_is_not_trusted_is_named(client, secured, caplog):
-    with pytest.raises(Unavailable) as error:
+    with pytest.raises(UnavailableError) as error:
         options(client, secured.tls, security_protocol="SSL").consumer()
     names = {"kafka-python": "ssl_cafile", "confluent-kafka": "ssl.ca.location"}
     assert f"Kafka at 127.0.0.1:{secured.tls} cannot be trusted (option {names[client]}): " in str(error.value)
@@ -116,7 +116,7 @@ def test_attempts_in_vain_leave_nothing_behind(client):
 
     before, end = count(), time.monotonic() + 120
     for make in (refused.consumer, refused.producer, lambda: refused.producer("transactional")):
-        with pytest.raises(Unavailable, match="cannot be reached"):
+        with pytest.raises(UnavailableError, match="cannot be reached"):
             make()
     while any(now > then for now, then in zip(count(), before, strict=True)):
         assert time.monotonic() < end, (before, count())  # librdkafka ends its threads in its own time

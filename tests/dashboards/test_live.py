@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import brokers
 import pytest
 import yaml
-from made_up_cluster import cluster_numbers
+from made_up_cluster import cluster_snapshot
 from monitored import PROMETHEUS, Prometheus, Run, Stream, scraping, until
 from river import metrics
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.prometheus
 
 RNG = random.Random(0)
 VARIABLES = {"$job": ".+", "$instance": ".+", "$__rate_interval": "10s"}
-SMALL = "max_features = 64\nfeatures_per_seed = 16\n"
+SMALL = "max_features = 64\n"
 MEMBER = """
 [kafka]
 servers = "{servers}"
@@ -87,14 +87,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     runs: list[Any] = []
     with brokers.noida(folder / "broker") as broker:
         try:
-            polish = 'polish = { type = "Polish", every = 40, window = 40 }'
-            first_order = f'type = "KernelClassifier"\n{SMALL}rule = {{ type = "CDSG" }}\n{polish}'
-            steep = f'type = "KernelRegressor"\n{SMALL}step = {{ type = "Constant", gamma = 1e200 }}'
+            refit = 'refit = { type = "Refit", every = 40, window = 40 }'
+            first_order = f'type = "KernelClassifier"\n{SMALL}learner = "dsg"\n{refit}'
+            steep = f'type = "KernelRegressor"\n{SMALL}learner = {{ type = "DSG", step_size = 1e200 }}'
             servers = f"127.0.0.1:{broker.port}"
             brokers.make_topics(servers, names=["events"])
             brokers.produce(servers, "events", [classes(i) for i in range(1500)])
             runs += [
-                Stream(folder / "joined", first_order, joined, '[labels]\nkey = "id"'),
+                Stream(folder / "joined", first_order, joined, '[delayed_labels]\nkey = "id"'),
                 Stream(folder / "regressor", f'type = "KernelRegressor"\n{SMALL}', curve),
                 Stream(folder / "slow", 'type = "KernelClassifier"\nmax_features = 4096', classes, first=300),
                 Stream(folder / "steep", steep, flat),
@@ -132,7 +132,7 @@ def test_every_expression_has_data_and_no_alert_fires_in_quiet_times(house: Hous
     missing = {*panel_expressions(), *(rule["record"] for rule in rules("recording.yml")), *selectors}
 
     def all_there() -> bool:
-        house.cluster.cluster = cluster_numbers(next(rounds))
+        house.cluster.parts.monitor.cluster = cluster_snapshot(next(rounds))
         missing.difference_update([query for query in sorted(missing) if house.prometheus.query(query)])
         return not missing
 

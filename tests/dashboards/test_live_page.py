@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_core_python.selenium import Axe
-from made_up_cluster import cluster_numbers
+from made_up_cluster import cluster_snapshot
 from river import linear_model, metrics
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -193,7 +193,7 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
 @pytest.fixture(params=[3, 8])
 def cluster(request: pytest.FixtureRequest) -> Engine:
     engine = Engine(KernelClassifier(max_features=64), Slow(), label="y", metric=metrics.Accuracy())
-    engine.cluster = cluster_numbers(90, workers=request.param)
+    engine.parts.monitor.cluster = cluster_snapshot(90, workers=request.param)
     return engine
 
 
@@ -223,14 +223,14 @@ def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: s
     assert [problem["id"] for problem in Axe().run(driver)["violations"]] == []
     assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
-    cluster.cluster = None
+    cluster.parts.monitor.cluster = None
     wait_for(lambda: not driver.find_element(By.ID, "cluster").is_displayed())
 
 
 def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) -> None:
-    two, three = cluster_numbers(2).recent, cluster_numbers(4, workers=3, spread=0.5).recent[2:]
+    two, three = cluster_snapshot(2).recent, cluster_snapshot(4, workers=3, spread=0.5).recent[2:]
     idle = three[1]._replace(events=(0, 1000, 1000), seconds=(0.001, 1.0, 2.0))
-    cluster.cluster = cluster_numbers(9)._replace(recent=(*two, three[0], idle), last=idle)
+    cluster.parts.monitor.cluster = cluster_snapshot(9)._replace(recent=(*two, three[0], idle), last=idle)
     found = status_of(cluster)
     assert found["cluster"]["round"] == [6, 7, 8, 9]
     rates = {"worker 0": [2000, 2002, 2004, None], "worker 1": [1000, 1001, 1002, 1000]}
@@ -240,7 +240,7 @@ def test_rounds_in_which_a_worker_had_nothing_or_was_not_there(cluster: Engine) 
     rows = dict(View(cluster, "").rows())
     shown = [rows[name] for name in ("workers", "round, s", "merging, s", "spread of replicas")]
     assert shown == ["3", "1.57", "0.05", "0.5000"]
-    cluster.cluster = None
+    cluster.parts.monitor.cluster = None
     assert status_of(cluster)["cluster"] is None
     assert not {"workers", "spread of replicas"} & {*status_of(cluster)["now"], *dict(View(cluster, "").rows())}
 

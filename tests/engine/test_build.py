@@ -18,6 +18,7 @@ from streamkernel import (
     KernelRegressor,
     RandomFeatures,
     kernels,
+    learners,
     losses,
     rules,
     step_sizes,
@@ -35,7 +36,7 @@ from streamkernel.engine.config.build import (
     transformers,
 )
 from streamkernel.engine.fields import OnFields
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 
 class Sieve:
@@ -135,17 +136,16 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
         "seed": True,
         "l2": "5",
         "kernel": {"type": "Gausian"},
-        "rule": {"type": "UDSG", "grow": 0},
-        "step": {"type": "PowerDecay", "c": "x"},
+        "learner": {"type": "DSG", "rule": {"type": "UDSG", "grow": 0}, "step_size": {"type": "PowerDecay", "c": "x"}},
     }
     assert set(problems(lambda: build(table, models(), "model"))) == {
         'model.max_feature: unknown key; did you mean "max_features"?',
         "model.seed: expected an integer, got true",
         'model.l2: expected a number, got "5"',
         'model.kernel.type: expected a kernel, got "Gausian"; did you mean "Gaussian"?',
-        "model.rule: expected an integer grow >= 1, got 0",
-        "model.step.gamma: PowerDecay needs it; expected a number, got nothing",
-        'model.step.c: expected a number, got "x"',
+        "model.learner.rule: expected an integer grow >= 1, got 0",
+        "model.learner.step_size.gamma: PowerDecay needs it; expected a number, got nothing",
+        'model.learner.step_size.c: expected a number, got "x"',
     }
 
 
@@ -154,35 +154,33 @@ def test_a_model_with_objects() -> None:
         "type": "KernelRegressor",
         "kernel": {"type": "Gaussian", "sigma": 2},
         "loss": {"type": "Huber", "delta": 0.5},
-        "rule": "DSG",
-        "step": {"type": "PowerDecay", "gamma": 1},
+        "learner": {"type": "DSG", "rule": "DSG", "step_size": {"type": "PowerDecay", "gamma": 1}},
         "seed": 3,
     }
     model = build(table, models(), "model")
     assert type(model) is KernelRegressor
-    assert (model.kernel, model.loss, model.rule, model.step, model.seed) == (
+    assert (model.kernel, model.loss, model.learner, model.seed) == (
         kernels.Gaussian(2.0),
         losses.Huber(0.5),
-        rules.DSG(),
-        step_sizes.PowerDecay(1.0),
+        learners.DSG(rule=rules.DSG(), step_size=step_sizes.PowerDecay(1.0)),
         3,
     )
 
 
 def test_upkeep_in_a_table() -> None:
-    table = {"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 0.5}, "polish": "Polish"}
+    table = {"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 0.5}, "refit": "Refit", "learner": "dsg"}
     model = build(table, models(), "model")
-    assert (model.compaction, model.polish) == (Compaction(keep=0.5), Polish())
-    with pytest.raises(ConfigError, match=r'model.compaction: expected a compaction \(Compaction\), got "Polish"'):
-        build({"type": "KernelRegressor", "compaction": "Polish"}, models(), "model")
+    assert (model.pruning, model.refit) == (Pruning(keep=0.5), Refit())
+    with pytest.raises(ConfigError, match=r'model.pruning: expected a pruning \(Pruning\), got "Refit"'):
+        build({"type": "KernelRegressor", "pruning": "Refit"}, models(), "model")
     with pytest.raises(ConfigError, match=r"expected 0 < keep <= 0\.5, got 2"):
-        build({"type": "KernelRegressor", "compaction": {"type": "Compaction", "keep": 2}}, models(), "model")
+        build({"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 2}}, models(), "model")
 
 
 def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
-    named = build({"type": "KernelRegressor", "loss": "quantile", "tau": 0.9}, models(), "model")
+    named = build({"type": "KernelRegressor", "loss": "quantile", "tau": 0.9, "learner": "dsg"}, models(), "model")
     assert (named.loss, named.tau, named._loss) == ("quantile", 0.9, losses.Quantile(0.9))
-    table = {"type": "KernelRegressor", "loss": {"type": "Quantile", "tau": 0.9}}
+    table = {"type": "KernelRegressor", "loss": {"type": "Quantile", "tau": 0.9}, "learner": "dsg"}
     assert build(table, models(), "model").loss == losses.Quantile(0.9)
     for given, expected in (
         ({"tau": 0.9}, 'model: expected tau with loss="quantile" only'),
@@ -194,8 +192,10 @@ def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
 
 
 def test_a_loss_can_be_a_string_of_the_model_or_a_class() -> None:
-    assert build({"type": "KernelClassifier", "loss": "hinge"}, models(), "model").loss == "hinge"
-    assert build({"type": "KernelClassifier", "loss": "Hinge"}, models(), "model").loss == losses.Hinge()
+    assert build({"type": "KernelClassifier", "loss": "hinge", "learner": "dsg"}, models(), "model").loss == "hinge"
+    assert (
+        build({"type": "KernelClassifier", "loss": "Hinge", "learner": "dsg"}, models(), "model").loss == losses.Hinge()
+    )
     assert build({"type": "KernelClassifier", "kernel": "Gaussian"}, models(), "m").kernel == kernels.Gaussian()
     (line,) = problems(lambda: build({"type": "KernelClassifier", "loss": "logistc"}, models(), "model"))
     assert line.startswith("model: expected a loss for classification")
@@ -264,8 +264,8 @@ HUGE = 10**12
         ({"max_features": HUGE}, "max_features: expected at most 1,048,576, got {}, which takes 8 TB or more"),
         ({"cache_bytes": HUGE}, "cache_bytes: expected at most 68,719,476,736, got {}, which takes 1 TB or more"),
         (
-            {"compaction": {"type": "Compaction", "window": HUGE}},
-            "compaction.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
+            {"pruning": {"type": "Pruning", "window": HUGE}},
+            "pruning.window: expected at most 10,000,000, got {}, which takes 8 TB or more",
         ),
         (
             {"type": "GaussianProcessRegressor", "n_features": HUGE},

@@ -18,9 +18,10 @@ from river import base, compose, metrics
 from connectors import DatasetSource, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, kernels
 from streamkernel.engine.config import build
-from streamkernel.engine.config import config as config_module
+from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.config.kafka import kafka_options
+from streamkernel.engine.config.old_names import KEYS, VALUES
 
 WHOLE = """
 label  = "class"
@@ -402,9 +403,37 @@ WRONG: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), WRONG.values(), ids=WRONG.keys())
-def test_all_problems_are_told_in_our_words(load: Load, folder: Path, text: str, lines: list[str]) -> None:
+def test_all_problems_are_reported_in_our_words(load: Load, folder: Path, text: str, lines: list[str]) -> None:
     lines = [line.replace("{folder}", str(folder)) for line in lines]
     assert sorted(problems(lambda: load(text))) == sorted(lines)
+
+
+LEAST = {"label": '"class"', "source.path": '"events.csv"', "model.type": '"KernelClassifier"'}
+OLD_NAMES = [
+    (f"{table}.{key}".strip("."), "1", sentence) for table, keys in KEYS.items() for key, sentence in keys.items()
+] + [(path, f'"{value}"', sentence) for path, values in VALUES.items() for value, sentence in values.items()]
+
+
+@pytest.mark.parametrize(("path", "value", "sentence"), OLD_NAMES, ids=[path for path, *_ in OLD_NAMES])
+def test_an_old_name_is_answered_with_the_new_one(load: Load, path: str, value: str, sentence: str) -> None:
+    keys = LEAST | {path: value}
+    text = "".join(f"{key} = {content}\n" for key, content in keys.items())
+    assert f"{path}: {sentence}" in problems(lambda: load(text))
+
+
+def test_all_old_names_in_a_file_are_reported_together(load: Load) -> None:
+    text = TOPICS.replace('group = "g"', 'delivery = "exactly_once"').replace(
+        'topics = ["clicks"]', 'topics = ["clicks"]\norder = "free"\nkey_field = "id"'
+    )
+    text += '[labels]\nkey = "id"\nmax_seconds = 60\n[cluster]\nround_events = 9\n'
+    assert sorted(problems(lambda: load(text))) == [
+        "cluster.round_events: this key is now events_per_round",
+        "kafka.delivery: this key is now processing_guarantee",
+        "labels.max_seconds: this key is now timeout_seconds",
+        "labels: this table is now [delayed_labels]",
+        "source.key_field: this key is now key_as_field",
+        'source.order: the value "free" is now "arrival"',
+    ]
 
 
 TOPICS = """
@@ -434,7 +463,7 @@ KAFKA_WRONG = {
     ),
     "no topics": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"').replace(
-            'group = "g"', 'delivery = "at_least_once"'
+            'group = "g"', 'processing_guarantee = "at_least_once"'
         ),
         ["kafka: expected topics in source or sink, got none"],
     ),
@@ -444,7 +473,7 @@ KAFKA_WRONG = {
     ),
     "a file, and predictions to a topic": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',
-        ['kafka.delivery: expected "at_least_once", since what is read is no topic, got "exactly_once"'],
+        ['kafka.processing_guarantee: expected "at_least_once", since what is read is no topic, got "exactly_once"'],
     ),
     "too long between checkpoints": (
         TOPICS + "checkpoint_seconds = 500.0",
@@ -459,9 +488,9 @@ KAFKA_WRONG = {
         ["source.follow: only goes with a path"],
     ),
     "a key of topics": (SMALL.replace("[model]", 'start = "latest"\n[model]'), ["source.start: only goes with topics"]),
-    "no delivery that we know": (
-        TOPICS.replace('group = "g"', 'delivery = "twice"'),
-        ['kafka.delivery: expected "exactly_once" or "at_least_once", got "twice"'],
+    "no processing guarantee that we know": (
+        TOPICS.replace('group = "g"', 'processing_guarantee = "twice"'),
+        ['kafka.processing_guarantee: expected "exactly_once" or "at_least_once", got "twice"'],
     ),
     "no client that we know": (
         TOPICS.replace('group = "g"', 'client = "confluent"'),
@@ -506,7 +535,7 @@ OPTIONS_WRONG = [
         'expected "range" or "roundrobin" as partition.assignment.strategy, got "cooperative-sticky"',
     ),
     (CONFLUENT, '"bootstrap.servers" = "b"', f'{UNPASSED} "bootstrap.servers" - "servers" decides it'),
-    (CONFLUENT, '"transactional.id" = "b"', f'{UNPASSED} "transactional.id" - "delivery" decides it'),
+    (CONFLUENT, '"transactional.id" = "b"', f'{UNPASSED} "transactional.id" - "processing_guarantee" decides it'),
 ]
 
 
@@ -717,12 +746,12 @@ def test_every_transformer_and_metric_can_be_checked() -> None:
     """What the catalogues offer, a checkpoint can hold."""
     for name, kind in build.transformers().classes.items():
         step = kind(kernels.Gaussian()) if name == "RandomFeatures" else kind()
-        config_module._check_storable(name, build.transformer_on(step))
+        check_storable(name, build.transformer_on(step))
     for name in build.metrics().classes:
         table = {"type": name, **({"beta": 2} if name.endswith("FBeta") and name != "MultiFBeta" else {})}
         if name == "MultiFBeta":
             table |= {"betas": {"a": 1.0}, "weights": {"a": 1.0}}
-        config_module._check_storable(name, build.build(table, build.metrics(), "metric"))
+        check_storable(name, build.build(table, build.metrics(), "metric"))
 
 
 def test_a_token_comes_from_the_file_or_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -773,7 +802,7 @@ def test_the_label_is_looked_for_in_the_records_of_files(load: Load, folder: Pat
     assert line.startswith('label: expected a field of the records, got "klass"')
     assert name in line
     assert f'"{label}"' in line
-    load(text.format("klass") + '[labels]\nkey = "b"\n').check_records()
+    load(text.format("klass") + '[delayed_labels]\nkey = "b"\n').check_records()
 
 
 def test_the_label_is_looked_for_in_several_files_and_columns_of_parquet(load: Load, folder: Path) -> None:

@@ -22,18 +22,18 @@ from river import compose, dummy, linear_model, metrics, preprocessing, stats
 from states import state_in
 
 from connectors import DeadLetters, Event, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor
-from streamkernel.engine import Engine, delayed_labels, label_clock
+from streamkernel import KernelClassifier, KernelRegressor, learners, tensor_file
+from streamkernel.engine import Engine, label_clock
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.packing import pack, unpack
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints, read_newest
 from streamkernel.engine.config.config import ConfigError, load_config
 from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.pipelines import NO_ANSWER
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.terminal import View
 from streamkernel.errors import JoinError
-from streamkernel.estimators import model_file
 
 Record = dict[str, Any]
 
@@ -92,9 +92,9 @@ def predictions(sink: Records) -> list[Mapping[str, Any]]:
 class PlainLoop:
     """What the engine should do, with lists that are searched from end to end."""
 
-    def __init__(self, max_pending: int, max_seconds: float) -> None:
+    def __init__(self, max_pending: int, timeout_seconds: float) -> None:
         self.model, self.metric = logistic(), metrics.Accuracy()
-        self.max_pending, self.max_seconds = max_pending, max_seconds
+        self.max_pending, self.timeout_seconds = max_pending, timeout_seconds
         self.now = -math.inf
         self.event = -math.inf
         self.ahead: list[float] = []  # times of the last events in a row that were too far ahead
@@ -164,19 +164,19 @@ class PlainLoop:
 
     def follow(self, time: float) -> None:
         self.event = time
-        self.ahead = [*self.ahead, time] if time > self.now + self.max_seconds else []
+        self.ahead = [*self.ahead, time] if time > self.now + self.timeout_seconds else []
         if self.now == -math.inf or not self.ahead:
             self.now, self.ahead = max(self.now, time), []
         elif len(self.ahead) == label_clock.SET_AHEAD:
             self.now, self.ahead = min(self.ahead), []
 
     def is_over(self, since: float, time: float) -> bool:
-        return max(self.now, time) - since > self.max_seconds
+        return max(self.now, time) - since > self.timeout_seconds
 
     def expire(self, entries: list[list[Any]], outcome: str) -> None:
         while entries:
             since = entries[0][0]
-            if since > self.now + self.max_seconds and not self.ahead:
+            if since > self.now + self.timeout_seconds and not self.ahead:
                 entries.append([self.now, *entries.pop(0)[1:]])
             elif self.is_over(since, self.now):
                 self.give_up(entries.pop(0), outcome)
@@ -210,10 +210,12 @@ def streams(draw: st.DrawFn) -> list[Record]:
 
 
 @max_examples(300)
-@given(records=streams(), max_pending=st.integers(1, 5), max_seconds=st.sampled_from([0.5, 3.0, 1e9]))
-def test_any_order_is_joined_as_by_a_plain_loop(records: list[Record], max_pending: int, max_seconds: float) -> None:
-    labels = DelayedLabels("id", max_pending=max_pending, max_seconds=max_seconds, time="t")
-    plain = PlainLoop(max_pending, max_seconds)
+@given(records=streams(), max_pending=st.integers(1, 5), timeout_seconds=st.sampled_from([0.5, 3.0, 1e9]))
+def test_any_order_is_joined_as_by_a_plain_loop(
+    records: list[Record], max_pending: int, timeout_seconds: float
+) -> None:
+    labels = DelayedLabels("id", max_pending=max_pending, timeout_seconds=timeout_seconds, time="t")
+    plain = PlainLoop(max_pending, timeout_seconds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_clock, "SET_AHEAD", 3)
         engine, sink = ran(records, labels)
@@ -257,7 +259,7 @@ def engine_in(folder: Path, model: Any, **options: Any) -> Engine:
         sink=FileSink(folder / "predictions.jsonl"),
         dead_letters=DeadLetters(FileSink(folder / "dead_letters.jsonl")),
         baseline=compose.SelectType(float, int) | logistic(),
-        labels=DelayedLabels("id", max_pending=12, max_seconds=14.0, time="t"),
+        labels=DelayedLabels("id", max_pending=12, timeout_seconds=14.0, time="t"),
         state=state_in(folder / "state"),
         **options,
     )
@@ -269,7 +271,7 @@ def light() -> Any:
 
 def kept(folder: Path) -> tuple[Any, ...]:
     """Return all that a run left behind."""
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     files = [(folder / name).read_bytes() for name in ("predictions.jsonl", "dead_letters.jsonl")]
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}, files
 
@@ -326,9 +328,11 @@ def test_a_crash_at_any_event_leaves_no_trace(whole: tuple[Path, int]) -> None:
 def test_a_kernel_model_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     records = delayed(300, seed=4)
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    engine_in(tmp_path / "whole", KernelClassifier(max_features=64, features_per_seed=16)).run()
+    engine_in(
+        tmp_path / "whole", KernelClassifier(learner=learners.Newton(features_per_seed=16), max_features=64)
+    ).run()
     for events in (40, 290, 10**6):
-        model = KernelClassifier(max_features=64, features_per_seed=16)
+        model = KernelClassifier(learner=learners.Newton(features_per_seed=16), max_features=64)
         engine_in(tmp_path / "parts", model).run(stopping=asked(*[bool] * events))
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
@@ -478,12 +482,12 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     records: list[Record] = [{"id": i, "a": 1.0, "t": t} for i, t in enumerate(times)]
     records.append({"id": 0, "y": True, "t": "2024-02-29T12:01:00.000"})
     records.append({"id": 1, "y": True, "t": "2024-02-29 13:01:00.5+01:00"})
-    engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", max_seconds=60))
+    engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", timeout_seconds=60))
     assert engine.labels["joined"] == 2
     assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
 
 
-NOTHING = (delayed_labels.NO_ANSWER, delayed_labels.NO_ANSWER)
+NOTHING = (NO_ANSWER, NO_ANSWER)
 
 
 def test_the_time_that_a_stop_takes_does_not_count() -> None:
@@ -491,7 +495,7 @@ def test_the_time_that_a_stop_takes_does_not_count() -> None:
     shown = [1e9]
 
     def started(state: Mapping[str, Any] | None = None) -> DelayedLabels:
-        labels = DelayedLabels("id", max_seconds=100, clock=lambda: shown[-1])
+        labels = DelayedLabels("id", timeout_seconds=100, clock=lambda: shown[-1])
         if state is not None:
             labels.restore(state)
         return labels
@@ -516,8 +520,9 @@ JUMP = """
 import time
 real, jump = time.time, [0.0]
 time.time = lambda: real() + jump[0]
-from streamkernel.engine.delayed_labels import NO_ANSWER, DelayedLabels
-labels = DelayedLabels("id", max_seconds=3600)
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.pipelines import NO_ANSWER
+labels = DelayedLabels("id", timeout_seconds=3600)
 for key, jump[0] in enumerate([0.0, 1e7, -1e7, 1e9]):
     labels.wait(labels.arrive({"id": key}), {"a": 1}, (NO_ANSWER, NO_ANSWER), "here")
 print(len(labels), labels.counts["expired"])
@@ -530,13 +535,13 @@ def test_a_wall_clock_that_jumps_expires_nothing() -> None:
 
 
 def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
-    labels, now = DelayedLabels("id", max_seconds=100, time="t"), 1e9
+    labels, now = DelayedLabels("id", timeout_seconds=100, time="t"), 1e9
 
     def wait(key: int) -> None:
         nonlocal labels
         if key % 300 == 299:  # a restart changes nothing
             state = labels.state()
-            labels = DelayedLabels("id", max_seconds=100, time="t")
+            labels = DelayedLabels("id", timeout_seconds=100, time="t")
             labels.restore(state)
         labels.wait(labels.arrive({"id": key, "t": now}), {"a": 1}, NOTHING, "here")
 
@@ -557,7 +562,7 @@ def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_
 
 def test_wrong_times_here_and_there_expire_nothing() -> None:
     """As of a device whose clock is years ahead: its own records are joined, too."""
-    labels = DelayedLabels("id", max_seconds=3600, time="t")
+    labels = DelayedLabels("id", timeout_seconds=3600, time="t")
     wrong = {i for i in range(2000) if i % 10 == 3}
     for i in range(2000):
         record = {"id": i, "t": 1.7e9 + i + (1e9 if i in wrong else 0.0)}
@@ -571,7 +576,7 @@ def test_wrong_times_here_and_there_expire_nothing() -> None:
 
 def test_what_waited_over_a_gap_in_the_stream() -> None:
     """Its label comes too late by its own time, at once; the others expire when the clock has followed."""
-    labels = DelayedLabels("id", max_seconds=60, time="t")
+    labels = DelayedLabels("id", timeout_seconds=60, time="t")
     for i in range(50):
         labels.wait(labels.arrive({"id": i, "t": 0.0}), {"a": 1}, NOTHING, "here")
     with pytest.raises(JoinError, match="one after they expired - at key 7"):
@@ -586,22 +591,22 @@ def test_what_waited_over_a_gap_in_the_stream() -> None:
 def test_a_time_out_of_order_expires_nothing() -> None:
     records: list[Record] = [{"id": 0, "a": 1.0, "t": 1000.0}]
     records += [{"id": i, "a": 1.0, "t": 0.0 if i % 2 else 1000.0} for i in range(1, 3000)]
-    engine, _ = ran(records, DelayedLabels("id", time="t", max_seconds=10.0))
+    engine, _ = ran(records, DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.pending_labels == 3000
     later = [{"id": 0, "y": True, "t": 1010.5}] * label_clock.SET_AHEAD
-    engine, _ = ran([*records, *later], DelayedLabels("id", time="t", max_seconds=10.0))
+    engine, _ = ran([*records, *later], DelayedLabels("id", time="t", timeout_seconds=10.0))
     assert engine.labels["expired"] == 3000
 
 
 def test_the_clock_of_an_older_checkpoint() -> None:
-    labels = DelayedLabels("id", max_seconds=100)
+    labels = DelayedLabels("id", timeout_seconds=100)
     labels.restore(labels.state() | {"clock": (1.7e9, 0.0, 3)})
     labels.wait(labels.arrive({"id": 1}), {"a": 1}, NOTHING, "here")
     assert (len(labels), labels.counts["expired"]) == (1, 0)
 
 
 def test_a_state_is_not_touched_by_what_comes_after_it() -> None:
-    labels = DelayedLabels("id", time="t", max_pending=12, max_seconds=14.0)
+    labels = DelayedLabels("id", time="t", max_pending=12, timeout_seconds=14.0)
     records = delayed(60)
     ran(records[:50], labels)
     state = labels.state()
@@ -680,11 +685,10 @@ path = "events.jsonl"
 [model]
 type = "KernelClassifier"
 max_features = 64
-features_per_seed = 16
-[labels]
+[delayed_labels]
 key = "id"
 time = "t"
-max_seconds = 25
+timeout_seconds = 25
 [sink]
 predictions = "predictions.jsonl"
 [state]
@@ -720,26 +724,28 @@ def test_the_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "problems"),
     [
-        ("", ["labels.key: it is needed; expected the name of the field that features and their label have in common, "
-              "got nothing"]),
+        ("", ["delayed_labels.key: it is needed; expected the name of the field that features and their label have in "
+              "common, got nothing"]),
         ('key = "y"\ntime = "y"', [
-            'labels.key: expected a field other than the label, got "y"',
-            'labels.time: expected a field other than the label, got "y"',
+            'delayed_labels.key: expected a field other than the label, got "y"',
+            'delayed_labels.time: expected a field other than the label, got "y"',
         ]),
-        ('key = 3\nmax_pending = 0\nmax_seconds = "1 day"\nkeys = 1', [
-            "labels.key: expected the name of the field that features and their label have in common, got 3",
-            "labels.max_pending: expected an integer from 1 to 10,000,000, got 0",
-            'labels.max_seconds: expected a number of seconds above 0, got "1 day"',
-            'labels.keys: unknown key; did you mean "key"?',
+        ('key = 3\nmax_pending = 0\ntimeout_seconds = "1 day"\nkeys = 1', [
+            "delayed_labels.key: expected the name of the field that features and their label have in common, got 3",
+            "delayed_labels.max_pending: expected an integer from 1 to 10,000,000, got 0",
+            'delayed_labels.timeout_seconds: expected a number of seconds above 0, got "1 day"',
+            'delayed_labels.keys: unknown key; did you mean "key"?',
         ]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_configuration(tmp_path: Path, table: str, problems: list[str]) -> None:
-    text = CONFIG[: CONFIG.index("[labels]")] + "[labels]\n" + table
+    text = CONFIG[: CONFIG.index("[delayed_labels]")] + "[delayed_labels]\n" + table
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError) as error:
         load_config(tmp_path / "config.toml")
     assert sorted(error.value.problems) == sorted(problems)
-    (tmp_path / "config.toml").write_text(text.replace("[labels]", "labels = 3\n[x]").replace(table, ""))
+    (tmp_path / "config.toml").write_text(
+        text.replace("[delayed_labels]", "delayed_labels = 3\n[x]").replace(table, "")
+    )
     with pytest.raises(ConfigError):
         load_config(tmp_path / "config.toml")

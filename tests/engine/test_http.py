@@ -223,7 +223,7 @@ def test_before_there_is_a_model() -> None:
 
 
 def test_a_loop_that_stands_still_is_ill(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.runner.ILL_SECONDS", -1.0)
+    monkeypatch.setattr("streamkernel.engine.health.ILL_SECONDS", -1.0)
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
         assert status == 503
@@ -278,7 +278,7 @@ def _ended(told: list[Event]) -> Stream:
     "model",
     [
         KernelClassifier(max_features=256),
-        KernelClassifier(max_features=64, second_order=None),
+        KernelClassifier(learner="dsg", max_features=64),
         KernelRegressor(max_features=64),
         compose.Pipeline(preprocessing.StandardScaler(), KernelClassifier(max_features=64)),
         compose.Pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()),

@@ -16,22 +16,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_up_cluster import cluster_numbers
+from made_up_cluster import cluster_snapshot
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from river import linear_model, metrics, preprocessing
+from streams import nested
 
 from connectors import Event, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, kernels, step_sizes
-from streamkernel.engine import Engine, durable
+from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, step_sizes
+from streamkernel.engine import Engine, checkpointer
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.durable import INCIDENTS
+from streamkernel.engine.health import INCIDENTS
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.snapshot import MOST
-from streamkernel.upkeep import Polish
+from streamkernel.upkeep import Refit
 
-FIRST: dict[str, Any] = {"second_order": None, "max_features": 64, "features_per_seed": 16}
+FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
@@ -81,16 +82,20 @@ def engines(folder: Path) -> Iterator[Engine]:
     with_labels += [{"id": i, "y": i % 2} for i in range(20)]
     for i, (model, made, labels) in enumerate(
         [
-            (KernelClassifier(**FIRST), records(50), None),
+            (KernelClassifier(**nested(**FIRST)), records(50), None),
             (KernelClassifier(), with_labels, DelayedLabels("id")),
-            (KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(20, 20)), records(50), None),
+            (
+                KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, refit=Refit(20, 20)),
+                records(50),
+                None,
+            ),
         ]
     ):
         state = StateDirectory(folder / str(i))
         source = Records(made, {("t", "0"): 3})
         engine = Engine(model, source, label="y", metric=metrics.Accuracy(), labels=labels, state=state)
         engine.run()
-        engine.cluster = cluster_numbers(5)
+        engine.parts.monitor.cluster = cluster_snapshot(5)
         yield engine
 
 
@@ -126,8 +131,8 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     began = time.time()
     first, second, third = (values(engine) for engine in engines(tmp_path))
-    assert third["streamkernel_polish_gap"] <= Polish().tol
-    assert "streamkernel_polish_gap" not in first
+    assert third["streamkernel_refit_gap"] <= Refit().tol
+    assert "streamkernel_refit_gap" not in first
     assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50
     assert first["streamkernel_grown_total"] == first["streamkernel_seeds"] == 4
     assert first["streamkernel_reused_total"] == 46
@@ -147,9 +152,9 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 
 
 def test_a_cluster_is_told_where_there_is_one() -> None:
-    engine = Engine(KernelClassifier(**FIRST), Records(records(3)), label="y", metric=metrics.Accuracy())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), Records(records(3)), label="y", metric=metrics.Accuracy())
     alone = values(engine)
-    engine.cluster = numbers = cluster_numbers(3, workers=3)
+    engine.parts.monitor.cluster = numbers = cluster_snapshot(3, workers=3)
     found = {name: value for name, value in values(engine).items() if name not in alone}
     assert found["streamkernel_workers"] == 3
     for worker in range(3):
@@ -161,17 +166,17 @@ def test_a_cluster_is_told_where_there_is_one() -> None:
     assert found["streamkernel_round_seconds_sum"] == pytest.approx(sum(one.round_seconds for one in numbers.recent))
     assert found["streamkernel_merge_seconds_sum"] == pytest.approx(sum(one.merge_seconds for one in numbers.recent))
     assert found["streamkernel_replica_spread"] == numbers.last.spread
-    engine.cluster = cluster_numbers(3)
+    engine.parts.monitor.cluster = cluster_snapshot(3)
     assert found.keys() - values(engine).keys() == {
         "streamkernel_worker_events_total/2", "streamkernel_worker_seconds_total/2",
     }  # fmt: skip
 
 
-def test_scrapes_while_it_learns_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scrapes_while_it_learns_are_of_one_moment() -> None:
     """New labels come all the time, each a new column and a new row of a metric that walks through all of them."""
-    monkeypatch.setattr("streamkernel.engine.runner.PUBLISH_SECONDS", 0.01)
     made = [record | {"y": i // 40} for i, record in enumerate(records(3000))]
-    engine = Engine(KernelClassifier(**FIRST), Records(made), label="y", metric=metrics.MacroF1())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), Records(made), label="y", metric=metrics.MacroF1())
+    engine.parts.monitor.interval = 0.01
     seen: list[dict[str, float]] = []
     errors: list[Exception] = []
 
@@ -233,7 +238,7 @@ def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_told(tmp_pa
     engine = Engine(KernelRegressor(), Records(twice), label="y", metric=metrics.MAE(), labels=DelayedLabels("id"))
     engine.run()
     assert engine.refused["join"] == 2
-    steep = KernelRegressor(second_order=None, step=step_sizes.Constant(1e200))
+    steep = KernelRegressor(learner=learners.DSG(step_size=step_sizes.Constant(1e200)))
     engine = Engine(steep, Records(records(9)), label="y", metric=metrics.MAE())
     engine.run()
     assert engine.refused["diverged"] > 0
@@ -247,7 +252,7 @@ def test_reasons_and_counters_survive_a_restart(tmp_path: Path) -> None:
     for stop in (9, 10**6):
         asked = iter(range(10**7))
         engine = Engine(
-            KernelClassifier(**FIRST),
+            KernelClassifier(**nested(**FIRST)),
             FileSource(tmp_path / "events.jsonl"),
             label="y",
             metric=metrics.Accuracy(),
@@ -264,12 +269,16 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
     state = StateDirectory(tmp_path)
     source = Records(records(30))
     engine = Engine(
-        KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy(), state=state, checkpoint_seconds=0.0
+        KernelClassifier(**nested(**FIRST)),
+        source,
+        label="y",
+        metric=metrics.Accuracy(),
+        state=state,
+        checkpoint_seconds=0.0,
     )
     poll, ages, seconds = source.poll, [], itertools.count()
-    monkeypatch.setattr(
-        durable, "time", SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
-    )
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
+    monkeypatch.setattr(checkpointer, "time", clock)
 
     prepare = StateDirectory.prepare
 
@@ -293,9 +302,11 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
 
 def test_many_streams_are_told_together() -> None:
     lags = {(f"file-{i}", "0"): 2 for i in range(3 * MOST)}
-    engine = Engine(KernelClassifier(**FIRST), Records(records(3), lags), label="y", metric=metrics.Accuracy())
-    engine._positions = {f"file-{i}": i for i in range(3 * MOST)}
-    engine._publish()
+    engine = Engine(
+        KernelClassifier(**nested(**FIRST)), Records(records(3), lags), label="y", metric=metrics.Accuracy()
+    )
+    engine.parts.checkpointer.positions = {f"file-{i}": i for i in range(3 * MOST)}
+    engine.parts.monitor.take_snapshot()
     found = families(engine)
     assert len(found["streamkernel_consumer_lag"].samples) == MOST + 1
     assert sum(sample.value for sample in found["streamkernel_consumer_lag"].samples) == 6 * MOST
@@ -309,7 +320,7 @@ def test_a_source_that_changes_while_it_is_asked_costs_one_metric() -> None:
         raise FileNotFoundError
 
     source.lag = gone  # type: ignore[method-assign]
-    engine = Engine(KernelClassifier(**FIRST), source, label="y", metric=metrics.Accuracy())
+    engine = Engine(KernelClassifier(**nested(**FIRST)), source, label="y", metric=metrics.Accuracy())
     found = families(engine)
     assert found["streamkernel_consumer_lag"].samples == []
     assert found["streamkernel_events"].samples

@@ -16,12 +16,11 @@ from river import metrics, utils
 from sklearn.dummy import DummyClassifier
 
 from connectors import FileSource
-from streamkernel import KernelRegressor
+from streamkernel import KernelRegressor, learners, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.telemetry.quality import SAMPLED, WINDOW, Quality
-from streamkernel.estimators import model_file
 
 LABELS = [metrics.Accuracy, metrics.F1, metrics.MacroF1, metrics.CohenKappa, metrics.MCC, metrics.BalancedAccuracy]
 NUMBERS = [metrics.MAE, metrics.RMSE, metrics.R2]
@@ -130,19 +129,19 @@ def test_a_regressor_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     def run(folder: str, stop: int = 10**6) -> Any:
         asked = iter(range(10**7))
         engine = Engine(
-            KernelRegressor(max_features=64, features_per_seed=16),
+            KernelRegressor(learner=learners.Newton(features_per_seed=16), max_features=64),
             FileSource(tmp_path / "events.jsonl"),
             label="y",
             metric=metrics.RMSE(),
             state=StateDirectory(tmp_path / folder),
         )
         engine.run(stopping=lambda: next(asked) >= stop)
-        return engine.numbers.scores
+        return engine.snapshot.scores
 
     whole = run("whole")
     for stop in (1, 77, 3):
         run("parts", stop)
     parts = run("parts")
     assert (whole.ours, whole.theirs, whole.recent()) == (parts.ours, parts.theirs, parts.recent())
-    ours, theirs = (model_file.read(checkpoints(tmp_path / f)[-1], "checkpoint")[0] for f in ("whole", "parts"))
+    ours, theirs = (tensor_file.read(checkpoints(tmp_path / f)[-1], "checkpoint")[0] for f in ("whole", "parts"))
     assert ours == theirs

@@ -16,7 +16,7 @@ from states import state_in
 from structlog.testing import capture_logs
 
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
-from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels
+from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, tensor_file
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
@@ -27,8 +27,7 @@ from streamkernel.engine.checkpoint.state_directory import (
 )
 from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators import model_file
-from streamkernel.upkeep import Compaction, Polish
+from streamkernel.upkeep import Pruning, Refit
 
 
 def write_events(path: Path, n: int = 700, seed: int = 3) -> None:
@@ -73,16 +72,18 @@ def after(events: int) -> Callable[[], bool]:
 MODELS = {
     "median": lambda: pipeline(KernelClassifier()),
     "batches, averaged": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), loss="hinge", batch_size=8, average=True, l2=1e-4)
+        KernelClassifier(
+            kernels.Gaussian(1.0), learner=learners.DSG(batch_size=8, averaging=True), loss="hinge", l2=0.0001
+        )
     ),
     "made smaller": lambda: pipeline(
-        KernelClassifier(second_order=None, max_features=64, compaction=Compaction(every=100, window=90))
+        KernelClassifier(learner="dsg", max_features=64, pruning=Pruning(every=100, window=90))
     ),
-    "polished": lambda: pipeline(
-        KernelClassifier(kernels.Gaussian(1.0), max_features=64, polish=Polish(every=100, window=90))
+    "refitted": lambda: pipeline(
+        KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64, refit=Refit(every=100, window=90))
     ),
     "linear on features": lambda: pipeline(
-        compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), 64), linear_model.LogisticRegression())
+        compose.Pipeline(RandomFeatures(kernels.Gaussian(1.0), n_features=64), linear_model.LogisticRegression())
     ),
 }
 
@@ -102,7 +103,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable
 
 
 def newest_content(folder: Path) -> tuple[Any, dict[str, bytes]]:
-    description, tensors = model_file.read(checkpoints(folder / "state")[-1], "checkpoint")
+    description, tensors = tensor_file.read(checkpoints(folder / "state")[-1], "checkpoint")
     return description, {name: tensor.tobytes() for name, tensor in tensors.items()}
 
 
@@ -263,7 +264,7 @@ def test_values_far_outside_their_range_are_counted_and_reported(tmp_path: Path)
     running = engine(tmp_path / "run", linear_model.LogisticRegression())
     with capture_logs() as lines:
         running.run()
-    assert (running.numbers.outlying_inputs, running.outcomes["learned"]) == (10, 3000)
+    assert (running.snapshot.outlying_inputs, running.outcomes["learned"]) == (10, 3000)
     (line,) = [line for line in lines if line["event"] == "values are far outside the usual range of their field"]
     assert (line["field"], line["log_level"]) == ("a", "warning")
     found = {metric.name: metric.samples[0].value for metric in EngineCollector(running).collect() if metric.samples}
@@ -276,6 +277,29 @@ def test_topics_can_be_added_behind_those_of_the_state() -> None:
     for topics in (["c", "a", "b"], ["a"], None):
         with pytest.raises(StateDirectoryError, match=r"source\.topics = \['a', 'b'\], got"):
             check_setup(setup, setup | {"source.topics": topics})
+
+
+def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
+    old = {
+        "labels.key": "id",
+        "labels.time": None,
+        "model": {
+            "type": "KernelRegressor",
+            "compaction": {"type": "Compaction"},
+            "rule": {"type": "CDSG", "longest": 1.0},
+        },
+    }
+    now = {
+        "delayed_labels.key": "id",
+        "model": {
+            "type": "KernelRegressor",
+            "pruning": {"type": "Pruning"},
+            "learner": {"type": "DSG", "rule": {"type": "CDSG", "max_step_ratio": 1.0}},
+        },
+    }
+    check_setup(old, now)
+    with pytest.raises(StateDirectoryError, match=r"delayed_labels\.key = 'id', got 'other'"):
+        check_setup(old, now | {"delayed_labels.key": "other"})
 
 
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from connectors.kafka.options import CLIENTS
 from connectors.kafka.sink import LONGEST
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.learning import REASONS, refusal_of
+from streamkernel.engine.refusals import REASONS, refusal_of
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 PREDICTION, LETTER, HEADERS = (
@@ -89,7 +89,8 @@ def test_predictions_in_files(tmp_path: Path, name: str) -> None:
     for line in found:
         PREDICTION.validate(line)
     assert [line["model_version"] for line in found] == list(range(N))
-    assert {line["member"] for line in found} == {engine.member} == {(tmp_path / "state" / "identity").read_text()}
+    identity = (tmp_path / "state" / "identity").read_text()
+    assert {line["member"] for line in found} == {engine.parts.outputs.member} == {identity}
     assert ("probabilities" in found[-1]) == ("Classifier" in model)
 
 
@@ -132,7 +133,7 @@ def test_predictions_and_dead_letters_in_topics(tmp_path: Path, servers: str, na
             line["topic"], line["partition"], line["timestamp"], record.key
         )  # fmt: skip
         assert (line["label"], line["model_version"]) == (json.loads(origin.value)["y"], version)
-        assert line["member"] == engine.member
+        assert line["member"] == engine.parts.outputs.member
     assert len(found) == N
     letters = brokers.committed(servers, f"{parts['name']}-dead")
     kinds = set()
@@ -152,7 +153,7 @@ def test_predictions_and_dead_letters_in_topics(tmp_path: Path, servers: str, na
 
 @pytest.mark.parametrize("target", ["file", "topic"])
 def test_labels_that_come_later(tmp_path: Path, servers: str, target: str) -> None:
-    parts = topics(servers, "kafka-python") | {"labels": '[labels]\nkey = "id"', "model": MODELS["classes"][0]}
+    parts = topics(servers, "kafka-python") | {"labels": '[delayed_labels]\nkey = "id"', "model": MODELS["classes"][0]}
     parts["kafka"] = "\n".join(line for line in parts["kafka"].splitlines() if not line.startswith("group"))
     if target == "file":
         parts["sink"] = 'predictions = "out.jsonl"\ndead_letters = "dead.jsonl"'

@@ -125,7 +125,7 @@ def test_topics_are_listed_and_created(written: Write, port: int) -> None:
 
 def test_a_source_that_is_missing_is_created_too(written: Write, port: int) -> None:
     name, config = written(
-        port, labels='[labels]\nkey = "id"', topics='["NAME", "NAME.y"]', source="partitions = [0, 3]"
+        port, labels='[delayed_labels]\nkey = "id"', topics='["NAME", "NAME.y"]', source="partitions = [0, 3]"
     )
     answer = call("topics", config, "--create")
     assert answer.exit_code == 0, answer.stderr

@@ -138,7 +138,7 @@ def test_a_bad_label_in_a_frame_leaves_the_rows_before_unlearnt(label):
 @pytest.mark.parametrize("kernel", [FIXED, Gaussian()], ids=repr)
 @pytest.mark.parametrize("value", NAMED.values(), ids=NAMED)
 def test_random_features_refuse_bad_values(value, kernel):
-    model = RandomFeatures(kernel, 4)
+    model = RandomFeatures(kernel, n_features=4)
     before = content(model)
     for call in (model.transform_one, model.learn_one):
         refused("at x['b']", call, {"a": 1.0, "b": value})

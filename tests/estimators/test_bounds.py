@@ -14,7 +14,7 @@ from benchmarks.bounded_memory import examples
 from benchmarks.common import InMemory
 from connectors import Event
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, RandomFeatures, kernels, load
-from streamkernel.engine import Engine, learning
+from streamkernel.engine import Engine, record_processor
 from streamkernel.engine import examples as engine_examples
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.examples import Examples
@@ -23,7 +23,7 @@ from streamkernel.features import counter_rng, directions
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import bandwidth
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_hashes_of_long_names_are_not_kept() -> None:
 
 def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "RECORD_BYTES", 1_000_000)
-    model = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=8)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=8)
     for i in range(300):
         model.learn_one({str(i).ljust(20_000): 1.0, ("tuple", str(i).ljust(20_000)): 2.0}, i % 2)
     store = model._learner.directions.store
@@ -60,7 +60,7 @@ def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPa
     assert len(store.records) < 1_000_000 / 40_000
 
 
-@pytest.mark.parametrize("make", [KernelClassifier, KernelRegressor, lambda: KernelClassifier(second_order=None)])
+@pytest.mark.parametrize("make", [KernelClassifier, KernelRegressor, lambda: KernelClassifier(learner="dsg")])
 def test_few_wide_examples_decide_the_bandwidth(make: Any, few_values: int) -> None:
     model, rows = make(), []
     for i, x in enumerate(wide(9)):
@@ -81,7 +81,7 @@ def test_few_wide_examples_decide_for_features_and_processes(few_values: int) ->
 
 
 def test_one_example_alone_does_not_decide(few_values: int) -> None:
-    model = KernelClassifier(second_order=None)
+    model = KernelClassifier(learner="dsg")
     for count, x in enumerate(wide(2, width=300)):
         assert len(model._state.first or ()) == count
         model.learn_one(x, True)
@@ -102,7 +102,7 @@ def test_a_saved_model_decides_as_the_one_that_was_not(few_values: int, tmp_path
 
 
 def test_the_median_of_wide_examples_is_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    drawn = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     rows = [drawn.row(x) for x in wide(64)]
     monkeypatch.setattr(bandwidth, "MOST_DIFFERENCES", 28 * 8 * 60)
     found = bandwidth.median_distance(Rows.stack(rows), 0, 2)
@@ -113,7 +113,7 @@ def test_the_median_of_wide_examples_is_of_the_first(monkeypatch: pytest.MonkeyP
 
 def test_the_second_half_of_wide_examples_reads_no_name_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "MOST_DIFFERENCES", 1)
-    drawn = Directions(Plan(kernels.Gaussian(1.0).on("a"), seed=0), block_size=1, cache_bytes=0)
+    drawn = Directions(KernelProgram(kernels.Gaussian(1.0).on("a"), seed=0), block_size=1, cache_bytes=0)
     xs = [{"b": 1.0}, {"b": 2.0}, {"a": 3.0, "b": 1.0}, {"a": 5.0, "b": 1.0}]
     assert bandwidth.median_distance(Rows.stack([drawn.row(x) for x in xs]), 0, 2) == 1.0
 
@@ -155,34 +155,34 @@ def engine_of(model: Any, stream: list[Any], first: int = 0, state: StateDirecto
     [linear_model.SoftmaxRegression, lambda: preprocessing.StandardScaler() | linear_model.SoftmaxRegression()],
 )
 def test_labels_of_rivers_models_have_a_bound(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(learning, "MOST_CLASSES", 10)
+    monkeypatch.setattr(record_processor, "MOST_CLASSES", 10)
     stream = list(examples("new labels", 60))
     with StateDirectory(tmp_path / "state") as state:
         engine = engine_of(make(), stream[:30], state=state)
         engine.run()
     assert engine.refused["classes"] > 0
-    assert len(engine._quality._labels) == 10
+    assert len(engine.parts.processor.quality._labels) == 10
     with StateDirectory(tmp_path / "state") as state:
         resumed = engine_of(make(), stream, first=30, state=state)
         resumed.run()
     whole = engine_of(make(), stream)
     whole.run()
     assert resumed.refused == whole.refused
-    assert resumed._quality._labels == whole._quality._labels
+    assert resumed.parts.processor.quality._labels == whole.parts.processor.quality._labels
 
 
 def test_an_engine_says_what_it_could_not_remember(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_examples, "MOST_NAMES", 50)
     engine = engine_of(KernelClassifier(max_features=16), list(examples("new names", 40)))
     engine.run()
-    assert engine.numbers.names == {"kinds": 50, "ranges": 163, "scales": 163}
-    assert engine.numbers.names_refused == {"kinds": 113, "ranges": 0}
+    assert engine.snapshot.names == {"kinds": 50, "ranges": 163, "scales": 163}
+    assert engine.snapshot.names_refused == {"kinds": 113, "ranges": 0}
 
 
 @pytest.mark.parametrize("kind", ["new names", "new strings"])
 def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directions, "RECORD_BYTES", 100_000)
-    model = KernelClassifier(second_order=None, max_features=16, cache_bytes=100_000)
+    model = KernelClassifier(learner="dsg", max_features=16, cache_bytes=100000)
     sizes = []
     for i, (x, y) in enumerate(itertools.islice(examples(kind, 3000), 3000)):
         model.learn_one(x, y)

@@ -48,7 +48,7 @@ def test_a_classifier_learns_the_same_in_any_grouping(options, sizes):
 
 @max_examples(12)
 @pytest.mark.parametrize(
-    "options", [{}, {"batch_size": 5, "kernel": None}, {"loss": "huber", "average": True}], ids=repr
+    "options", [{}, {"batch_size": 5, "kernel": None}, {"loss": "huber", "averaging": True}], ids=repr
 )
 @given(sizes=groups)
 def test_a_regressor_learns_the_same_in_any_grouping(options, sizes):
@@ -157,7 +157,7 @@ def test_many_predictions_are_those_of_one_by_one(options):
 
 def test_regressors_predict_many_as_one_by_one():
     xs, _ = examples(100)
-    for options in ({}, {"average": True}, {"kernel": None, "batch_size": 3}):
+    for options in ({}, {"averaging": True}, {"kernel": None, "batch_size": 3}):
         model = learn(regressor(**options), xs, targets(xs))
         assert list(model.predict_many(frame(xs))) == [model.predict_one(x) for x in xs]
 
@@ -199,7 +199,7 @@ def test_a_frame_without_rows_teaches_nothing():
 
 def test_random_features_are_the_same_in_any_grouping():
     xs, _ = examples(300)
-    one, many, fixed = (RandomFeatures(kernel, 16) for kernel in (Gaussian(), Gaussian(), Gaussian(2.0)))
+    one, many, fixed = (RandomFeatures(kernel, n_features=16) for kernel in (Gaussian(), Gaussian(), Gaussian(2.0)))
     for x in xs:
         one.learn_one(x)
     for first, last in [(0, 1), (1, 100), (100, 300)]:
@@ -208,7 +208,7 @@ def test_random_features_are_the_same_in_any_grouping():
     for model in (one, many, fixed):
         table = model.transform_many(frame(xs[:20])).to_dict("records")
         assert table == [model.transform_one(x) for x in xs[:20]]
-    seeds = [RandomFeatures(Gaussian(2.0), 16, seed).transform_one(xs[0]) for seed in (0, 1)]
+    seeds = [RandomFeatures(Gaussian(2.0), n_features=16, seed=seed).transform_one(xs[0]) for seed in (0, 1)]
     assert fixed.transform_one(xs[0]) == seeds[0] != seeds[1]
 
 
@@ -216,7 +216,7 @@ def test_random_features_are_the_same_in_any_grouping():
 def test_the_bandwidth_is_that_of_the_first_256_examples(batch_size):
     """Once it is known, the model is one that was told it from the start."""
     xs, ys = examples(400)
-    model = learn(classifier(kernel=Gaussian("median", multiple=0.7), batch_size=batch_size), xs, ys)
+    model = learn(classifier(kernel=Gaussian("median", median_factor=0.7), batch_size=batch_size), xs, ys)
     X = frame(xs[:256]).to_numpy()
     distances = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))[np.triu_indices(256, 1)]
     assert model.kernel_.sigma == pytest.approx(0.7 * np.median(distances))

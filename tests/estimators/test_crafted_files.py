@@ -18,9 +18,12 @@ from streamkernel import (
     ModelFileError,
     RandomFeatures,
     kernels,
+    learners,
     load,
+    tensor_file,
 )
 from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 
 
 @pytest.fixture
@@ -32,16 +35,22 @@ def parts():
     return copy.deepcopy(description), tensors
 
 
+def table_of(name, description):
+    """Return the table that has a parameter, of the estimator or of its learner."""
+    parameters = description["parameters"]
+    return parameters["learner"] if name in parameters["learner"] else parameters
+
+
 def check_refused(tmp_path, description, tensors):
     path = tmp_path / "model"
-    model_file.write(path, "model", description, tensors)
+    tensor_file.write(path, "model", description, tensors)
     with pytest.raises(ModelFileError) as caught:
         load(path)
     assert str(path) in str(caught.value)
 
 
 def test_what_is_crafted_like_a_model_is_one(parts, tmp_path):
-    model_file.write(tmp_path / "model", "model", *parts)
+    tensor_file.write(tmp_path / "model", "model", *parts)
     assert load(tmp_path / "model").n_steps == 10
 
 
@@ -53,7 +62,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
     check_refused(tmp_path, description, tensors)
 
 
-@pytest.mark.parametrize("name", ["kernel", "loss", "rule", "step"])
+@pytest.mark.parametrize("name", ["kernel", "loss", "learner", "rule", "step_size"])
 @pytest.mark.parametrize(
     "part",
     [
@@ -74,7 +83,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
         {"type": "Huber", "delta": -1.0},
         {"type": "Huber", "delta": 1.0, "more": 1},
         "os.system",
-        5,
+        -5,
         [1, 2],
     ],
     ids=repr,
@@ -82,7 +91,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
 def test_an_unknown_part_is_refused_and_not_run(name, part, parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     description, tensors = parts
-    description["parameters"][name] = part
+    table_of(name, description)[name] = part
     check_refused(tmp_path, description, tensors)
     assert not (tmp_path / "executed").exists()
 
@@ -93,12 +102,12 @@ def test_an_unknown_part_is_refused_and_not_run(name, part, parts, tmp_path, mon
         ("kernel", {"type": "CDSG"}),
         ("loss", {"type": "Gaussian"}),
         ("rule", {"type": "Constant", "gamma": 1.0}),
-        ("step", {"type": "Gaussian", "sigma": 1.0}),
+        ("step_size", {"type": "Gaussian", "sigma": 1.0}),
     ],
 )
 def test_a_part_in_the_place_of_another_is_refused(name, part, parts, tmp_path):
     description, tensors = parts
-    description["parameters"][name] = part
+    table_of(name, description)[name] = part
     check_refused(tmp_path, description, tensors)
 
 
@@ -112,7 +121,9 @@ PARAMETERS = [
     ("l2", -1.0),
     ("seed", "a"),
     ("seed", None),
-    ("average", "yes"),
+    ("averaging", "yes"),
+    ("learner", []),
+    ("learner", "newtn"),
     ("cache_bytes", -1),
     ("unknown", 1),
     ("__class__", "x"),
@@ -122,7 +133,7 @@ PARAMETERS = [
 @pytest.mark.parametrize(("name", "value"), PARAMETERS)
 def test_a_parameter_out_of_place_is_refused(name, value, parts, tmp_path):
     description, tensors = parts
-    description["parameters"][name] = value
+    table_of(name, description)[name] = value
     check_refused(tmp_path, description, tensors)
 
 
@@ -197,9 +208,9 @@ def test_tensors_that_do_not_fit_are_refused(change, parts, tmp_path):
     "text", [None, "", "{", "[" * 100_000, '{"class": ' + "9" * 5000 + "}", "NaN"], ids=lambda t: str(t)[:12]
 )
 def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
-    header = {"format": model_file.FORMAT, "version": str(model_file.VERSION), "kind": "model"}
+    header = {"format": tensor_file.FORMAT, "version": str(tensor_file.VERSION), "kind": "model"}
     header |= {} if text is None else {"description": text}
-    header["checksum"] = model_file._checksum(header, parts[1])
+    header["checksum"] = tensor_file.checksum(header, parts[1])
     path = tmp_path / "model"
     path.write_bytes(save(parts[1], header))
     with pytest.raises(ModelFileError):
@@ -212,7 +223,7 @@ def test_a_description_that_is_no_json_is_refused(text, parts, tmp_path):
 def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
     """Also of the types that safetensors knows and numpy does not."""
     path = tmp_path / "model"
-    model_file.write(path, "model", *parts)
+    tensor_file.write(path, "model", *parts)
     whole = path.read_bytes()
     length = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + length])
@@ -227,23 +238,23 @@ def test_numbers_of_another_type_are_refused(kind, size, parts, tmp_path):
 def crafted(model, tmp_path, change):
     """Check that a file of `model` is read, and refused once it is changed."""
     description, tensors = copy.deepcopy(model_file.describe(model))
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     load(tmp_path / "model")
     change(description, tensors)
     check_refused(tmp_path, description, tensors)
 
 
-@pytest.mark.parametrize("average", [-1, 2, 5, 0])
-def test_average_is_a_boolean_because_arrays_have_its_size(average, parts, tmp_path):
+@pytest.mark.parametrize("averaging", [-1, 2, 5, 0])
+def test_averaging_is_a_boolean_because_arrays_have_its_size(averaging, parts, tmp_path):
     description, tensors = parts
-    description["parameters"]["average"] = average
+    description["parameters"]["learner"]["averaging"] = averaging
     check_refused(tmp_path, description, tensors)
-    with pytest.raises(ValueError, match=f"Expected average to be a Boolean, got {average}"):
-        KernelClassifier(average=average)
+    with pytest.raises(ValueError, match=f"Expected averaging to be a Boolean, got {averaging}"):
+        learners.DSG(averaging=averaging)
 
 
 def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
-    model = KernelClassifier(kernels.Gaussian(1.0), loss="softmax", batch_size=4, second_order=None)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4), loss="softmax")
     model.learn_one({"a": 1.0}, "yes")
     crafted(model, tmp_path, lambda _, tensors: tensors["pending.targets"].fill(1.0))
 
@@ -252,7 +263,7 @@ def test_a_class_beyond_the_one_of_softmax_is_refused(tmp_path):
 @pytest.mark.parametrize("labels", [["a", "b", "c", "c"], ["a", "b", True, 1], ["c", "a", "b", "c"]], ids=repr)
 def test_labels_that_are_equal_are_refused(labels, loss, tmp_path):
     """A label's number is its place, and the coefficients have a column for each label that differs."""
-    model = KernelClassifier(kernels.Gaussian(1.0), loss=loss)
+    model = KernelClassifier(kernels.Gaussian(1.0), loss=loss, learner="dsg")
     for label in ("a", "b", "c"):
         model.learn_one({"a": 1.0}, label)
     crafted(model, tmp_path, lambda description, _: description["state"].update(labels=labels))
@@ -288,7 +299,7 @@ def test_more_first_examples_than_decide_are_refused(tmp_path):
 
     def more(_, tensors):
         rows = [(model._seen[1][0], 0.0)] * 256
-        tensors.update(model_file.pack_examples("first", rows))
+        tensors.update(example_tensors.pack_examples("first", rows))
 
     crafted(model, tmp_path, more)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from reference import algorithms
 from reference import tasks as plain
 from river import preprocessing
-from streams import SMALL, WAYS, content, examples
+from streams import SMALL, WAYS, content, examples, nested
 
-from streamkernel import InputError, KernelDensityRatio, ModelFileError, load, step_sizes
+from streamkernel import InputError, KernelDensityRatio, ModelFileError, learners, load, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.estimators.density_ratio import Ratio, TruncatedRatio
 from streamkernel.kernels import Gaussian
@@ -77,11 +77,11 @@ def test_the_model_takes_the_printed_steps(share, rho):
         "features_per_seed": 8,
         "max_features": 80,
         "l2": 0.05,
-        "step": step_sizes.PowerDecay(0.5, c=0.05),
+        "step_size": step_sizes.PowerDecay(0.5, c=0.05),
         "seed": 2,
     }
     form = {"form": "kl"} if rho is None else {"form": "novelty", "rho": rho}
-    model = KernelDensityRatio(**form, kernel=Gaussian(1.3), **options)
+    model = KernelDensityRatio(**nested(kernel=Gaussian(1.3), learner="novelty", **form, **options))
     reference = algorithms.Reference(
         algorithms.gaussian([0, 1, 2], 1.3, 8, seed=2), plain.Ratio(rho), algorithms.dsg,
         lambda t: 0.5 / (1.0 + 0.05 * t), block_size=8, most_blocks=10, seed=2,
@@ -127,7 +127,10 @@ def errors(model, X, log_ratio):
 @pytest.mark.parametrize("name", ["shifted", "correlated"])
 def test_the_log_ratio_of_gaussians_is_learnt_whatever_the_streams_lengths(name, lengths):
     q, p, log_ratio, divergence = gaussians(name, *lengths)
-    model = learn(KernelDensityRatio(step=SETTLING, l2=1e-4, average=True), *mixed(q, p))
+    model = learn(
+        KernelDensityRatio(learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING, averaging=True), l2=0.0001),
+        *mixed(q, p),
+    )
     fresh, others, _, _ = gaussians(name, 400, 2000, seed=1)
     fresh = fresh[(np.abs(fresh) < 2.0).all(axis=1)]  # where both have events
     assert np.sqrt(np.mean(errors(model, fresh, log_ratio) ** 2)) < 0.3
@@ -139,7 +142,11 @@ def test_the_log_ratio_of_gaussians_is_learnt_whatever_the_streams_lengths(name,
 def test_streams_that_are_alike_have_no_divergence():
     generator = np.random.default_rng(3)
     X = generator.normal(size=(6000, 2))
-    model = learn(KernelDensityRatio(step=SETTLING, average=True), events(X), (generator.random(6000) < 0.5).tolist())
+    model = learn(
+        KernelDensityRatio(learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING, averaging=True)),
+        events(X),
+        (generator.random(6000) < 0.5).tolist(),
+    )
     assert model.divergence == pytest.approx(0.0, abs=0.05)
     assert np.abs([model.predict_one(x) for x in events(X[:200])]).mean() < 0.15
 
@@ -147,7 +154,12 @@ def test_streams_that_are_alike_have_no_divergence():
 def test_the_novelty_form_learns_only_ratios_above_its_threshold():
     """With ρ = -½ and log q/p = x - ½: truncated below x = 1, and E_q max(0, x - 1) is (2π)^-½."""
     q, p, log_ratio, _ = gaussians("shifted", 8000, 8000)
-    model = learn(KernelDensityRatio("novelty", -0.5, step=SETTLING, l2=1e-4), *mixed(q, p))
+    model = learn(
+        KernelDensityRatio(
+            learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING), form="novelty", rho=-0.5, l2=0.0001
+        ),
+        *mixed(q, p),
+    )
     low = np.linspace(-2.0, 0.5, 9)[:, None]
     assert [model.predict_one(x) for x in events(low)] == [0.5] * 9
     high = np.linspace(1.3, 2.5, 9)[:, None]
@@ -157,7 +169,7 @@ def test_the_novelty_form_learns_only_ratios_above_its_threshold():
 
 def test_it_stands_behind_a_scaler():
     xs, ys = examples(50, (False, True))
-    model = preprocessing.StandardScaler() | KernelDensityRatio(**SMALL)
+    model = preprocessing.StandardScaler() | KernelDensityRatio(**nested(learner="novelty", **SMALL))
     learn(model, xs, ys)
     assert isinstance(model.predict_one(xs[0]), float)
 
@@ -167,7 +179,7 @@ def test_it_stands_behind_a_scaler():
 @pytest.mark.parametrize("n", [0, 1, 130, 290])
 def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
     xs, ys = examples(330, (False, True))
-    model = learn(KernelDensityRatio(**SMALL, **options), xs[:n], ys[:n])
+    model = learn(KernelDensityRatio(**nested(learner="novelty", **SMALL, **options)), xs[:n], ys[:n])
     twin = WAYS[way](model, tmp_path)
     assert content(twin) == content(model)
     assert twin.divergence == model.divergence
@@ -185,15 +197,17 @@ def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
     ],
 )
 def test_a_file_with_running_numbers_of_no_kind_is_refused(name, tensor, tmp_path):
-    description, tensors = model_file.describe(learn(KernelDensityRatio(**SMALL), *examples(5, (False, True))))
-    model_file.write(tmp_path / "model", "model", description, tensors | {name: tensor})
+    description, tensors = model_file.describe(
+        learn(KernelDensityRatio(**nested(learner="novelty", **SMALL)), *examples(5, (False, True)))
+    )
+    tensor_file.write(tmp_path / "model", "model", description, tensors | {name: tensor})
     with pytest.raises(ModelFileError, match="expected"):
         load(tmp_path / "model")
 
 
 def test_features_and_memory_are_bounded():
     xs, ys = examples(400, (False, True))
-    model = learn(KernelDensityRatio(**SMALL), xs, ys)
+    model = learn(KernelDensityRatio(**nested(learner="novelty", **SMALL)), xs, ys)
     assert model.n_features == 32
     assert model.n_steps == 400
     assert model._state.first is None
@@ -203,7 +217,7 @@ def test_features_and_memory_are_bounded():
 def test_a_bad_value_is_named_and_changes_nothing(value):
     xs, ys = examples(40, (False, True))
     for kernel in (None, Gaussian(1.0)):
-        model = learn(KernelDensityRatio(kernel=kernel, **SMALL), xs, ys)
+        model = learn(KernelDensityRatio(**nested(kernel=kernel, learner="novelty", **SMALL)), xs, ys)
         before = content(model)
         for call in (lambda x, model=model: model.learn_one(x, True), model.predict_one):
             with pytest.raises(InputError, match=r"at x\['x1'\]"):
@@ -216,4 +230,4 @@ def test_a_bad_value_is_named_and_changes_nothing(value):
 @pytest.mark.parametrize("options", [{"form": "l2"}, {"form": None}, {"rho": 0.1}, {"rho": "0"}, {"rho": -math.inf}])
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="Expected"):
-        KernelDensityRatio(**options)
+        KernelDensityRatio(**nested(learner="novelty", **options))

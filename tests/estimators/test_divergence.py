@@ -8,12 +8,12 @@ import warnings
 
 import numpy as np
 import pytest
-from streams import FIXED, SMALL, content, examples, targets
+from streams import FIXED, SMALL, content, examples, nested, targets
 
 from streamkernel import InputError, KernelClassifier, KernelRegressor, rules, step_sizes
 from streamkernel.kernels import Gaussian
 
-RULES = [rules.DSG(), rules.UDSG(), rules.CDSG(), rules.CDSG(longest=1.0)]
+RULES = [rules.DSG(), rules.UDSG(), rules.CDSG(math.inf), rules.CDSG()]
 BOUNDED = [
     (KernelClassifier, "logistic"),
     (KernelClassifier, "softmax"),
@@ -49,7 +49,7 @@ def refuses(model, x, y):
 def run(make, n=1200, **options):
     """Teach a model until it refuses, if it does; return it, and at which event that was."""
     xs, ys = examples(n)
-    model = make(**{"kernel": FIXED, **SMALL, **options})
+    model = make(**nested(**{"kernel": FIXED, "learner": "dsg", **SMALL, **options}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for i, (x, y) in enumerate(zip(xs, targets(xs) if make is KernelRegressor else ys, strict=True)):
@@ -66,24 +66,24 @@ def run(make, n=1200, **options):
 @pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
 def test_unbounded_losses_that_diverge_are_refused(gamma, kernel, batch_size):
     for make, loss in UNBOUNDED:
-        _, at = run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size, kernel=kernel)
+        _, at = run(make, loss=loss, step_size=step_sizes.Constant(gamma), batch_size=batch_size, kernel=kernel)
         assert at is not None
 
 
 @pytest.mark.parametrize("gamma", [1e6, 1e200, 1e308])
 def test_bounded_losses_stay_finite_or_are_refused(gamma):
     for (make, loss), batch_size in itertools.product(BOUNDED, [1, 4]):
-        run(make, loss=loss, step=step_sizes.Constant(gamma), batch_size=batch_size)
+        run(make, loss=loss, step_size=step_sizes.Constant(gamma), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("step", [step_sizes.Constant(3.0), step_sizes.InverseTime(1e6)], ids=repr)
 def test_steps_beyond_two_over_l2_stay_finite_or_are_refused(step):
     """(1 - γλ)ᵗ grows without bound, though every derivative is bounded."""
     for (make, loss), rule in itertools.product(BOUNDED, RULES):
-        run(make, 2500, loss=loss, step=step, l2=1.0, rule=rule)
+        run(make, 2500, loss=loss, step_size=step, l2=1.0, rule=rule)
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG(longest=1.0)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG()], ids=repr)
 def test_the_default_step_is_safe_with_every_loss_and_rule(rule):
     for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
         model, at = run(make, 600, loss=loss, rule=rule, l2=l2, batch_size=batch_size)
@@ -91,14 +91,14 @@ def test_the_default_step_is_safe_with_every_loss_and_rule(rule):
         assert model.objective < 5.0, (loss, batch_size, l2)
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG(longest=2.0)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(), rules.CDSG(max_step_ratio=2.0)], ids=repr)
 def test_the_steps_of_the_theory_are_safe(rule):
     """γ = θ/t with θλ in (1, 2) or a positive integer."""
     for product, batch_size, l2, loss in itertools.product(
         [1.0, 1.5, 2.0], [1, 8], [0.25, 0.01], ["logistic", "hinge"]
     ):
         step = step_sizes.InverseTime(product / l2)
-        model, at = run(KernelClassifier, loss=loss, rule=rule, step=step, l2=l2, batch_size=batch_size)
+        model, at = run(KernelClassifier, loss=loss, rule=rule, step_size=step, l2=l2, batch_size=batch_size)
         assert at is None
         assert model.objective < 5.0, (product, batch_size, l2, loss)
 
@@ -106,7 +106,7 @@ def test_the_steps_of_the_theory_are_safe(rule):
 def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
     """Its steps are no longer bounded by γ: beyond 2/λ they make f grow, and with it the next step."""
     for (make, loss), batch_size, l2 in itertools.product(BOUNDED + UNBOUNDED, [1, 8], [0.0, 0.01, 0.1, 1.0]):
-        _, at = run(make, loss=loss, rule=rules.CDSG(), l2=l2, batch_size=batch_size)
+        _, at = run(make, loss=loss, rule=rules.CDSG(math.inf), l2=l2, batch_size=batch_size)
         assert at is None or l2 > 0.0
 
 
@@ -115,7 +115,9 @@ def test_a_line_search_without_a_limit_stays_finite_or_is_refused():
 def test_what_is_refused_changes_nothing(kernel, batch_size):
     """The examples that wait for the batch go on waiting, and a label that is new stays unknown."""
     xs, ys = examples(300)
-    model = KernelRegressor(kernel, step=step_sizes.Constant(1e60), batch_size=batch_size, **SMALL)
+    model = KernelRegressor(
+        **nested(kernel=kernel, learner="dsg", step_size=step_sizes.Constant(1e60), batch_size=batch_size, **SMALL)
+    )
     refused = 0
     for x, y in zip(xs, targets(xs), strict=True):
         before = content(model)
@@ -124,7 +126,14 @@ def test_what_is_refused_changes_nothing(kernel, batch_size):
             assert content(model) == before
     assert refused > 10
     classifier = KernelClassifier(
-        kernel, "squared_hinge", step=step_sizes.Constant(1e120), batch_size=batch_size, **SMALL
+        **nested(
+            kernel=kernel,
+            learner="dsg",
+            step_size=step_sizes.Constant(1e120),
+            batch_size=batch_size,
+            loss="squared_hinge",
+            **SMALL,
+        )
     )
     for x, y in zip(xs, ys, strict=True):
         for label in (y, f"new label {y}"):
@@ -137,7 +146,7 @@ def test_one_outlier_among_the_targets_does_not_ruin_the_model():
     """The derivative is clipped at the largest one seen, which at most doubles a step."""
     xs, _ = examples(400)
     ys = targets(xs)
-    model = KernelRegressor(FIXED, second_order=None, **SMALL)
+    model = KernelRegressor(**nested(kernel=FIXED, learner="dsg", **SMALL))
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
         before = np.array([model.predict_one(x) for x in xs[:50]])
         model.learn_one(x, 1e6 if i == 300 else y)

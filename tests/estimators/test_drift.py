@@ -11,7 +11,7 @@ from reference import algorithms as plain
 from river import base
 from streams import content, examples
 
-from streamkernel import InputError, KernelDriftDetector, ModelFileError, load
+from streamkernel import InputError, KernelDriftDetector, ModelFileError, load, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.kernels import Gaussian
 
@@ -139,7 +139,7 @@ def test_a_drift_is_detected_in_time_and_only_then(kind):
     for seed in range(3):
         generator = np.random.default_rng(seed)
         X = np.concatenate([drifting(kind, generator, 2500, False), drifting(kind, generator, 1000, True)])
-        detector, alarms = KernelDriftDetector(1e6, seed=seed), []
+        detector, alarms = KernelDriftDetector(average_run_length=1000000.0, seed=seed), []
         for t, x in enumerate(events(X)):
             detector.update(x)
             if detector.drift_detected:
@@ -151,12 +151,14 @@ def test_a_drift_is_detected_in_time_and_only_then(kind):
 def test_after_an_alarm_it_starts_again():
     generator = np.random.default_rng(0)
     X = np.concatenate([drifting("correlation", generator, 500, i % 2 == 1) for i in range(6)])
-    detector, alarms = KernelDriftDetector(1e5, window=200, kernel=FIXED), []
+    detector, alarms = KernelDriftDetector(FIXED, average_run_length=100000.0, window=200), []
     for t, x in enumerate(events(X)):
         detector.update(x)
         if detector.drift_detected:
             alarms.append(t // 500)
-            fresh = updated(KernelDriftDetector(1e5, window=200, kernel=FIXED), events(X[t + 1 : t + 300]))
+            fresh = updated(
+                KernelDriftDetector(FIXED, average_run_length=100000.0, window=200), events(X[t + 1 : t + 300])
+            )
             twin = updated(copy.deepcopy(detector), events(X[t + 1 : t + 300]))
             assert content(twin) == content(fresh)
     assert alarms == [1, 2, 3, 4, 5]
@@ -200,7 +202,7 @@ def test_a_copy_goes_on_with_the_same_bits(n, kernel, way, tmp_path):
 def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
     description, tensors = model_file.describe(updated(small(), examples(50)[0]))
     description["state"]["statistic"] = statistic
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError, match=r"expected a statistic|float"):
         load(tmp_path / "model")
 
@@ -208,7 +210,7 @@ def test_a_file_with_evidence_of_no_kind_is_refused(statistic, tmp_path):
 def test_a_file_with_more_waiting_events_than_the_window_holds_is_refused(tmp_path):
     description, tensors = model_file.describe(updated(small(window=40), examples(50)[0]))
     description["parameters"]["window"] = 20
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError, match="half of the window of 20"):
         load(tmp_path / "model")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from streamkernel import GaussianProcessRegressor, load
+from streamkernel import GaussianProcessRegressor, KernelRegressor, kernels, learners, load, tensor_file
+from streamkernel.estimators import model_file
+from streamkernel.upkeep import Pruning, Refit
 
 FOLDER = Path(__file__).parents[1] / "data" / "models_of_0.1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -66,3 +68,23 @@ def test_a_model_of_0_1_predicts_and_learns_on(name):
         model.learn_one(x, *([] if name in ("novelty", "random_features") else [target(name, x)]))
     for found, expected in zip(answers(model), EXPECTED[name]["after_100_more"], strict=True):
         assert found == pytest.approx(numbers(expected), rel=1e-3, abs=1e-5)
+
+
+def test_old_names_of_parameters_and_classes_are_read(tmp_path):
+    today = {"pruning": Pruning(every=50, window=40), "refit": Refit(every=60, window=40)}
+    learner = learners.DSG(features_per_seed=4)
+    model = KernelRegressor(kernels.Gaussian(1.0), learner=learner, max_features=16, **today)
+    for x in stream(70, 1):
+        model.learn_one(x, target("regressor", x))
+    description, tensors = model_file.describe(model)
+    parameters = description["parameters"]
+    parameters["compaction"] = parameters.pop("pruning") | {"type": "Compaction"}
+    parameters["polish"] = parameters.pop("refit") | {"type": "Polish"}
+    tensor_file.write(tmp_path / "old", "model", description, tensors)
+    old = load(tmp_path / "old")
+    assert {name: getattr(old, name) for name in today} == today
+    for x in stream(100, 3):
+        for one in (model, old):
+            one.learn_one(x, target("regressor", x))
+    assert answers(old) == answers(model)
+    assert (old.n_prunings, old.gap) == (model.n_prunings, model.gap) != (0, math.nan)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from streams import FIXED, content, examples, frame, learn
+from streams import FIXED, content, examples, frame, learn, nested
 
 import streamkernel
 from streamkernel import (
@@ -29,6 +29,7 @@ from streamkernel import (
     upkeep,
 )
 from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
@@ -36,7 +37,7 @@ SOME = 13
 """In `make test` one of so many lines is interrupted, of each model from another one on."""
 
 SMALL = {"max_features": 16, "features_per_seed": 4}
-FIRST = {"second_order": None, "kernel": FIXED, **SMALL}
+FIRST = {"learner": "dsg", "kernel": FIXED, **SMALL}
 XS, YS = examples(700, ("b", "a"))
 
 
@@ -117,22 +118,29 @@ def stored(name, n):
 
 
 MODELS = {
-    "first order": lambda: KernelRegressor(**FIRST),
-    "first order, labels": lambda: KernelClassifier(**FIRST),
-    "first order, batches": lambda: KernelClassifier(batch_size=3, average=True, **FIRST),
-    "first order, bandwidth": lambda: KernelClassifier(second_order=None, **SMALL),
-    "second order": lambda: KernelRegressor(**SMALL),
-    "second order, labels": lambda: KernelClassifier(**SMALL),
-    "second order, kernel": lambda: KernelRegressor(kernels.Matern(2.5), second_order="full", **SMALL),
-    "compaction": lambda: KernelRegressor(
-        compaction=upkeep.Compaction(every=32, window=24), **{**FIRST, "kernel": kernels.Gaussian(1.5)}
+    "first order": lambda: KernelRegressor(**nested(**FIRST)),
+    "first order, labels": lambda: KernelClassifier(**nested(**FIRST)),
+    "first order, batches": lambda: KernelClassifier(**nested(batch_size=3, averaging=True, **FIRST)),
+    "first order, bandwidth": lambda: KernelClassifier(**nested(learner="dsg", **SMALL)),
+    "second order": lambda: KernelRegressor(**nested(**SMALL)),
+    "second order, labels": lambda: KernelClassifier(**nested(**SMALL)),
+    "second order, kernel": lambda: KernelRegressor(
+        **nested(kernel=kernels.Matern(2.5), learner="newton", joint=True, **SMALL)
+    ),
+    "pruning": lambda: KernelRegressor(
+        **nested(
+            pruning=upkeep.Pruning(every=32, window=24),
+            **{**FIRST, "kernel": kernels.Gaussian(1.5)},
+        )
     ),
     "process": lambda: GaussianProcessRegressor(n_features=8),
-    "process, operator": lambda: GaussianProcessRegressor(FIXED, 0.1, 8, "operator", batch_size=3),
-    "novelty": lambda: KernelNoveltyDetector(**SMALL),
-    "ratio": lambda: KernelDensityRatio(**SMALL),
+    "process, operator": lambda: StochasticGaussianProcessRegressor(
+        FIXED, noise=0.1, n_features=8, variance="operator", batch_size=3
+    ),
+    "novelty": lambda: KernelNoveltyDetector(**nested(learner="novelty", **SMALL)),
+    "ratio": lambda: KernelDensityRatio(**nested(learner="novelty", **SMALL)),
     "drift": lambda: KernelDriftDetector(window=20, max_features=16),
-    "features": lambda: RandomFeatures(kernels.Gaussian(), 4),
+    "features": lambda: RandomFeatures(kernels.Gaussian(), n_features=4),
 }
 
 MOMENTS = {
@@ -143,7 +151,7 @@ MOMENTS = {
     "second order": [0, 1, 7, 255, 263, 511],
     "second order, labels": [0, 1, 7, 255, 511],
     "second order, kernel": [0, 7, 255],
-    "compaction": [31, 47, 63],
+    "pruning": [31, 47, 63],
     "process": [0, 1, 3, 255],
     "process, operator": [0, 2, 32],
     "novelty": [0, 1, 255],
@@ -214,7 +222,7 @@ def test_new_names_and_labels_are_learned_or_not(name, some):
 
 
 @pytest.mark.parametrize("some", WAYS)
-@pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "compaction"])
+@pytest.mark.parametrize("name", ["first order, labels", "second order, labels", "pruning"])
 def test_of_many_rows_the_first_are_learned(name, some):
     n, rows = 30, 12
     before, y = at(name, n), pd.Series([target(at(name, 0), i) for i in range(n, n + rows)])
@@ -247,10 +255,12 @@ def test_whoever_only_looks_changes_nothing(name, some, tmp_path):
 
 
 @pytest.mark.parametrize("some", WAYS)
-@pytest.mark.parametrize("options", [FIRST, {"second_order": "full", "kernel": FIXED, **SMALL}])
+@pytest.mark.parametrize("options", [FIRST, {"learner": "newton", "joint": True, "kernel": FIXED, **SMALL}])
 def test_models_are_merged_or_not(options, some):
     """The others only take the step that examples wait for."""
-    parts = [learn(KernelClassifier(batch_size=3, **options), XS[i::2][:301], YS[i::2][:301]) for i in range(2)]
+    parts = [
+        learn(KernelClassifier(**nested(batch_size=3, **options)), XS[i::2][:301], YS[i::2][:301]) for i in range(2)
+    ]
     before, merged = parts[0], copy.deepcopy(parts[0]).merge(copy.deepcopy(parts[1]))
     settled = copy.deepcopy(before)
     settled._settle()
@@ -265,7 +275,7 @@ def test_models_are_merged_or_not(options, some):
 
 @pytest.mark.parametrize("kind", [KernelRegressor, KernelClassifier])
 def test_a_file_that_is_read_in_part_leaves_no_model(kind, tmp_path):
-    model = learn(kind(**SMALL), XS[:50], [target(kind(), i) for i in range(50)])
+    model = learn(kind(**nested(**SMALL)), XS[:50], [target(kind(), i) for i in range(50)])
     model.save(tmp_path / "model")
 
     def load(found):

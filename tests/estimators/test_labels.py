@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streams import classifier, examples, learn, predictions
 
-from streamkernel import InputError, KernelClassifier, kernels, load
+from streamkernel import InputError, KernelClassifier, kernels, load, tensor_file
 from streamkernel.estimators import model_file
 
 
@@ -151,7 +151,7 @@ def test_a_model_of_a_release_without_the_limit_keeps_its_labels(tmp_path):
         model.learn_one({"x": 1.0}, i)
     description, tensors = model_file.describe(model)
     del description["parameters"]["max_classes"]
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     old = load(tmp_path / "model")
     assert (len(old.labels), old.max_classes) == (101, 100)
     old.learn_one({"x": 1.0}, 100)

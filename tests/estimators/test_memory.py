@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import tracemalloc
 
 import numpy as np
@@ -35,7 +36,7 @@ def growth(event, model):
     "options",
     [
         {"kernel": None},
-        {"batch_size": 7, "average": True, "l2": 0.001, "rule": rules.DSG()},
+        {"batch_size": 7, "averaging": True, "l2": 0.001, "rule": rules.DSG()},
         {"cache_bytes": 10_000, "rule": rules.UDSG(), "loss": "hinge"},
     ],
     ids=repr,
@@ -52,7 +53,7 @@ def test_memory_is_flat_after_the_cap(options):
     assert grown < 24_000  # an object kept an event is at least 24 bytes, 72,000 in all; the rest is Python's pools
     assert abs(own) <= 2000  # a batch may be waiting
     assert model.n_features == 32
-    assert model.n_steps * model.batch_size > 4490
+    assert model.n_steps * model.learner_.batch_size > 4490
 
 
 def test_memory_is_flat_when_names_never_stop_to_come(monkeypatch):
@@ -83,7 +84,7 @@ def test_memory_of_a_regressor_is_flat_after_the_cap():
     assert own == 0
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(), rules.CDSG(longest=1.0)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(math.inf), rules.CDSG()], ids=repr)
 @pytest.mark.parametrize("cap", [8, 15, 16, 100])
 def test_features_never_exceed_the_cap(rule, cap):
     xs, ys = STREAM

@@ -9,21 +9,24 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from river import evaluate, feature_extraction, metrics
-from streams import FIXED, classifier, content, examples, learn, regressor
+from streams import FIXED, classifier, content, examples, learn, nested, regressor
 
 from streamkernel import KernelClassifier, KernelRegressor
 
 MISSING = {"None": None, "NaN": math.nan, "NumPy's NaN": np.float32("nan"), "NA": pd.NA}
 
 
-@pytest.mark.parametrize("second_order", ["block", None])
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
 @pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING)
-def test_a_missing_value_is_an_absent_key(missing, second_order):
+def test_a_missing_value_is_an_absent_key(missing, learner):
     xs, ys = examples(40)
     gaps = [{**x, "x1": missing, "late": missing} if i % 3 else x for i, x in enumerate(xs)]
     absent = [{name: value for name, value in x.items() if i % 3 == 0 or name != "x1"} for i, x in enumerate(xs)]
-    options = {"second_order": second_order, "max_features": 16, "features_per_seed": 4, "kernel": None}
-    model, twin = learn(KernelClassifier(**options), gaps, ys), learn(KernelClassifier(**options), absent, ys)
+    options = {"learner": learner, "max_features": 16, "features_per_seed": 4, "kernel": None}
+    model, twin = (
+        learn(KernelClassifier(**nested(**options)), gaps, ys),
+        learn(KernelClassifier(**nested(**options)), absent, ys),
+    )
     assert content(model) == content(twin)
     assert [model.predict_proba_one(x) for x in gaps] == [twin.predict_proba_one(x) for x in absent]
 
@@ -40,7 +43,7 @@ def test_a_table_with_gaps_is_learned(dtype):
     assert content(one) == content(many)
 
 
-@pytest.mark.parametrize("make", [KernelRegressor, lambda: KernelRegressor(second_order=None)])
+@pytest.mark.parametrize("make", [KernelRegressor, lambda: KernelRegressor(learner="dsg")])
 def test_an_empty_example_has_the_answer_of_the_intercept(make):
     model = learn(make(), [{}] * 40, [3.0] * 40)
     assert model.predict_one({}) == pytest.approx(3.0)

@@ -9,18 +9,17 @@ import pytest
 from safetensors.numpy import save_file
 from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
 
-from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes
-from streamkernel.estimators import model_file
+from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes, tensor_file
 from streamkernel.kernels import Gaussian
 
 LABELS = ("b", "a", "d", "c")
 REGRESSORS = {
     "regressor": {},
     "Huber in batches": {"loss": losses.Huber(0.5), "batch_size": 5, "kernel": None},
-    "quantile in batches": {"loss": "quantile", "tau": 0.9, "batch_size": 3, "average": True, "kernel": None},
+    "quantile in batches": {"loss": "quantile", "tau": 0.9, "batch_size": 3, "averaging": True, "kernel": None},
     "epsilon-insensitive": {"loss": losses.EpsilonInsensitive(0.3)},
     "correntropy": {"loss": losses.Correntropy(2.0)},
-    "averaged": {"average": True, "l2": 0.1, "step": step_sizes.PowerDecay(1.0, c=0.1), "rule": rules.CDSG(2.0)},
+    "averaged": {"averaging": True, "l2": 0.1, "step_size": step_sizes.PowerDecay(1.0, c=0.1), "rule": rules.CDSG(2.0)},
 }
 
 
@@ -59,7 +58,7 @@ def test_a_copy_of_a_regressor_predicts_and_learns_the_same_bits(options, way, t
 def test_a_copy_of_random_features_is_the_same_map(way, tmp_path):
     xs, _ = examples(300)
     for n in (0, 100, 256):
-        model = RandomFeatures(Gaussian("median"), 8, seed=3)
+        model = RandomFeatures(Gaussian("median"), n_features=8, seed=3)
         for x in xs[:n]:
             model.learn_one(x)
         twin = WAYS[way](model, tmp_path)
@@ -99,9 +98,9 @@ def test_a_label_that_is_learnt_can_be_saved(label, tmp_path):
         {"batch_size": np.int32(2)},
         {"l2": np.float64(0.1)},
         {"kernel": Gaussian(np.float64(2.0))},
-        {"step": step_sizes.Constant(np.float64(0.5))},
+        {"step_size": step_sizes.Constant(np.float64(0.5))},
         {"rule": rules.UDSG(np.int64(2), np.int64(3))},
-        {"average": np.bool_(True)},
+        {"averaging": np.bool_(True)},
     ],
     ids=repr,
 )
@@ -171,11 +170,11 @@ def test_a_file_with_a_flipped_bit_is_refused(written):
 
 
 def test_a_file_of_another_version_or_kind_is_refused(written, monkeypatch):
-    description, tensors = model_file.read(written, "model")
-    model_file.write(written, "checkpoint", description, tensors)
+    description, tensors = tensor_file.read(written, "model")
+    tensor_file.write(written, "checkpoint", description, tensors)
     assert "got a 'checkpoint'" in refused(written)
-    monkeypatch.setattr(model_file, "VERSION", 99)
-    model_file.write(written, "model", description, tensors)
+    monkeypatch.setattr(tensor_file, "VERSION", 99)
+    tensor_file.write(written, "model", description, tensors)
     monkeypatch.undo()
     assert "got '99'" in refused(written)
 

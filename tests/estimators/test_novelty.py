@@ -7,9 +7,9 @@ import pytest
 from reference import algorithms
 from reference import tasks as plain
 from sklearn.svm import OneClassSVM
-from streams import SMALL, WAYS, content, examples, frame
+from streams import SMALL, WAYS, content, examples, frame, nested
 
-from streamkernel import InputError, KernelNoveltyDetector, rules, step_sizes
+from streamkernel import InputError, KernelNoveltyDetector, learners, rules, step_sizes
 from streamkernel.kernels import Gaussian, Intersection, Polynomial
 
 
@@ -28,7 +28,13 @@ def events(X):
 def test_the_detector_takes_the_printed_steps(nu, cap):
     X = np.random.default_rng(3).normal(size=(200, 3))
     step = step_sizes.PowerDecay(0.7, c=0.05)
-    model = KernelNoveltyDetector(nu, Gaussian(1.1), rules.DSG(), 8, 1, 8 * cap, step, seed=4)
+    model = KernelNoveltyDetector(
+        Gaussian(1.1),
+        learner=learners.DSG(rule=rules.DSG(), features_per_seed=8, batch_size=1, step_size=step),
+        nu=nu,
+        max_features=8 * cap,
+        seed=4,
+    )
     reference = plain.Novelty(
         algorithms.gaussian([0, 1, 2], 1.1, 8, seed=4),
         None,
@@ -53,7 +59,7 @@ def test_the_detector_takes_the_printed_steps(nu, cap):
 def test_a_fraction_nu_of_the_events_scores_above_0(nu):
     """Before they are learnt, with the default step, once the start is forgotten."""
     X = np.random.default_rng(1).standard_t(4, size=(6000, 2))
-    model = KernelNoveltyDetector(nu)
+    model = KernelNoveltyDetector(nu=nu)
     above = 0
     for i, x in enumerate(events(X)):
         above += i >= 2000 and model.score_one(x) > 0.0
@@ -66,7 +72,10 @@ def test_the_steps_lead_to_the_batch_solution():
     nu, X = 0.3, np.random.default_rng(5).normal(size=(150, 2)) * [1.0, 2.0]
     batch = OneClassSVM(nu=nu, gamma=0.5, tol=1e-6).fit(X)
     model = KernelNoveltyDetector(
-        nu, Gaussian(1.0), max_features=8192, features_per_seed=8192, step=step_sizes.PowerDecay(0.1, c=0.01)
+        Gaussian(1.0),
+        learner=learners.DSG(rule=rules.DSG(), features_per_seed=8192, step_size=step_sizes.PowerDecay(0.1, c=0.01)),
+        nu=nu,
+        max_features=8192,
     )
     generator = np.random.default_rng(0)
     for _ in range(60):
@@ -81,7 +90,10 @@ def test_the_steps_lead_to_the_batch_solution():
 def test_the_objective_is_the_running_value_of_what_is_minimised():
     X = np.random.default_rng(6).normal(size=(400, 2))
     model = KernelNoveltyDetector(
-        0.2, Gaussian(1.0), features_per_seed=256, max_features=256, step=step_sizes.Constant(0.05)
+        Gaussian(1.0),
+        learner=learners.DSG(rule=rules.DSG(), features_per_seed=256, step_size=step_sizes.Constant(0.05)),
+        nu=0.2,
+        max_features=256,
     )
     misses = []
     for x in events(X):
@@ -105,7 +117,10 @@ def test_what_was_never_seen_scores_highest():
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7, "rule": rules.UDSG()}, {"kernel": Gaussian(2.0)}], ids=repr)
 def test_many_events_are_learnt_and_scored_as_one_after_the_other(options):
     xs, _ = examples(300)
-    model, twin = KernelNoveltyDetector(**SMALL, **options), KernelNoveltyDetector(**SMALL, **options)
+    model, twin = (
+        KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **options)),
+        KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **options)),
+    )
     learn(model, xs)
     for first in range(0, 300, 37):
         twin.learn_many(frame(xs[first : first + 37]))
@@ -117,7 +132,7 @@ def test_many_events_are_learnt_and_scored_as_one_after_the_other(options):
 @pytest.mark.parametrize("n", [0, 1, 130, 290])
 def test_a_copy_scores_and_learns_the_same_bits(n, way, tmp_path):
     xs, _ = examples(330)
-    model = learn(KernelNoveltyDetector(0.2, batch_size=4, **SMALL), xs[:n])
+    model = learn(KernelNoveltyDetector(**nested(learner="novelty", batch_size=4, nu=0.2, **SMALL)), xs[:n])
     twin = WAYS[way](model, tmp_path)
     assert content(twin) == content(model)
     assert [twin.score_one(x) for x in xs] == [model.score_one(x) for x in xs]
@@ -128,7 +143,7 @@ def test_a_copy_scores_and_learns_the_same_bits(n, way, tmp_path):
 @pytest.mark.parametrize("factor", [1e-4, 7.0, 1e6])
 def test_scores_are_in_units_of_the_kernel(kernel, factor):
     X = np.abs(np.random.default_rng(3).normal(size=(300, 3)))
-    one, other = (KernelNoveltyDetector(kernel=k, max_features=64) for k in (kernel, factor * kernel))
+    one, other = (KernelNoveltyDetector(k, max_features=64) for k in (kernel, factor * kernel))
     for x in events(X):
         one.learn_one(x)
         other.learn_one(x)
@@ -141,7 +156,7 @@ def test_scores_are_in_units_of_the_kernel(kernel, factor):
 def test_a_bad_value_is_named_and_changes_nothing(value):
     xs, _ = examples(40)
     for kernel in (None, Gaussian(1.0)):
-        model = learn(KernelNoveltyDetector(kernel=kernel, **SMALL), xs)
+        model = learn(KernelNoveltyDetector(**nested(kernel=kernel, learner="novelty", **SMALL)), xs)
         before = content(model)
         for call in (model.learn_one, model.score_one):
             with pytest.raises(InputError, match=r"at x\['x1'\]"):
@@ -152,4 +167,4 @@ def test_a_bad_value_is_named_and_changes_nothing(value):
 @pytest.mark.parametrize("nu", [0.0, 1.0, -0.1, float("nan"), "0.5"], ids=repr)
 def test_nu_is_a_fraction(nu):
     with pytest.raises(ValueError, match="Expected 0 < nu < 1"):
-        KernelNoveltyDetector(nu)
+        KernelNoveltyDetector(nu=nu)

@@ -15,15 +15,15 @@ from river import metrics
 
 from benchmarks.common import InMemory
 from connectors import Event
-from streamkernel import InputError, KernelClassifier, KernelNoveltyDetector, KernelRegressor, kernels, load
+from streamkernel import InputError, KernelClassifier, KernelNoveltyDetector, KernelRegressor, kernels, learners, load
 from streamkernel.engine import Engine
 
 MODELS: dict[str, Callable[[], Any]] = {
-    "scaled": lambda: KernelClassifier(features_per_seed=1, max_features=6),
+    "scaled": lambda: KernelClassifier(learner=learners.Newton(features_per_seed=1), max_features=6),
     "Newton steps on inputs as they are": lambda: KernelClassifier(kernels.Gaussian(1.0), max_features=64),
-    "first order": lambda: KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=64),
-    "mini-batches": lambda: KernelRegressor(kernels.Gaussian(1.0), second_order=None, batch_size=4, max_features=64),
-    "a transform": lambda: KernelRegressor(kernels.Gaussian(1.0).of("unit"), second_order=None, max_features=64),
+    "first order": lambda: KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64),
+    "mini-batches": lambda: KernelRegressor(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4), max_features=64),
+    "a transform": lambda: KernelRegressor(kernels.Gaussian(1.0).of("unit"), learner="dsg", max_features=64),
 }
 GOOD = {"age": 31.0, "colour": "red", "weight": None}
 STRING = "Expected a number as learned before, or None if it is missing, got str 'NA' - at x['age']"
@@ -56,7 +56,7 @@ def test_a_string_is_refused_and_nothing_is_learned(model: Any) -> None:
 
 
 def test_a_fast_event_after_a_prediction_is_noted() -> None:
-    model = KernelClassifier(kernels.Gaussian(1.0), second_order=None, max_features=64)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64)
     x = {"age": 31.0}
     for _ in range(3):
         model.predict_one(x)
@@ -66,7 +66,7 @@ def test_a_fast_event_after_a_prediction_is_noted() -> None:
 
 
 def test_a_prediction_decides_no_kind() -> None:
-    model = KernelClassifier(kernels.Gaussian(1.0), second_order=None)
+    model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg")
     model.predict_one({"age": 1.0})
     with pytest.raises(InputError):
         model.learn_one({"age": 1.0, "colour": [1]}, True)
@@ -89,7 +89,7 @@ def test_a_restored_model_refuses_the_same(model: Any, copy: Callable[..., Any],
 
 def test_a_merged_model_knows_the_kinds_of_all() -> None:
     kernel = kernels.Gaussian(1.0)
-    first, second = (KernelRegressor(kernel, second_order=None, max_features=64) for _ in range(2))
+    first, second = (KernelRegressor(kernel, learner="dsg", max_features=64) for _ in range(2))
     first.learn_one({"age": 31.0}, 1.0)
     second.learn_one({"colour": "red"}, 1.0)
     merged = first.merge(second)

@@ -10,9 +10,9 @@ from cases import pairwise
 from reference import algorithms as plain
 from scipy.stats import norm
 from sklearn import metrics
-from streams import content, examples, learn, predictions, regressor, targets
+from streams import content, examples, learn, nested, predictions, regressor, targets
 
-from streamkernel import KernelRegressor, losses, rules, step_sizes
+from streamkernel import KernelRegressor, learners, losses, rules, step_sizes
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian
 from streamkernel.learners import state
@@ -20,7 +20,7 @@ from streamkernel.learners import state
 DIRECTIONAL = {
     "absolute": {"loss": "absolute"},
     "quantile": {"loss": "quantile", "tau": 0.8},
-    "quantile, batches, averaged": {"loss": "quantile", "tau": 0.1, "batch_size": 4, "average": True},
+    "quantile, batches, averaged": {"loss": "quantile", "tau": 0.1, "batch_size": 4, "averaging": True},
     "quantile, UDSG, shrunk": {"loss": "quantile", "tau": 0.3, "rule": rules.UDSG(), "l2": 0.05},
 }
 
@@ -106,7 +106,9 @@ def test_the_units_of_the_targets_do_not_matter(options, exponent):
 @pytest.mark.parametrize("scale", [1e4, 1e-3])
 def test_ten_thousands_and_thousandths_are_learnt_alike(scale):
     xs, ys = heteroscedastic(500)
-    model, other = (learn(KernelRegressor(loss="quantile", tau=0.9), xs, ys * unit) for unit in (1.0, scale))
+    model, other = (
+        learn(KernelRegressor(learner="dsg", loss="quantile", tau=0.9), xs, ys * unit) for unit in (1.0, scale)
+    )
     assert np.allclose(predictions(other, xs), scale * np.array(predictions(model, xs)), rtol=1e-3, atol=1e-6 * scale)
 
 
@@ -125,7 +127,7 @@ def test_rows_at_once_are_learnt_as_one_after_the_other(options):
 
 def test_an_outlier_does_not_ruin_the_steps():
     xs, ys = heteroscedastic(2000)
-    model = learn(KernelRegressor(loss="absolute"), xs, ys)
+    model = learn(KernelRegressor(learner="dsg", loss="absolute"), xs, ys)
     before = np.array(predictions(model, xs[:200]))
     model.learn_one(xs[0], 1e12)
     learn(model, xs[:50], ys[:50])
@@ -138,7 +140,7 @@ def test_targets_that_become_others_by_far_are_learnt_soon():
     ys[1000:] = 1000.0 * ys[1000:] + 50_000.0
     losses_of = []
     for first in (0, 1000):  # with the targets before the change, and without
-        model = learn(KernelRegressor(loss="quantile", tau=0.9), xs[first:2000], ys[first:2000])
+        model = learn(KernelRegressor(learner="dsg", loss="quantile", tau=0.9), xs[first:2000], ys[first:2000])
         predicted = []
         for x, y in zip(xs[2000:], ys[2000:].tolist(), strict=True):
             predicted.append(model.predict_one(x))
@@ -166,7 +168,7 @@ def true_quantile(X, tau):
 @pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
 def test_the_predicted_quantiles_are_the_true_ones(tau):
     xs, ys = heteroscedastic(20_000)
-    model = learn(KernelRegressor(loss="quantile", tau=tau, average=True), xs, ys)
+    model = learn(KernelRegressor(learner=learners.DSG(averaging=True), loss="quantile", tau=tau), xs, ys)
     X = np.random.default_rng(1).uniform(-0.9, 0.9, (500, 2))
     found = np.array(predictions(model, [{"a": a, "b": b} for a, b in X.tolist()]))
     true = true_quantile(X, tau)
@@ -179,7 +181,7 @@ def test_the_predicted_quantiles_are_the_true_ones(tau):
 @pytest.mark.parametrize("tau", [0.05, 0.1, 0.5, 0.9, 0.95])
 def test_the_share_of_targets_below_the_prediction_is_tau(tau):
     xs, ys = heteroscedastic(10_000)
-    model = KernelRegressor(loss="quantile", tau=tau)
+    model = KernelRegressor(learner="dsg", loss="quantile", tau=tau)
     below = []
     for x, y in zip(xs, ys.tolist(), strict=True):
         below.append(y <= model.predict_one(x))
@@ -190,7 +192,7 @@ def test_the_share_of_targets_below_the_prediction_is_tau(tau):
 @pytest.mark.parametrize(("tau", "side"), [(0.05, -1.0), (0.95, 1.0)])
 def test_far_from_all_examples_a_quantile_is_not_taken_for_the_mean(tau, side):
     xs, ys = heteroscedastic(3000)
-    model = learn(KernelRegressor(loss="quantile", tau=tau), xs, ys)
+    model = learn(KernelRegressor(learner="dsg", loss="quantile", tau=tau), xs, ys)
     far = np.random.default_rng(1).uniform(1e3, 1e4, (100, 2)).tolist()
     found = np.mean(predictions(model, [{"a": a, "b": b} for a, b in far]))
     assert side * (found - np.mean(ys)) > 0.4 * np.std(ys)
@@ -205,7 +207,7 @@ def test_the_default_quantile_is_the_median():
 def test_tau_is_refused_where_it_means_nothing():
     for options in ({"loss": "square"}, {"loss": "absolute"}, {"loss": losses.Quantile(0.5)}, {}):
         with pytest.raises(ValueError, match=r"tau with loss=\"quantile\" only"):
-            KernelRegressor(tau=0.9, **options)
+            KernelRegressor(**nested(tau=0.9, **options))
     for tau in (0.0, 1.0, 90, float("nan")):
         with pytest.raises(ValueError, match="0 < tau < 1"):
-            KernelRegressor(loss="quantile", tau=tau)
+            KernelRegressor(learner="dsg", loss="quantile", tau=tau)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from unittest import mock
 
 import pytest
 from river import compose, datasets, preprocessing
 from river.checks import yield_checks
+from streams import nested
 
 from streamkernel import (
     GaussianProcessRegressor,
@@ -19,48 +21,78 @@ from streamkernel import (
     step_sizes,
 )
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 SMALL = {"features_per_seed": 16, "max_features": 40}
 FIXED = {"kernel": Gaussian(20.0)}
 MODELS = {
     "classifier": KernelClassifier(),
-    "DSG, softmax, regenerated": KernelClassifier(rule=rules.DSG(), loss="softmax", cache_bytes=0, **SMALL, **FIXED),
-    "UDSG, hinge, batches": KernelClassifier(rule=rules.UDSG(2, 3), loss="hinge", batch_size=7, **SMALL),
+    "DSG, softmax, regenerated": KernelClassifier(
+        **nested(learner="dsg", rule=rules.DSG(), loss="softmax", cache_bytes=0, **SMALL, **FIXED)
+    ),
+    "UDSG, hinge, batches": KernelClassifier(
+        **nested(learner="dsg", rule=rules.UDSG(2, 3), batch_size=7, loss="hinge", **SMALL)
+    ),
     "CDSG, squared hinge, averaged": KernelClassifier(
-        rule=rules.CDSG(), loss="squared_hinge", average=True, l2=1e-3, **SMALL, **FIXED
+        **nested(
+            learner="dsg", rule=rules.CDSG(math.inf), averaging=True, loss="squared_hinge", l2=0.001, **SMALL, **FIXED
+        )
     ),
-    "smooth hinge": KernelClassifier(loss="smooth_hinge", **SMALL),
-    "UDSG, sigmoid": KernelClassifier(rule=rules.UDSG(), loss="sigmoid", **SMALL),
+    "smooth hinge": KernelClassifier(**nested(learner="dsg", loss="smooth_hinge", **SMALL)),
+    "UDSG, sigmoid": KernelClassifier(**nested(learner="dsg", rule=rules.UDSG(), loss="sigmoid", **SMALL)),
     "regressor": KernelRegressor(),
-    "quantile": KernelRegressor(loss="quantile", tau=0.9),
-    "absolute, averaged batches": KernelRegressor(loss="absolute", average=True, batch_size=7, **SMALL),
-    "epsilon-insensitive": KernelRegressor(loss="epsilon_insensitive", step=step_sizes.Constant(0.1), **SMALL, **FIXED),
-    "correntropy": KernelRegressor(loss="correntropy", **SMALL, **FIXED),
-    "DSG, Huber, batches": KernelRegressor(rule=rules.DSG(), loss="huber", batch_size=7, cache_bytes=0, **SMALL),
-    "kernels, preconditioned": KernelRegressor(
-        kernel=Gaussian("median") * ArcCosine(1) + 0.5 * Matern(1.5, 20.0), preconditioning=0.1, batch_size=3, **SMALL
+    "quantile": KernelRegressor(learner="dsg", loss="quantile", tau=0.9),
+    "absolute, averaged batches": KernelRegressor(
+        **nested(learner="dsg", averaging=True, batch_size=7, loss="absolute", **SMALL)
     ),
-    "polynomial": KernelClassifier(kernel=Polynomial(2), **SMALL),
+    "epsilon-insensitive": KernelRegressor(
+        **nested(learner="dsg", step_size=step_sizes.Constant(0.1), loss="epsilon_insensitive", **SMALL, **FIXED)
+    ),
+    "correntropy": KernelRegressor(**nested(learner="dsg", loss="correntropy", **SMALL, **FIXED)),
+    "DSG, Huber, batches": KernelRegressor(
+        **nested(learner="dsg", rule=rules.DSG(), batch_size=7, loss="huber", cache_bytes=0, **SMALL)
+    ),
+    "kernels, preconditioned": KernelRegressor(
+        **nested(
+            kernel=Gaussian("median") * ArcCosine(1) + 0.5 * Matern(1.5, 20.0),
+            learner="dsg",
+            preconditioner=0.1,
+            batch_size=3,
+            **SMALL,
+        )
+    ),
+    "polynomial": KernelClassifier(**nested(kernel=Polynomial(2), learner="newton", **SMALL)),
     "UDSG, averaged": KernelRegressor(
-        rule=rules.UDSG(), average=True, l2=0.01, step=step_sizes.InverseTime(100.0), **SMALL, **FIXED
+        **nested(
+            learner="dsg",
+            rule=rules.UDSG(),
+            averaging=True,
+            step_size=step_sizes.InverseTime(100.0),
+            l2=0.01,
+            **SMALL,
+            **FIXED,
+        )
     ),
     "novelty detector": KernelNoveltyDetector(),
-    "UDSG, novelty, batches": KernelNoveltyDetector(0.2, rule=rules.UDSG(), batch_size=3, **SMALL),
-    "scaled novelty detector": preprocessing.StandardScaler() | KernelNoveltyDetector(**SMALL, **FIXED),
-    "density ratio": KernelDensityRatio("novelty", -1.0),
+    "UDSG, novelty, batches": KernelNoveltyDetector(
+        **nested(learner="novelty", rule=rules.UDSG(), batch_size=3, nu=0.2, **SMALL)
+    ),
+    "scaled novelty detector": preprocessing.StandardScaler()
+    | KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **FIXED)),
+    "density ratio": KernelDensityRatio(form="novelty", rho=-1.0),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "Gaussian process": GaussianProcessRegressor(n_features=32),
     "Gaussian process, noise given": GaussianProcessRegressor(noise=0.5, n_features=16, cache_bytes=0, **FIXED),
-    "Gaussian process, operator": GaussianProcessRegressor(
+    "Gaussian process, operator": StochasticGaussianProcessRegressor(
         noise=0.5, variance="operator", n_features=16, features_per_seed=5, batch_size=7
     ),
-    "Gaussian process, points": GaussianProcessRegressor(
+    "Gaussian process, points": StochasticGaussianProcessRegressor(
         noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
     ),
-    "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**SMALL),
+    "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**nested(**SMALL)),
     "scaled Gaussian process": preprocessing.StandardScaler() | GaussianProcessRegressor(n_features=16),
-    "scaled regressor": preprocessing.StandardScaler() | KernelRegressor(**SMALL),
+    "scaled regressor": preprocessing.StandardScaler() | KernelRegressor(**nested(**SMALL)),
 }
 
 

@@ -12,17 +12,17 @@ import pytest
 from streams import FIXED, content, examples, frame, learn, targets
 from waiting import LIMIT
 
-from streamkernel import KernelClassifier, KernelRegressor
+from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.estimators.prediction_copy import frozen
 
 XS, YS = examples(400)
 ASKED = [{**XS[0], "late": 0.5}, *XS[1:4]]
 MODELS = {
-    "first order": lambda: KernelRegressor(FIXED, second_order=None, max_features=64, features_per_seed=4),
+    "first order": lambda: KernelRegressor(FIXED, learner=learners.DSG(features_per_seed=4), max_features=64),
     "first order, averaged": lambda: KernelRegressor(
-        FIXED, second_order=None, max_features=64, features_per_seed=4, average=True, batch_size=3
+        FIXED, learner=learners.DSG(features_per_seed=4, averaging=True, batch_size=3), max_features=64
     ),
-    "second order": lambda: KernelRegressor(max_features=64, features_per_seed=4),
+    "second order": lambda: KernelRegressor(learner=learners.Newton(features_per_seed=4), max_features=64),
 }
 
 
@@ -97,9 +97,9 @@ def test_an_answer_while_another_thread_learns_is_that_of_some_moment(name):
     assert content(model) == content(learn(MODELS[name](), XS, ys))
 
 
-@pytest.mark.parametrize("order", ["auto", None])
-def test_several_that_learn_take_turns(order):
-    model = KernelClassifier(second_order=order, max_features=64, features_per_seed=4)
+@pytest.mark.parametrize("learner", [learners.Newton(features_per_seed=4), learners.DSG(features_per_seed=4)], ids=repr)
+def test_several_that_learn_take_turns(learner):
+    model = KernelClassifier(learner=learner, max_features=64)
 
     def work(i):
         learn(model, XS[i::3], [f"label {i}"] * len(XS[i::3]))
@@ -124,17 +124,17 @@ def run(script):
 
 SIGNALS = """
 import random, signal
-from streamkernel import KernelRegressor, kernels
-def new(order):
-    kernel = None if order else kernels.Gaussian(1.0)
-    return KernelRegressor(kernel, second_order=order, max_features=512, features_per_seed=32)
+from streamkernel import KernelRegressor, kernels, learners
+def new(kind):
+    kernel = kernels.Gaussian(1.0) if kind is learners.DSG else None
+    return KernelRegressor(kernel, learner=kind(features_per_seed=32), max_features=512)
 def stop(number, frame):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, stop)
 pause, hits = random.Random(0), 0
 for trial in range(60):
-    order = (None, "auto")[trial % 2]
-    model, twin, values = new(order), new(order), random.Random(trial)
+    kind = (learners.DSG, learners.Newton)[trial % 2]
+    model, twin, values = new(kind), new(kind), random.Random(trial)
     stream = [({f"n{j}": values.gauss(0, 1) for j in range(1 + i // 3)}, values.gauss(0, 1)) for i in range(60)]
     learned = 0
     while learned < len(stream):
@@ -160,9 +160,9 @@ print(hits)
 
 MEMORY = """
 import resource
-from streamkernel import KernelRegressor, kernels
+from streamkernel import KernelRegressor, kernels, learners
 def new():
-    return KernelRegressor(kernels.Gaussian(1.0), second_order=None, max_features=1 << 20, features_per_seed=4096)
+    return KernelRegressor(kernels.Gaussian(1.0), learner=learners.DSG(features_per_seed=4096), max_features=1 << 20)
 stream = [({f"n{j}": (i * j % 7) / 7.0 for j in range(1 + i // 2)}, i % 5) for i in range(160)]
 model, twin = new(), new()
 for x, y in stream:

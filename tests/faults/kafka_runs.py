@@ -42,7 +42,7 @@ label = "y"
 servers = "{servers}"
 client = "{client}"
 group = "{group}"
-delivery = "{delivery}"
+processing_guarantee = "{processing_guarantee}"
 {kafka}
 options = {{ {options} }}
 [source]
@@ -99,7 +99,7 @@ class Run:
         Where the brokers are, and where states go.
     topic, partitions
         What is read, of how many partitions.
-    source, options, delivery, client, kafka
+    source, options, processing_guarantee, client, kafka
         Lines for the tables [source] and [kafka.options], what is promised, by which client, and lines for [kafka].
     audited
         Whether the model records the ids of the events that it learns, for `learnt`.
@@ -120,7 +120,7 @@ class Run:
         *,
         source: str = 'until = "latest"',
         options: str = "",
-        delivery: str = "exactly_once",
+        processing_guarantee: str = "exactly_once",
         client: str = "kafka-python",
         kafka: str = "",
         audited: bool = False,
@@ -129,7 +129,8 @@ class Run:
         self.servers, self.topic, self._folder = servers, topic, folder
         self.name = uuid.uuid4().hex[:10]
         self.predictions, self.dead_letters = f"{self.name}-out", f"{self.name}-dead"
-        self.source, self._options, self._delivery, self._client = source, options, delivery, client
+        self.source, self._options, self._client = source, options, client
+        self._processing_guarantee = processing_guarantee
         self._kafka = kafka
         self._members: dict[str, subprocess.Popen[str]] = {}
         self._extra = {"ignore": "", "recorder": RECORDER} if audited else {"ignore": 'ignore = ["id"]', "recorder": ""}
@@ -179,8 +180,8 @@ class Run:
         config.write_text(
             self.template.format(
                 servers=self.servers, group=self.name, topic=self.topic, source=self.source, options=self._options,
-                delivery=self._delivery, client=client or self._client, kafka=self._kafka, predictions=self.predictions,
-                dead_letters=self.dead_letters, state=folder / "state", **self._extra,
+                processing_guarantee=self._processing_guarantee, client=client or self._client, kafka=self._kafka,
+                predictions=self.predictions, dead_letters=self.dead_letters, state=folder / "state", **self._extra,
             )
         )  # fmt: skip
         return config
@@ -313,7 +314,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--order", choices=["free", "deterministic"], default="free")
+    parser.add_argument("--order", choices=["arrival", "deterministic"], default="arrival")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broker", choices=["apache", "noida"], default="apache")
     parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
@@ -332,7 +333,7 @@ def compare(servers: str, folder: Path, options: argparse.Namespace) -> dict[str
     brokers.make_topics(servers, names=["events"], partitions=options.partitions)
     brokers.produce(servers, "events", records(options.events), options.partitions)
     print(f"a broker at {servers} with {options.events:,} records; a consumer learns from them, and is left alone")
-    is_audited = options.partitions > 1 and options.order == "free"
+    is_audited = options.partitions > 1 and options.order == "arrival"
     told = {"source": f'until = "latest"\norder = "{options.order}"', "audited": is_audited, "client": options.client}
     calm, hurt = (Run(servers, folder, "events", **told) for _ in range(2))
     began = time.perf_counter()

@@ -38,10 +38,10 @@ class Soak(kafka_runs.Run):
     """A run in first order, which is quick, with labels that come later, and not many to remember."""
 
     template = (
-        kafka_runs.CONFIG.replace("max_features = 64", 'max_features = 64\nrule = {{ type = "CDSG", longest = 1.0 }}')
+        kafka_runs.CONFIG.replace("max_features = 64", 'max_features = 64\nlearner = "dsg"')
         .replace('group = "{group}"\n', "")  # one process reads all partitions, since it remembers labels
         .replace("checkpoint_seconds = 0.3", "checkpoint_seconds = 2.0")
-        .replace("[state]", '[labels]\nkey = "id"\nmax_pending = 2000\n[state]')
+        .replace("[state]", '[delayed_labels]\nkey = "id"\nmax_pending = 2000\n[state]')
     )
 
     def done(self) -> int:

@@ -28,6 +28,7 @@ from waiting import LIMIT
 
 from connectors.kafka.sink import LONGEST
 from streamkernel.engine.config.config import load_config
+from streamkernel.engine.pipelines import last_step
 from streamkernel.estimators import model_file
 
 NUMBERS = ["NaN", "-Infinity", "Infinity", "1e308", "-1e308", "1e999", "1e150", "9" * 400, "9" * 100, "1e-310", "7"]
@@ -141,7 +142,7 @@ def expected(model: Any, values: list[bytes | None]) -> dict[str, bytes]:
         x = {name: field for name, field in orjson.loads(value).items() if name != "id" and field is not None}
         y = x.pop("y")
         model.learn_one(x, y)
-    return {n: tensor.tobytes() for n, tensor in model_file.describe(model._last_step)[1].items()}
+    return {n: tensor.tobytes() for n, tensor in model_file.describe(last_step(model))[1].items()}
 
 
 def check(servers: str, folder: Path, n: int, seed: int) -> Counter[str]:

@@ -140,7 +140,7 @@ def four(servers):
     return "four"
 
 
-def test_four_partitions_in_free_order(servers, four, tmp_path):
+def test_four_partitions_in_order_of_arrival(servers, four, tmp_path):
     run = Run(servers, tmp_path, four, audited=True)
     assert kafka_runs.killed(run, 4, random.Random(4)) > 0
     found = kafka_runs.audited(run, ["one"], N)
@@ -156,7 +156,7 @@ def test_four_partitions_in_deterministic_order(servers, four, tmp_path):
 
 
 def test_at_least_once_loses_nothing(servers, tmp_path, calm):
-    run = Run(servers, tmp_path, "events", delivery="at_least_once")
+    run = Run(servers, tmp_path, "events", processing_guarantee="at_least_once")
     kafka_runs.killed(run, 3, random.Random(7))
     assert {key for key, _ in run.seen()} == {key for key, _ in calm.seen()}
     assert set(run.dead()) == set(calm.dead())
@@ -169,7 +169,7 @@ def test_at_least_once_loses_nothing(servers, tmp_path, calm):
 def test_a_member_that_joins_where_delivery_is_at_least_once(servers, tmp_path, client):
     """What the first one has learnt is committed before the other one gets its share."""
     brokers.make_topics(servers, names=[topic := f"joined-{client}"], partitions=4)
-    run = Run(servers, tmp_path, topic, source="", delivery="at_least_once", client=client)
+    run = Run(servers, tmp_path, topic, source="", processing_guarantee="at_least_once", client=client)
     written = members.paced(kafka_runs.records(N), 40.0)  # the other one joins while they are written
     writer = threading.Thread(target=brokers.produce, args=(servers, topic, written, 4))
     writer.start()

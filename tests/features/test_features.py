@@ -199,7 +199,7 @@ def test_the_mean_of_many_features_is_the_kernel(x, x2):
     variance = 0.5 * (1.0 + k**4) - k**2  # of cos ωᵀ(x - x'), as E cos² = ½ + ½ k(2x, 2x')
     errors = []
     for seed in range(60):
-        features = RandomFeatures(kernel, n, seed)
+        features = RandomFeatures(kernel, n_features=n, seed=seed)
         z, z2 = features.transform_one(x), features.transform_one(x2)
         estimate = sum(z[name] * z2[name] for name in z)
         errors.append((estimate - k) / math.sqrt(variance / n))
@@ -209,7 +209,7 @@ def test_the_mean_of_many_features_is_the_kernel(x, x2):
 
 @given(inputs)
 def test_an_input_has_norm_one_and_missing_is_zero(x):
-    features = RandomFeatures(Gaussian(1.3), 33, seed=3)
+    features = RandomFeatures(Gaussian(1.3), n_features=33, seed=3)
     z = features.transform_one(x)
     assert sum(value * value for value in z.values()) == pytest.approx(1.0, abs=1e-6)
     present = {name: value for name, value in x.items() if value != 0.0}

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.features.scaling import HORIZON, MOST_NAMES, Scales
+from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.schedule import is_due
 
-DIRECTIONS = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+DIRECTIONS = Directions(KernelProgram(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
 NAMES = ["a", "b", ("c", 1), 7]
 
 
@@ -38,7 +39,7 @@ def observed(rows, scales=None):
             scales.observe(rows.part(first, last))
             first = last
             if is_due(scales.n):
-                scales.take()
+                scales.use_moments()
     return scales
 
 
@@ -72,7 +73,7 @@ sparse = st.lists(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e6, 1e6), 
 def test_a_value_is_scaled_by_mean_and_deviation_with_missing_names_as_zeros(xs, v):
     scales = Scales()
     scales.observe(told(xs))
-    scales.take()
+    scales.use_moments()
     for name in {name for x in xs for name in x}:
         seen = np.array([x.get(name, 0.0) for x in xs])
         c, s = seen.mean(), seen.std()
@@ -91,7 +92,7 @@ def test_any_grouping_of_examples_and_order_of_names_has_the_same_bits(xs, rando
         names = list(x)
         random.shuffle(names)
         mixed.observe(DIRECTIONS.row({name: x[name] for name in names}))
-    assert one.take() == many.take() == mixed.take()
+    assert one.use_moments() == many.use_moments() == mixed.use_moments()
     assert content(one) == content(many) == content(mixed)
     together = many(told(xs)).values
     assert np.concatenate([one(DIRECTIONS.row(x)).values for x in xs]).tobytes() == together.tobytes()
@@ -110,7 +111,7 @@ def test_what_is_far_out_is_bent():
     uniform = np.random.default_rng(0).uniform(-3.0, 3.0, 200_001)
     scales = Scales()
     scales.observe(column(uniform))
-    scales.take()
+    scales.use_moments()
     inner = scales(column(np.linspace(-2.98, 2.98, 50))).values
     assert np.allclose(inner, np.linspace(-2.98, 2.98, 50) / math.sqrt(3.0), atol=0.01)
     outer = scales(column(np.geomspace(3.0, 1e29, 50))).values
@@ -122,7 +123,7 @@ def test_timestamps_keep_their_precision():
     times = 1.7e9 + 1e5 * np.random.default_rng(0).normal(size=5000)
     scales = Scales()
     scales.observe(column(times))
-    scales.take()
+    scales.use_moments()
     ((c, s),) = in_use(scales)
     assert c == pytest.approx(times.mean(), abs=1e-5)
     assert s == pytest.approx((times - 1.7e9).std(), rel=1e-9)
@@ -131,7 +132,7 @@ def test_timestamps_keep_their_precision():
 def test_constants_and_names_without_a_scale():
     scales = Scales()
     scales.observe(told([{"zero": 0.0, "four": 4.0, "tiny": 1e-300}] * 3))
-    scales.take()
+    scales.use_moments()
     scales.observe(told([{"late": 1e6}]))
     assert value(scales, {"zero": 1.5}, "zero") == 1.5
     assert value(scales, {"four": 4.0}, "four") == 1.0  # (4 - 4)/4 + 4/4
@@ -140,17 +141,17 @@ def test_constants_and_names_without_a_scale():
     for name in ("late", "never"):
         assert value(scales, {name: -1.5}, name) == -1.5
         assert value(scales, {name: 100.0}, name) == expected(100.0, 0.0, 1.0)
-    scales.take()
+    scales.use_moments()
     assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 2.5e5, 1e6 * math.sqrt(3.0) / 4.0))
 
 
 def test_scales_change_only_when_they_are_taken():
     scales = Scales()
-    assert not scales.take()
+    assert not scales.use_moments()
     scales.observe(column([1.0, 3.0]))
     assert value(scales, {"a": 1.5}) == 1.5
-    assert scales.take()
-    assert not scales.take()
+    assert scales.use_moments()
+    assert not scales.use_moments()
     assert value(scales, {"a": 1.5}) == expected(1.5, 2.0, 1.0)
 
 
@@ -168,12 +169,12 @@ def test_after_the_first_examples_a_scale_moves_only_when_it_is_off():
     noise = generator.normal(size=1024)
     scales = Scales()
     scales.observe(column(noise))
-    assert scales.take()
+    assert scales.use_moments()
     for shift, factor, moves in ((0.4, 1.0, False), (0.6, 1.0, True), (0.0, 1.3, False), (0.0, 1.6, True)):
         twin = Scales()
         twin.restore(scales.tensors())
         twin.observe(column(noise * factor + shift))  # half of the examples
-        assert twin.take() == moves
+        assert twin.use_moments() == moves
 
 
 def test_drift_is_followed_within_the_horizon():
@@ -232,8 +233,8 @@ def test_what_is_no_usable_number_passes_and_does_not_count(bad):
     scales.observe(told([*xs, {"a": bad}]))
     twin.observe(told([*xs, {"b": 0.0}]))
     assert scales.n == 3
-    scales.take()
-    twin.take()
+    scales.use_moments()
+    twin.use_moments()
     assert value(scales, {"a": 2.0}) == value(twin, {"a": 2.0})
     if not math.isnan(bad):  # which is missing
         found = value(scales, {"a": bad, "b": 1.0})
@@ -276,7 +277,7 @@ def test_memory_is_flat_at_the_most_names():
     scales.observe(hashes_as_rows(hashes[:MOST_NAMES]))
     bytes_before = scales.state.table.nbytes
     scales.observe(hashes_as_rows(hashes))
-    scales.take()
+    scales.use_moments()
     assert scales.state.table.nbytes == bytes_before == 8 * 8 * 2 * MOST_NAMES
     assert len(scales.tensors()["scales.names"]) == MOST_NAMES
     found = scales(hashes_as_rows(hashes)).values
@@ -291,7 +292,7 @@ def test_the_hashes_at_both_ends_are_names():
     ends = np.array([0, 2**64 - 1, 2**63, 15, 31], np.uint64)
     scales = Scales()
     scales.observe(hashes_as_rows(ends))
-    scales.take()
+    scales.use_moments()
     assert len(scales.tensors()["scales.names"]) == 5
     assert len(set(scales(hashes_as_rows(ends)).values)) == 1
 

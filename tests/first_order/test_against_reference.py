@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ LOSSES = {
 RULES = {
     "DSG": (rules.DSG(), plain.dsg),
     "UDSG": (rules.UDSG(grow=2, reuse=3), plain.udsg(2, 3)),
-    "CDSG": (rules.CDSG(), plain.cdsg(np.inf)),
-    "CDSG of 1.5 γ": (rules.CDSG(longest=1.5), plain.cdsg(1.5)),
+    "CDSG": (rules.CDSG(math.inf), plain.cdsg(np.inf)),
+    "CDSG of 1.5 γ": (rules.CDSG(max_step_ratio=1.5), plain.cdsg(1.5)),
 }
 DECAY = step_sizes.PowerDecay(0.6, c=0.03, power=0.7), lambda t: 0.6 / (1.0 + 0.03 * t) ** 0.7
 INVERSE = step_sizes.InverseTime(4.0), lambda t: 4.0 / t

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from streamkernel import InputError, losses, rules, step_sizes
 from streamkernel.features.directions import Directions
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 names = st.one_of(st.text(max_size=5), st.integers(-5, 5), st.tuples(st.text(max_size=2), st.integers(0, 3)))
 inputs = st.dictionaries(names, st.floats(-100, 100, width=32), min_size=1, max_size=12)
-RULES = [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(), rules.CDSG(longest=1.0)]
+RULES = [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(math.inf), rules.CDSG()]
 
 
 def function(rule=RULES[0], block_size=32, max_features=None, step=0.5, loss=losses.Square(), **options):  # noqa: B008
@@ -109,10 +110,10 @@ def test_cached_and_regenerated_directions_learn_the_same_bits(rule, block_size,
 
 @pytest.mark.parametrize("block_size", [5, 32, 256, 512])
 def test_a_model_within_its_budget_caches_every_direction(block_size):
-    f = learnt(function(rules.CDSG(), block_size, max_features=9 * block_size, cache_bytes=1 << 24))
+    f = learnt(function(rules.CDSG(math.inf), block_size, max_features=9 * block_size, cache_bytes=1 << 24))
     panels = -(-f.n_blocks * block_size // f.directions.width)
     assert f.directions.cached_bytes >= 4 * panels * f.directions.width * 6
-    twin = function(rules.CDSG(), block_size, max_features=9 * block_size, cache_bytes=1 << 24)
+    twin = function(rules.CDSG(math.inf), block_size, max_features=9 * block_size, cache_bytes=1 << 24)
     twin.restore(f.tensors())
     score(twin, {f"x{i}": 1.0 for i in range(6)})
     assert twin.directions.cached_bytes >= 4 * panels * f.directions.width * 6
@@ -120,7 +121,7 @@ def test_a_model_within_its_budget_caches_every_direction(block_size):
 
 @given(st.lists(inputs, min_size=1, max_size=6), st.integers(0, 60_000), st.integers(1, 600), st.integers(0, 40))
 def test_no_cache_holds_more_than_its_bytes(rows, cache_bytes, block_size, blocks):
-    directions = Directions(Plan(Gaussian(1.0), 0), block_size, cache_bytes)
+    directions = Directions(KernelProgram(Gaussian(1.0), 0), block_size, cache_bytes)
     for i, x in enumerate(rows):
         directions.row(x)
         directions.reserve(blocks * i)
@@ -199,7 +200,7 @@ def test_a_row_that_is_refused_changes_nothing(value, batch):
     assert same_bits(learnt(f, seed=5), learnt(twin, seed=5))
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(longest=1.0)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 3), rules.CDSG()], ids=repr)
 def test_regularisation_without_gradients_shrinks_to_zero_in_finite_numbers(rule):
     """The lazy scale is folded in long before it could underflow, and the average survives it."""
     options = {"l2": 0.9, "average": True, "max_features": 64, "step": 1.0, "loss": losses.Hinge()}

@@ -13,10 +13,18 @@ from scipy import stats
 
 from streamkernel import rules
 from streamkernel.features.counter_rng import domain_key
+from streamkernel.first_order import block_choice
 from streamkernel.learners import state
 
 KEY = domain_key(3, "rule")
-RULES = [rules.DSG(), rules.UDSG(), rules.UDSG(3, 2), rules.CDSG(), rules.CDSG(longest=1.0), rules.CDSG(longest=2.5)]
+RULES = [
+    rules.DSG(),
+    rules.UDSG(),
+    rules.UDSG(3, 2),
+    rules.CDSG(math.inf),
+    rules.CDSG(),
+    rules.CDSG(max_step_ratio=2.5),
+]
 number = st.floats(-10, 10).map(lambda value: 0.0 if abs(value) < 1e-3 else value)
 
 
@@ -48,14 +56,14 @@ def chosen(key, rule, beta, g, gamma, noise, t, room, scale):
     values |= {"rule_key": np.uint64(key).view(np.int64), "blocks": len(beta), "most_blocks": len(beta) + room}
     for name, value in values.items():
         numbers[name] = value
-    return rules.choose(numbers, np.ascontiguousarray(beta), np.array(g, np.float64), gamma, noise)
+    return block_choice.choose(numbers, np.ascontiguousarray(beta), np.array(g, np.float64), gamma, noise)
 
 
 @max_examples(200)
 @given(situations())
 def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
     beta, scale, g, gamma, noise = situation
-    k, eta = rules.longest_checked_step(beta, scale, g, gamma, noise)
+    k, eta = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
     true = scale * beta
     size = (true**2).sum() + ((gamma**2 + 1.0 + eta**2) * (g @ g)) + eta**2 * noise + 1e-12
     if k >= 0:
@@ -69,7 +77,7 @@ def test_the_checked_step_is_the_longest_that_keeps_the_inequality(situation):
 @given(situations())
 def test_where_no_block_passes_the_check_there_is_no_step(situation):
     beta, scale, g, gamma, noise = situation
-    k, eta = rules.longest_checked_step(beta, scale, g, gamma, noise)
+    k, eta = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
     if k < 0:
         assert eta == 0.0
         for block in scale * beta:
@@ -80,11 +88,11 @@ def test_where_no_block_passes_the_check_there_is_no_step(situation):
 def test_the_check_takes_the_block_that_the_gradient_undoes():
     """β = ηḡ of an earlier step with the opposite gradient: going back is worth more than going on."""
     beta = np.array([[0.5], [-0.5], [0.2]])
-    k, eta = rules.longest_checked_step(beta, 1.0, np.array([1.0]), 0.5, 0.0)
+    k, eta = block_choice.longest_checked_step(beta, 1.0, np.array([1.0]), 0.5, 0.0)
     assert (k, eta) == (0, pytest.approx(1.0))  # 2(½ - η)² = ½
-    k, eta = rules.longest_checked_step(beta, 1.0, np.array([-1.0]), 0.5, 0.0)
+    k, eta = block_choice.longest_checked_step(beta, 1.0, np.array([-1.0]), 0.5, 0.0)
     assert (k, eta) == (1, pytest.approx(1.0))
-    k, eta = rules.longest_checked_step(beta, -1.0, np.array([-1.0]), 0.5, 0.0)
+    k, eta = block_choice.longest_checked_step(beta, -1.0, np.array([-1.0]), 0.5, 0.0)
     assert (k, eta) == (0, pytest.approx(1.0))
 
 
@@ -99,15 +107,15 @@ def test_a_choice_is_a_block_there_is_or_may_be(situation, rule, room, t):
     if k == len(beta) or not isinstance(rule, rules.CDSG):
         assert eta == gamma
     elif room:
-        assert gamma <= eta <= rule.longest * gamma
+        assert gamma <= eta <= rule.max_step_ratio * gamma
     else:
-        assert eta <= max(1.0, rule.longest) * gamma
+        assert eta <= max(1.0, rule.max_step_ratio) * gamma
 
 
 @given(situations(), st.floats(1.0, 3.0))
 def test_cdsg_takes_an_old_block_where_its_checked_step_is_longer(situation, longest):
     beta, scale, g, gamma, noise = situation
-    best, checked = rules.longest_checked_step(beta, scale, g, gamma, noise)
+    best, checked = block_choice.longest_checked_step(beta, scale, g, gamma, noise)
     k, eta = choose(rules.CDSG(longest), beta, g, gamma, noise, scale=scale)
     assert (k, eta) == ((best, min(checked, longest * gamma)) if checked > gamma else (len(beta), gamma))
     if len(beta):
@@ -133,7 +141,7 @@ def test_the_first_block_is_always_new():
 
 
 @pytest.mark.parametrize("n", [2, 7, 100])
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 2), rules.CDSG()], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(2, 2), rules.CDSG(math.inf)], ids=repr)
 def test_old_blocks_are_drawn_uniformly(rule, n):
     """χ² of 20,000 draws, and of pairs of draws that follow each other; at the cap, no block passing the check."""
     beta = np.full((n, 1), -1e3)  # all far from 0, on the side that ḡ leads further away
@@ -152,8 +160,8 @@ def test_old_blocks_are_drawn_uniformly(rule, n):
     [
         (lambda: rules.UDSG(grow=0), "grow"),
         (lambda: rules.UDSG(reuse=0), "reuse"),
-        (lambda: rules.CDSG(longest=0.99), "longest"),
-        (lambda: rules.CDSG(longest=float("nan")), "longest"),
+        (lambda: rules.CDSG(max_step_ratio=0.99), "max_step_ratio"),
+        (lambda: rules.CDSG(max_step_ratio=float("nan")), "max_step_ratio"),
     ],
 )
 def test_parameters_out_of_range_are_refused(make, name):

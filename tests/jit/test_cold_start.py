@@ -18,9 +18,9 @@ solve(np.ones((1, 1)), np.ones(1))
 """
 MODELS = """
 from streamkernel import KernelClassifier, KernelRegressor
-for second_order in ("auto", None):
+for learner in ("newton", "dsg"):
     for make, y in ((KernelClassifier, str), (KernelRegressor, float)):
-        model = make(second_order=second_order)
+        model = make(learner=learner)
         for i in range(300):
             model.learn_one({"x": i % 7, "colour": "red"}, y(i % 3))
         model.predict_one({"x": 2.5, "z": True})
@@ -42,6 +42,15 @@ def process(code: str, cache: Path | None) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_cold_process_says_once_that_it_compiles(tmp_path: Path) -> None:
+    assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
+    assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
+
+
+def test_stored_code_that_cannot_be_read_is_compiled_again(tmp_path: Path) -> None:
+    process(TWO_FUNCTIONS, tmp_path)
+    stored = sorted(tmp_path.rglob("*.numba"))
+    for path, content in zip(stored, (b"cstreamkernel.errors\nGone\n.", b"", b"no pickle"), strict=False):
+        path.write_bytes(content)
     assert process(TWO_FUNCTIONS, tmp_path).stderr.count(MESSAGE) == 1
     assert process(TWO_FUNCTIONS, tmp_path).stderr == ""
 

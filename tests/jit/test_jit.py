@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
 from streamkernel.jit import compiled, inlined
+from streamkernel.jit.cache import fingerprint
 
 
 @inlined
@@ -42,3 +45,16 @@ def test_arrays_are_not_returned_to_callers_that_count_otherwise(function, alloc
     call = compiled(lambda values: len(function(values)), allocates=allocates)
     with pytest.raises((TypeError, NumbaError), match=f"expected allocates={allocates}"):
         call(np.ones(3))
+
+
+def test_functions_that_read_a_tuple_are_compiled_anew_when_the_order_of_its_fields_changes():
+    found = set()
+    for fields in (("first", "last"), ("last", "first")):
+        Span = namedtuple("Span", fields)
+
+        def read_first(numbers):
+            return Span(*numbers).first  # noqa: B023
+
+        read_first.__module__ = "streamkernel.spans"
+        found.add(fingerprint(read_first))
+    assert len(found) == 2

@@ -12,7 +12,7 @@ from streamkernel import RandomFeatures
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Laplacian, bandwidth
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 
 def rows(X, names=None):
@@ -21,7 +21,7 @@ def rows(X, names=None):
 
 
 def told(xs):
-    directions = Directions(Plan(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    directions = Directions(KernelProgram(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     return Rows.stack([directions.row(x) for x in xs])
 
 
@@ -42,8 +42,8 @@ def test_the_median_is_that_of_all_pairs(n, d, seed, scale, norm):
 
 def test_each_part_of_a_kernel_has_the_median_of_what_it_reads():
     X = np.random.default_rng(0).normal(size=(256, 3)) * [1.0, 10.0, 100.0]
-    kernel = Gaussian("median").on("a") + Laplacian("median", multiple=0.5).on("b", "c") * Gaussian(7.0)
-    features = RandomFeatures(kernel, 8)
+    kernel = Gaussian("median").on("a") + Laplacian("median", median_factor=0.5).on("b", "c") * Gaussian(7.0)
+    features = RandomFeatures(kernel, n_features=8)
     for x in X:
         features.learn_one(dict(zip("abc", x.tolist(), strict=True)))
     found = features.kernel_
@@ -90,7 +90,10 @@ def test_examples_that_decide_the_bandwidth_are_learnt_whatever_they_are():
 def test_the_bandwidth_is_a_multiple_of_the_median(multiple):
     xs, ys = examples(300)
     X = np.array([list(x.values()) for x in xs])
-    features, model = RandomFeatures(Gaussian(multiple=multiple), 4), classifier(kernel=Gaussian(multiple=multiple))
+    features, model = (
+        RandomFeatures(Gaussian(median_factor=multiple), n_features=4),
+        classifier(kernel=Gaussian(median_factor=multiple)),
+    )
     for i, (x, y) in enumerate(zip(xs, ys, strict=True), start=1):
         features.learn_one(x)
         model.learn_one(x, y)

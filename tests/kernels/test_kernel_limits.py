@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from scipy import integrate
 
-from streamkernel import GaussianProcessRegressor, InputError, KernelRegressor, kernels, load, rules
-from streamkernel.kernels.plan import Plan
+from streamkernel import InputError, KernelRegressor, kernels, learners, load, rules
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.research import StochasticGaussianProcessRegressor
 
 
 def estimate(kernel, x, x2):
@@ -50,7 +51,7 @@ def test_a_tiny_share_is_as_good_as_none(kernel, value):
 def test_a_factor_that_float32_cannot_hold_is_refused(factor):
     for kernel in (factor * kernels.Gaussian(1.0), kernels.DotProduct([factor]), factor * kernels.Hellinger()):
         with pytest.raises(ValueError, match="constant factors are from 1e-60 to 1e"):
-            Plan(kernel, seed=0)
+            KernelProgram(kernel, seed=0)
     with pytest.raises(ValueError, match="Expected 0 < beta <= 1e100"):
         kernels.ExponentialSemigroup(1e200)
 
@@ -82,7 +83,7 @@ def test_a_kernel_on_one_indicator_reads_the_string_that_makes_it():
 
 def test_examples_that_are_alike_can_be_preconditioned_with_any_epsilon():
     for epsilon in (1e-300, 1e-20, 1e-16):
-        model = KernelRegressor(kernels.Gaussian(1.0), batch_size=4, preconditioning=epsilon)
+        model = KernelRegressor(kernels.Gaussian(1.0), learner=learners.DSG(batch_size=4, preconditioner=epsilon))
         for _ in range(40):
             model.learn_one({"a": 1.0}, 1.0)
         assert model.predict_one({"a": 1.0}) == pytest.approx(1.0)
@@ -91,7 +92,9 @@ def test_examples_that_are_alike_can_be_preconditioned_with_any_epsilon():
 def test_an_example_that_a_new_block_cannot_read_does_not_stop_every_batch():
     """Its features are of usable size in the blocks so far; the steps after it go on without it."""
     model = KernelRegressor(
-        kernels.ArcCosine(2), rule=rules.DSG(), batch_size=4, features_per_seed=16, max_features=3200
+        kernels.ArcCosine(2),
+        learner=learners.DSG(rule=rules.DSG(), batch_size=4, features_per_seed=16),
+        max_features=3200,
     )
     refused = []
     for i in range(400):
@@ -104,7 +107,9 @@ def test_an_example_that_a_new_block_cannot_read_does_not_stop_every_batch():
 
 
 def test_an_example_without_usable_features_does_not_wait_for_the_batch_of_a_process():
-    model = GaussianProcessRegressor(kernels.Polynomial(2), 1.0, 8, "operator", batch_size=4)
+    model = StochasticGaussianProcessRegressor(
+        kernels.Polynomial(2), noise=1.0, n_features=8, variance="operator", batch_size=4
+    )
     model.learn_one({"a": 1.0}, 1.0)
     with pytest.raises(InputError, match="usable size"):
         model.learn_one({"a": 1e12}, 1.0)

@@ -17,7 +17,7 @@ from streams import classifier, content, examples, learn, predictions, regressor
 
 from streamkernel import InputError, RandomFeatures, kernels, load, losses, rules, step_sizes
 from streamkernel.first_order.expansion import Expansion
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 
 SIMPLE = {
     "Gaussian": kernels.Gaussian(1.3),
@@ -87,7 +87,7 @@ def test_the_mean_of_many_features_is_the_kernel(name, pair):
         x, x2 = {"a": 1.0}, {"a": 2.0}
     estimates = []
     for seed in range(60):
-        features = RandomFeatures(kernel, 150, seed)
+        features = RandomFeatures(kernel, n_features=150, seed=seed)
         z, z2 = features.transform_one(x), features.transform_one(x2)
         estimates.append(sum(z[output] * z2[output] for output in z))
     error = np.std(estimates) / math.sqrt(60)
@@ -101,7 +101,7 @@ def test_the_kernel_is_not_another_one(name):
     kernel, (x, x2) = ALL[name], INPUTS["random"]
     estimates = []
     for seed in range(100):
-        features = RandomFeatures(kernel, 1500, seed)
+        features = RandomFeatures(kernel, n_features=1500, seed=seed)
         z, z2 = features.transform_one(x), features.transform_one(x2)
         estimates.append(sum(z[output] * z2[output] for output in z))
     error = np.std(estimates) / 10.0
@@ -197,7 +197,7 @@ def test_cached_and_regenerated_features_have_the_same_bits(name):
 @pytest.mark.parametrize("name", ALL)
 def test_the_order_of_names_and_names_that_are_zero_change_nothing(name):
     kernel = ALL[name]
-    features = RandomFeatures(kernel, 33, seed=4)
+    features = RandomFeatures(kernel, n_features=33, seed=4)
     z = features.transform_one({"a": 0.3, "b": 0.2, ("c", 1): 1.0})
     assert features.transform_one({("c", 1): 1.0, "b": 0.2, "a": 0.3}) == z
     assert features.transform_one({("c", 1): 1.0, "late": 0.0, "b": 0.2, "a": 0.3}) == z
@@ -211,7 +211,7 @@ def test_a_model_of_any_kernel_learns_and_is_kept(name, tmp_path):
     model = learn(regressor(kernel=ALL[name], max_features=128, features_per_seed=32), xs, targets)
     assert math.isfinite(model.objective)
     assert model.objective < 0.5 * np.var(targets) or name in ("constant", "on some", "of a transform", "polynomial 1")
-    twin_ = classifier(kernel=ALL[name], batch_size=4, average=True)
+    twin_ = classifier(kernel=ALL[name], batch_size=4, averaging=True)
     learn(twin_, xs, ys)
     for one, labels in ((model, targets), (twin_, ys)):
         one.save(tmp_path / "model")
@@ -260,7 +260,11 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
     for model in (classifier(kernel=kernel), regressor(kernel=kernel, batch_size=4)):
         for n in range(3):
             before = model.n_steps, model.predict_one(good)
-            calls = [(model.learn_one, x, 1), (model.predict_one, x), (RandomFeatures(kernel, 4).transform_one, x)]
+            calls = [
+                (model.learn_one, x, 1),
+                (model.predict_one, x),
+                (RandomFeatures(kernel, n_features=4).transform_one, x),
+            ]
             if "usable size" not in message:
                 calls.append((kernel, x, x))
             for call, *arguments in calls:
@@ -287,7 +291,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Ladder(kernels.Gaussian(1.0), [math.nan]),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), "many"),
         lambda: kernels.Ladder(kernels.Gaussian(1.0), 0.5),
-        lambda: Plan(SIMPLE["ladder"] * (SIMPLE["Cauchy"] + SIMPLE["ladder"].on("a")), 0),
+        lambda: KernelProgram(SIMPLE["ladder"] * (SIMPLE["Cauchy"] + SIMPLE["ladder"].on("a")), 0),
         lambda: kernels.DotProduct([]),
         lambda: kernels.DotProduct([0.0, 0.0]),
         lambda: kernels.DotProduct([1.0, -1.0]),
@@ -308,7 +312,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Sum(kernels.Gaussian(1.0), 3),
         lambda: classifier(kernel="Gaussian"),
         lambda: RandomFeatures(3.0),
-        lambda: Plan(math.prod([kernels.Gaussian(1.0)] * 63, start=kernels.Gaussian(1.0)), 0),
+        lambda: KernelProgram(math.prod([kernels.Gaussian(1.0)] * 63, start=kernels.Gaussian(1.0)), 0),
     ],
 )
 def test_parameters_out_of_range_are_refused(make):
@@ -352,7 +356,7 @@ def test_strings_in_a_data_frame_are_those_of_its_rows():
     assert many.predict_many(X).tolist() == [one.predict_one(x) for x in X.to_dict("records")]
 
 
-@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(1, 2), rules.CDSG(), None], ids=repr)
+@pytest.mark.parametrize("rule", [rules.DSG(), rules.UDSG(1, 2), rules.CDSG(math.inf), rules.CDSG()], ids=repr)
 @pytest.mark.parametrize("name", ["Gaussian", "polynomial 2", "sum"])
 def test_a_multiple_of_a_kernel_learns_the_same(name, rule):
     """With the default step; λ weighs another norm, and is 0."""

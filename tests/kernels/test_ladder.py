@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streams import WAYS, classifier, content, examples, learn, predictions, regressor
 
-from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, rules, step_sizes
+from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Cauchy, Gaussian, Ladder, Laplacian, Matern
@@ -81,12 +81,12 @@ def test_a_ladder_of_one_step_is_the_kernel():
     assert predictions(ladder, xs) == predictions(plain, xs)
 
 
-@pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", multiple=0.5)])
+@pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", median_factor=0.5)])
 def test_its_bandwidth_is_that_of_its_kernel(base):
     xs, ys = examples(300)
     ladder, plain = (learn(classifier(kernel=k), xs, ys) for k in (Ladder(base), base))
     assert ladder.kernel_ == Ladder(plain.kernel_)
-    features = RandomFeatures(Ladder(base), 8)
+    features = RandomFeatures(Ladder(base), n_features=8)
     for x in xs:
         features.learn_one(x)
     assert features.kernel_ == ladder.kernel_
@@ -114,7 +114,7 @@ def test_a_file_with_other_multiples_is_refused(crafted, tmp_path):
     xs, ys = examples(40)
     description, tensors = model_file.describe(learn(classifier(kernel=Ladder(Gaussian())), xs, ys))
     description["state"]["kernel"]["multiples"] = crafted
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from streams import examples, frame, learn
+from streams import examples, frame, learn, nested
 from waiting import LIMIT
 
 from streamkernel import InputError, KernelClassifier, set_num_threads
@@ -14,10 +14,10 @@ from streamkernel.learners import threads
 
 MODELS = {
     "second order": {},
-    "full": {"second_order": "full", "max_features": 64},
-    "first order": {"second_order": None},
-    "without a cache": {"second_order": None, "cache_bytes": 0},
-    "averaged": {"average": True, "kernel": k.Laplacian(1.0) * k.ArcCosine(1)},
+    "full": {"learner": "newton", "joint": True, "max_features": 64},
+    "first order": {"learner": "dsg"},
+    "without a cache": {"learner": "dsg", "cache_bytes": 0},
+    "averaged": {"learner": "dsg", "averaging": True, "kernel": k.Laplacian(1.0) * k.ArcCosine(1)},
 }
 
 
@@ -31,17 +31,17 @@ def several(request):
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 def test_threads_change_no_bit(options, several):
     xs, ys = examples(500, ("b", "a", "d"))
-    model = learn(KernelClassifier(**options), xs[:100], ys[:100])
+    model = learn(KernelClassifier(**nested(**options)), xs[:100], ys[:100])
     found = model.predict_proba_many(frame(xs))
     set_num_threads(1)
     assert found.equals(model.predict_proba_many(frame(xs)))
 
 
-@pytest.mark.parametrize("second_order", ["auto", None])
-def test_the_first_row_that_cannot_be_used_is_named(second_order, several):
+@pytest.mark.parametrize("learner", ["newton", "dsg"])
+def test_the_first_row_that_cannot_be_used_is_named(learner, several):
     xs, ys = examples(500)
     xs = [{name: abs(value) for name, value in x.items()} for x in xs]
-    model = learn(KernelClassifier(k.Hellinger(), second_order=second_order), xs[:100], ys[:100])
+    model = learn(KernelClassifier(k.Hellinger(), learner=learner), xs[:100], ys[:100])
     for row in (490, 400, 100, 0):
         xs[row]["x1"] = -1.0 - row
         with pytest.raises(InputError, match=rf"{-1.0 - row}\b"):

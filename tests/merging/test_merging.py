@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -11,7 +12,7 @@ from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import classifier as first_order_classifier
-from streams import content, frame, learn, predictions, saved_and_loaded
+from streams import content, frame, learn, nested, predictions, saved_and_loaded
 from streams import examples as labelled
 
 from streamkernel import (
@@ -22,20 +23,21 @@ from streamkernel import (
     MergeError,
     errors,
     kernels,
+    learners,
     losses,
-    merging,
     rules,
     step_sizes,
     upkeep,
 )
+from streamkernel.estimators import model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import moments, second_order
 from streamkernel.second_order.mixture import Mixture
 
-RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG()}
+RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}
 SMALL = {"kernel": kernels.Gaussian(1.0), "features_per_seed": 8, "max_features": 64}
 
 
@@ -67,16 +69,16 @@ def rounds(model, xs, ys, workers, length, divide=True):
     """Let a model learn in rounds of replicas."""
     at = 0
     while at < len(xs):
-        root = merging.summary(model)
+        root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, workers, length, at, divide)
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
     return model
 
 
 def blocks(model):
     """Return the numbers that the blocks of a first-order model were drawn with."""
     function = model._learner
-    return function.drawn(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
+    return function.features_at(np.arange(function.n_blocks * function.block_size))[:: function.block_size, 0].tolist()
 
 
 # --- first order --------------------------------------------------------------------------------------------------
@@ -86,8 +88,8 @@ def blocks(model):
 @pytest.mark.parametrize("rule", RULES)
 def test_first_order_functions_are_means(rule, average):
     xs, ys = stream(400)
-    options = {**SMALL, "second_order": None, "rule": RULES[rule], "average": average, "l2": 0.01}
-    models = [KernelRegressor(**options) for _ in range(3)]
+    options = {**SMALL, "learner": "dsg", "rule": RULES[rule], "averaging": average, "l2": 0.01}
+    models = [KernelRegressor(**nested(**options)) for _ in range(3)]
     for model, (first, last) in zip(models, ((0, 50), (50, 130), (130, 400)), strict=True):
         learnt(model, xs[first:last], ys[first:last])
     some = stream(20, seed=1)[0]
@@ -107,32 +109,34 @@ def test_first_order_functions_are_means(rule, average):
 @pytest.mark.parametrize("cap", [160, None])
 def test_replicas_grow_by_blocks_of_their_own(rule, cap):
     xs, ys = stream(240)
-    grow = RULES[rule] if cap else rules.CDSG()
-    model = KernelRegressor(kernels.Gaussian(0.5), rule=grow, second_order=None, features_per_seed=8, max_features=cap)
+    grow = RULES[rule] if cap else rules.CDSG(math.inf)
+    model = KernelRegressor(
+        kernels.Gaussian(0.5), learner=learners.DSG(rule=grow, features_per_seed=8), max_features=cap
+    )
     learnt(model, xs[:9], ys[:9])
     at, some = 9, stream(5, seed=1)[0]
     drawn = {}
     while at < len(xs):
-        root, before = merging.summary(model), blocks(model)
+        root, before = model_merging.summarize(model), blocks(model)
         replicas, at = parts_of(model, xs, ys, 3, 7, at)
         own = [set(blocks(one)) - set(before) for one in replicas]
         assert len(set().union(*own)) == sum(map(len, own)), "a number has been drawn twice"
         assert not set().union(*own) & drawn.keys()
         drawn |= dict.fromkeys(set().union(*own))
         values = [np.array(one.predict_many(frame(some))) - one._learner.numbers["offset"] for one in replicas]
-        events = np.array([merging.summary(one).events - root.events for one in replicas])
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        events = np.array([model_merging.summarize(one).events - root.events for one in replicas])
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         assert set(blocks(model)) == set(before).union(*own)
         found = np.array(model.predict_many(frame(some))) - model._learner.numbers["offset"]
         assert found == pytest.approx(events @ np.array(values) / events.sum(), abs=1e-9)
-    assert merging.summary(model).events == 240
+    assert model_merging.summarize(model).events == 240
     assert cap is None or model.n_features <= cap
     assert len(drawn) > 3
 
 
 def test_a_model_alone_at_its_cap_grows_no_more():
     xs, ys = stream(300)
-    model = KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None)
+    model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
     rounds(model, xs, ys, 3, 20)
     assert model.n_features == 64
     learnt(model, xs, ys)
@@ -143,7 +147,7 @@ def test_a_model_alone_at_its_cap_grows_no_more():
 def test_losses_of_first_order(loss):
     """The constant that is learnt with f is a mean too."""
     xs, ys = stream(200)
-    one, other = (KernelRegressor(**SMALL, loss=loss, second_order=None) for _ in range(2))
+    one, other = (KernelRegressor(**nested(learner="dsg", loss=loss, **SMALL)) for _ in range(2))
     learnt(one, xs[:150], ys[:150])
     learnt(other, xs[150:], ys[150:])
     f = [np.array(model.predict_many(frame(xs[:9]))) for model in (one, other)]
@@ -158,13 +162,13 @@ def test_losses_of_first_order(loss):
 @pytest.mark.parametrize("kernel", [kernels.Polynomial(2), kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))], ids=repr)
 def test_other_kernels_of_first_order(kernel):
     xs, ys = stream(300)
-    model = KernelRegressor(kernel, second_order=None, features_per_seed=8, max_features=64)
+    model = KernelRegressor(kernel, learner=learners.DSG(features_per_seed=8), max_features=64)
     at = 0
     while at < 300:
-        root = merging.summary(model)
+        root = model_merging.summarize(model)
         replicas, at = parts_of(model, xs, ys, 2, 50, at)
         values = [one.predict_one(xs[0]) - one._learner.numbers["offset"] for one in replicas]
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         assert model.predict_one(xs[0]) - model._learner.numbers["offset"] == pytest.approx(np.mean(values), abs=1e-9)
     twin = pickle.loads(pickle.dumps(model))
     assert content(learnt(twin, xs, ys)) == content(learnt(model, xs, ys))
@@ -176,11 +180,11 @@ def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
     xs, ys = stream(sum(lengths))
     models, at = [], 0
     for n in lengths:
-        model = KernelRegressor(**SMALL, second_order=None, batch_size=batch)
+        model = KernelRegressor(**nested(learner="dsg", batch_size=batch, **SMALL))
         models.append(learnt(model, xs[at : at + n], ys[at : at + n]))
         at += n
     merged = models[0].merge(*models[1:])
-    assert merging.summary(merged).examples == sum(lengths)
+    assert model_merging.summarize(merged).examples == sum(lengths)
     assert len(merged._learner.pending) < batch
 
 
@@ -188,23 +192,23 @@ def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
 def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
     xs, ys = stream(80)
     for divide in (True, False):
-        model = learnt(KernelRegressor(**SMALL, second_order=None, batch_size=8), xs[:13], ys[:13])
-        root, told, replicas, at = merging.summary(model), pickle.dumps(model), [], 13
+        model = learnt(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
+        root, told, replicas, at = model_merging.summarize(model), pickle.dumps(model), [], 13
         for i, n in enumerate(lengths):
             replica = pickle.loads(told)
             if divide:
                 replica._divide(i, 2)
             replicas.append(learnt(replica, xs[at : at + n], ys[at : at + n]))
             at += n
-        merging.merged(model, [merging.summary(one, root.events) for one in replicas], root)
+        model_merging.merge_into(model, [model_merging.summarize(one, root.events) for one in replicas], root)
         if divide or lengths != (13, 10):  # or each has learnt them
-            assert merging.summary(model).examples == at
+            assert model_merging.summarize(model).examples == at
 
 
 def branches(lengths, n=103):
     """Return models that went on from one that learns in batches of 4, and that one."""
     xs, ys = stream(n + sum(lengths))
-    base = learnt(KernelRegressor(**SMALL, second_order=None, batch_size=4), xs[:n], ys[:n])
+    base = learnt(KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL)), xs[:n], ys[:n])
     models, at = [], n
     for more in lengths:
         models.append(learnt(pickle.loads(pickle.dumps(base)), xs[at : at + more], ys[at : at + more]))
@@ -215,15 +219,15 @@ def branches(lengths, n=103):
 @pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
 def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
     models, base = branches(lengths)
-    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learnt", *models[1:], base=base)
+    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learned", *models[1:], base=base)
 
 
 @pytest.mark.parametrize(("lengths", "n"), [((5, 1, 3), 104), ((1, 0), 102), ((0, 0), 103), ((7,), 103)])
 def test_events_of_branches_and_their_base_count_once(lengths, n):
     models, base = branches(lengths, n)
-    empty = KernelRegressor(**SMALL, second_order=None, batch_size=4)
+    empty = KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL))
     merged = models[0].merge(*models[1:], empty, base=base)
-    assert merging.n_examples(merged) == n + sum(lengths)
+    assert model_merging.n_examples(merged) == n + sum(lengths)
 
 
 def test_pending_labels_are_those_of_all():
@@ -234,7 +238,7 @@ def test_pending_labels_are_those_of_all():
     one.merge(other)
     assert [*one.labels] == ["a", "b", "c"]
     assert [y for _, y in one._learner.pending] == [2.0]  # of 3 and 2 that waited, 4 were a batch
-    assert merging.summary(one).examples == 13
+    assert model_merging.summarize(one).examples == 13
 
 
 # --- second order -------------------------------------------------------------------------------------------------
@@ -259,7 +263,7 @@ def rows_of(function, xs):
 def embedded(function, xs):
     from streamkernel.features.rows import Rows
 
-    return function.embedded(Rows.stack(rows_of(function, xs))).astype(np.float64)
+    return function.embed_rows(Rows.stack(rows_of(function, xs))).astype(np.float64)
 
 
 def copied(function, **options):
@@ -277,10 +281,10 @@ def feed(function, xs, ys):
 
 def together(function, replicas, root, before, **options):
     """Let a function become what replicas are together."""
-    own = [second_order.told(one, before) for one in replicas]
-    events = np.array([part["numbers"]["examples"] - before for part in own], np.float64)
+    own = [second_order.summarize(one, before) for one in replicas]
+    events = np.array([part.numbers["examples"] - before for part in own], np.float64)
     found = mixture(**options)
-    base = second_order.nothing(own[0]) if root is None else root
+    base = own[0].before() if root is None else root
     found.restore(second_order.merge(found, own, base, events / events.sum()))
     return found
 
@@ -297,7 +301,7 @@ def test_rounds_of_second_order_are_one_ridge_regression(lengths, joint):
     xs, ys = stream(sum(map(sum, lengths)))
     model, at, seen = mixture(**options), 0, []
     for one in lengths:
-        before, root = int(model.numbers["examples"]), second_order.told(model)
+        before, root = int(model.numbers["examples"]), second_order.summarize(model)
         root = None if not before else root
         replicas = []
         for n in one:
@@ -351,7 +355,7 @@ def test_forgetting_and_l2_are_those_of_the_docstring(kept, l2):
     lam, n = model.prior(0), len(model.groups[0].factor)
     R = model.groups[0].factor.astype(np.float64)
     A0, m0 = R.T @ R, model.groups[0].newton[0] @ (R.T @ R)
-    root = second_order.told(model)
+    root = second_order.summarize(model)
     cuts = [(300, 450), (450, 520), (520, 900)]
     replicas = [feed(copied(model, **options), xs[a:b], ys[a:b]) for a, b in cuts]
     own = [faded(model, xs[a:b], ys[a:b], A0, m0, 300, kept, l2, lam) for a, b in cuts]
@@ -375,11 +379,11 @@ def test_rounds_forget_whatever_their_length(start):
     model, at = feed(mixture(**options), xs[:start], ys[:start]), start
     model.settle()
     while at < len(xs):
-        root, replicas = second_order.told(model), []
+        root, replicas = second_order.summarize(model), []
         for i in range(5):
             replicas.append(feed(copied(model, **options), xs[at + i : at + 25 : 5], ys[at + i : at + 25 : 5]))
         model, at = together(model, replicas, root, at, **options), at + 25
-    size = np.trace(second_order.told(model)["grams"][0])
+    size = np.trace(second_order.summarize(model).grams[0])
     assert 0.8 * 25 / (1.0 - kept) < size < 1.25 * 25 / (1.0 - kept)
 
 
@@ -391,7 +395,7 @@ def gram_of(model, g):
 
 def larger_groups(**options):
     return KernelRegressor(
-        kernels.Gaussian(0.5), features_per_seed=8, max_features=128, second_order="block", **options
+        **nested(kernel=kernels.Gaussian(0.5), learner="newton", features_per_seed=8, max_features=128, **options)
     )
 
 
@@ -439,7 +443,7 @@ def test_models_of_a_few_events(lengths):
     xs, ys = stream(sum(lengths))
     models, at = [], 0
     for n in lengths:
-        models.append(learnt(KernelRegressor(**SMALL, second_order=None), xs[at : at + n], ys[at : at + n]))
+        models.append(learnt(KernelRegressor(**nested(learner="dsg", **SMALL)), xs[at : at + n], ys[at : at + n]))
         at += n
     merged = models[0].merge(*models[1:])
     assert merged.n_steps == at
@@ -451,14 +455,14 @@ def test_models_of_a_few_events(lengths):
 # --- whole models -------------------------------------------------------------------------------------------------
 
 MODELS = {
-    "first order": (KernelRegressor, {**SMALL, "second_order": None}),
-    "batches": (KernelRegressor, {**SMALL, "second_order": None, "batch_size": 7, "average": True}),
+    "first order": (KernelRegressor, {**SMALL, "learner": "dsg"}),
+    "batches": (KernelRegressor, {**SMALL, "learner": "dsg", "batch_size": 7, "averaging": True}),
     "second order": (KernelRegressor, SMALL),
-    "joint, forgets": (KernelRegressor, {**SMALL, "second_order": "full", "forgetting": 0.99}),
+    "joint, forgets": (KernelRegressor, {**SMALL, "learner": "newton", "joint": True, "forgetting": 0.99}),
     "arc-cosine": (KernelRegressor, {**SMALL, "kernel": kernels.ArcCosine(1)}),
-    "arc-cosine, first order": (KernelRegressor, {**SMALL, "kernel": kernels.ArcCosine(1), "second_order": None}),
+    "arc-cosine, first order": (KernelRegressor, {**SMALL, "kernel": kernels.ArcCosine(1), "learner": "dsg"}),
     "classifier": (KernelClassifier, SMALL),
-    "classifier, first order": (KernelClassifier, {**SMALL, "second_order": None}),
+    "classifier, first order": (KernelClassifier, {**SMALL, "learner": "dsg"}),
     "one against the rest": (KernelClassifier, {**SMALL, "loss": "smooth_hinge"}),
     "softmax": (KernelClassifier, {**SMALL, "loss": "softmax"}),
 }
@@ -469,7 +473,7 @@ def made(name, n, seed=0):
     xs, ys = stream(n, seed)
     if kind is KernelClassifier:
         ys = [["low", "middle", "high"][int(np.digitize(y, [-0.4, 0.4]))] for y in ys]
-    return learnt(kind(**options), xs, ys)
+    return learnt(kind(**nested(**options)), xs, ys)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -502,7 +506,7 @@ def test_merged_models_are_saved_and_learn_on(name, way, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_replicas_that_were_pickled_give_the_same_bits(name):
     model = made(name, 300)
-    root = merging.summary(model)
+    root = model_merging.summarize(model)
     merged = []
     for is_sent in (False, True):
         told, replicas = pickle.dumps(model), []
@@ -511,14 +515,14 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
             replica._divide(i, 3)
             xs, ys = stream(70, seed=i)
             ys = ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys
-            replicas.append(merging.summary(learnt(replica, xs, ys), root.events))
+            replicas.append(model_merging.summarize(learnt(replica, xs, ys), root.events))
         twin = pickle.loads(told)
         parts, base = (
             (replicas, root)
             if not is_sent
             else (pickle.loads(pickle.dumps(replicas)), pickle.loads(pickle.dumps(root)))
         )
-        merging.merged(twin, parts, base)
+        model_merging.merge_into(twin, parts, base)
         merged.append(content(twin))
     assert merged[0] == merged[1]
 
@@ -526,15 +530,15 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_learnt_nothing_change_nothing(name):
     kind, options = MODELS[name]
-    model, empty = made(name, 300), kind(**options)
-    merging.summary(model)  # takes the step that examples wait for
+    model, empty = made(name, 300), kind(**nested(**options))
+    model_merging.summarize(model)  # takes the step that examples wait for
     before = predictions(model, stream(30)[0])
-    merged = copy.deepcopy(model).merge(kind(**options))
+    merged = copy.deepcopy(model).merge(kind(**nested(**options)))
     assert str(predictions(merged, stream(30)[0])) == str(before) or predictions(merged, stream(30)[0]) == close(before)
     assert predictions(empty.merge(model), stream(30)[0]) == close(before)
-    nothing = kind(**options)
+    nothing = kind(**nested(**options))
     told = content(nothing)
-    assert content(nothing.merge(kind(**options))) == told
+    assert content(nothing.merge(kind(**nested(**options)))) == told
     alone = copy.deepcopy(model)
     told = content(alone)
     assert content(alone.merge(copy.deepcopy(model), base=copy.deepcopy(model))) == told
@@ -544,19 +548,19 @@ def test_models_that_learnt_nothing_change_nothing(name):
 def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
     kind, options = MODELS[name]
     base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
-    merging.summary(base)
+    model_merging.summarize(base)
     models = [pickle.loads(pickle.dumps(base)) for _ in range(2)]
     for seed, model in enumerate(models):
         events, ys = stream(70, seed)
         learnt(model, events, ["low" if y < 0 else "high" for y in ys] if hasattr(model, "labels") else ys)
     one, other = models
     expected = content(copy.deepcopy(one).merge(copy.deepcopy(other), base=base))
-    assert content(one.merge(other, kind(**options), base=base)) == expected
-    empty = kind(**options).merge(copy.deepcopy(base), base=base)
-    assert merging.n_examples(empty) == 301
+    assert content(one.merge(other, kind(**nested(**options)), base=base)) == expected
+    empty = kind(**nested(**options)).merge(copy.deepcopy(base), base=base)
+    assert model_merging.n_examples(empty) == 301
     assert predictions(empty, xs) == close(predictions(base, xs))
-    alone = content(nothing := kind(**options))
-    assert content(nothing.merge(kind(**options), base=base)) == alone
+    alone = content(nothing := kind(**nested(**options)))
+    assert content(nothing.merge(kind(**nested(**options)), base=base)) == alone
 
 
 def close(told):
@@ -568,9 +572,9 @@ def close(told):
 
 def test_an_empty_model_takes_bandwidths_over():
     xs, ys = stream(400)
-    for options in ({}, {"second_order": None}):
-        model = learnt(KernelRegressor(**options, max_features=64), xs, ys)
-        empty = KernelRegressor(**options, max_features=64).merge(model)
+    for options in ({}, {"learner": "dsg"}):
+        model = learnt(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
+        empty = KernelRegressor(**nested(max_features=64, **options)).merge(model)
         assert empty.kernel_ == model.kernel_
         assert [empty.predict_one(x) for x in xs[:9]] == pytest.approx([model.predict_one(x) for x in xs[:9]], abs=1e-5)
 
@@ -578,8 +582,8 @@ def test_an_empty_model_takes_bandwidths_over():
 def test_outliers():
     xs, ys = stream(600)
     ys = [1e6 if i % 200 == 7 else y for i, y in enumerate(ys)]
-    for order in (None, "block", "full"):
-        one, other = (KernelRegressor(**SMALL, second_order=order, loss="huber") for _ in range(2))
+    for order in ("dsg", "newton", "joint"):
+        one, other = (KernelRegressor(**nested(learner=order, loss="huber", **SMALL)) for _ in range(2))
         learnt(one, xs[:300], ys[:300])
         learnt(other, xs[300:], ys[300:])
         ends = [m.predict_one(xs[1]) for m in (one, other)]
@@ -602,15 +606,21 @@ def halves(labels_of_one, labels_of_other, **options):
         names = [known[int(np.digitize(y, edges))] for y in ys]
         firsts = [names.index(label) for label in labels]  # these labels come in this order
         order = firsts + [i for i in range(500) if i not in firsts]
-        models.append(learnt(KernelClassifier(**options), [xs[i] for i in order], [names[i] for i in order]))
+        models.append(
+            learnt(
+                KernelClassifier(**nested(**options)),
+                [xs[i] for i in order],
+                [names[i] for i in order],
+            )
+        )
     return models
 
 
-@pytest.mark.parametrize("order", ["block", None])
+@pytest.mark.parametrize("order", ["newton", "dsg"])
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 @pytest.mark.parametrize("labels", ["ab", "abc", "abcd"])
 def test_labels_in_another_order(labels, loss, order):
-    told = {**SMALL, "loss": loss, "second_order": order}
+    told = {**SMALL, "loss": loss, "learner": order}
     one, other = halves(labels, labels[::-1], **told)
     same, straight = halves(labels, labels, **told)
     assert [*other.labels] == [*labels[::-1]]
@@ -624,14 +634,14 @@ def test_labels_in_another_order(labels, loss, order):
     assert np.mean(agree) > 0.85
 
 
-@pytest.mark.parametrize("order", ["block", None])
+@pytest.mark.parametrize("order", ["newton", "dsg"])
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 @pytest.mark.parametrize(
     ("first", "second"),
     [("a", "b"), ("a", "a"), ("ab", "c"), ("ab", "bc"), ("abc", "cd"), ("a", "cba"), ("ab", "cdef")],
 )
 def test_labels_that_only_one_knows(first, second, loss, order):
-    one, other = halves(first, second, **SMALL, loss=loss, second_order=order)
+    one, other = halves(first, second, **SMALL, loss=loss, learner=order)
     xs = stream(60, seed=3)[0]
     scores = [dict(zip(m.labels, np.zeros(len(m.labels)), strict=True)) for m in (one, other)]
     merged = one.merge(other)
@@ -651,7 +661,7 @@ def test_labels_that_only_one_knows(first, second, loss, order):
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 def test_scores_of_labels_are_means(loss):
     """A margin of two labels counts as the scores that it becomes when a third one comes."""
-    one, other = halves("ab", "cab", **SMALL, loss=loss, second_order=None)
+    one, other = halves("ab", "cab", **SMALL, loss=loss, learner="dsg")
     xs = stream(20, seed=3)[0]
     twin = copy.deepcopy(one)
     twin._state = twin._with_label(twin._state, "c")
@@ -663,22 +673,22 @@ def test_scores_of_labels_are_means(loss):
 
 def test_the_spread_of_replicas_with_new_labels():
     xs, ys = stream(300)
-    model = learnt(KernelClassifier(**SMALL), xs, ["a" if y > 0 else "b" for y in ys])
-    root = merging.summary(model)
+    model = learnt(KernelClassifier(**nested(**SMALL)), xs, ["a" if y > 0 else "b" for y in ys])
+    root = model_merging.summarize(model)
     replicas = [pickle.loads(pickle.dumps(model)) for _ in range(2)]
     learnt(replicas[0], xs[:50], ["c" if y > 0 else "b" for y in ys[:50]])
     learnt(replicas[1], xs[50:100], ["a" if y > 0 else "b" for y in ys[50:100]])
-    parts = [merging.summary(one, root.events) for one in replicas]
-    assert 0.0 < merging.spread_of(parts) < 2.0
-    assert merging.spread_of(parts[:1]) == 0.0
+    parts = [model_merging.summarize(one, root.events) for one in replicas]
+    assert 0.0 < model_merging.spread_of(parts) < 2.0
+    assert model_merging.spread_of(parts[:1]) == 0.0
 
 
 @pytest.mark.parametrize("size", [0.0, 1e9])
 def test_the_spread_of_opposite_replicas_is_finite(size):
     xs, ys = stream(40)
-    told = {**SMALL, "second_order": None}
-    models = [learnt(KernelRegressor(**told), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
-    spread = merging.spread_of([merging.summary(model) for model in models])
+    told = {**SMALL, "learner": "dsg"}
+    models = [learnt(KernelRegressor(**nested(**told)), xs, [sign * size * y for y in ys]) for sign in (-1.0, 1.0)]
+    spread = model_merging.spread_of([model_merging.summarize(model) for model in models])
     assert np.isfinite(spread)
     assert (spread > 0.0) == (size > 0.0)
 
@@ -688,11 +698,11 @@ def test_the_spread_of_opposite_replicas_is_finite(size):
 
 def observed(table, scales=None, take=False):
     scales = scales or scaling.Scales()
-    directions = Directions(Plan(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
+    directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     for row in table:
         scales.observe(directions.row(row))
         if take and schedule.is_due(scales.n):
-            scales.take()
+            scales.use_moments()
     return scales
 
 
@@ -767,20 +777,20 @@ def test_default_models_go_on_from_one():
     assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
 
 
-# --- compaction ---------------------------------------------------------------------------------------------------
+# --- pruning ---------------------------------------------------------------------------------------------------
 
 
-def compacted(n=600, order=None, seed=0, events=0):
+def pruned(n=600, order="dsg", seed=0, events=0):
     xs, ys = stream(n, seed)
-    told = {**SMALL, "max_features": 256, "rule": None if order else rules.DSG()}
-    model = learnt(KernelRegressor(**told, second_order=order), xs, ys)
-    upkeep.apply(upkeep.Compaction(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
+    told = {**SMALL, "max_features": 256, **({"rule": rules.DSG()} if order == "dsg" else {})}
+    model = learnt(KernelRegressor(**nested(learner=order, **told)), xs, ys)
+    upkeep.apply(upkeep.Pruning(window=256, keep=0.25), model, list(zip(xs, ys, strict=True))[-256:])
     return model
 
 
-@pytest.mark.parametrize("order", [None, "block"])
-def test_compacted_models(order):
-    model = compacted(2500, order)
+@pytest.mark.parametrize("order", ["dsg", "newton"])
+def test_pruned_models(order):
+    model = pruned(2500, order)
     base = copy.deepcopy(model)
     xs, ys = stream(200, seed=5)
     one, other = (pickle.loads(pickle.dumps(model)) for _ in range(2))
@@ -791,7 +801,7 @@ def test_compacted_models(order):
     f = [m.predict_one(xs[0]) - m._learner.numbers["offset"] for m in (one, other)]
     merged = one.merge(other, base=base)
     found = merged.predict_one(xs[0]) - merged._learner.numbers["offset"]
-    if order is None:
+    if order == "dsg":
         assert merged._learner.most_blocks == most, "the cap is as low as it was"
         assert found == pytest.approx(np.mean(f), abs=1e-9)
     assert features <= merged.n_features <= most * model._learner.block_size
@@ -800,27 +810,27 @@ def test_compacted_models(order):
     assert merged.n_features <= most * model._learner.block_size
 
 
-def test_models_that_were_compacted_in_their_own_ways():
+def test_models_that_were_pruned_in_their_own_ways():
     """First-order ones are united if there is room, all others refused."""
-    one, other = compacted(600, seed=1), compacted(600, seed=2)
+    one, other = pruned(600, seed=1), pruned(600, seed=2)
     xs, _ = stream(9)
     f = [np.array(model.predict_many(frame(xs))) - model._learner.numbers["offset"] for model in (one, other)]
-    refused(one, "features in all at most", other, compacted(600, seed=3))
+    refused(one, "features in all at most", other, pruned(600, seed=3))
     united = copy.deepcopy(one).merge(other)
     found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
     assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
-    model, second = compacted(2500, "block", seed=1), compacted(2500, "block", seed=2)
-    refused(model, "compacted in another way", second)
+    model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
+    refused(model, "pruned in another way", second)
     xs, ys = stream(2500)
-    plain = learnt(KernelRegressor(**{**SMALL, "max_features": 256}, second_order="block"), xs, ys)
-    merging.summary(plain)
-    refused(model, "compacted in another way", model, base=plain)
+    plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
+    model_merging.summarize(plain)
+    refused(model, "pruned in another way", model, base=plain)
 
 
 def test_a_job_under_way_comes_to_nothing():
     xs, ys = stream(400)
-    told = {**SMALL, "second_order": None, "compaction": upkeep.Compaction(every=256, window=128, keep=0.25)}
-    one, other = (KernelRegressor(**told) for _ in range(2))
+    told = {**SMALL, "learner": "dsg", "pruning": upkeep.Pruning(every=256, window=128, keep=0.25)}
+    one, other = (KernelRegressor(**nested(**told)) for _ in range(2))
     learnt(one, xs[:300], ys[:300])
     learnt(other, xs[:20], ys[:20])
     assert one._state.upkeep.job is not None
@@ -828,7 +838,7 @@ def test_a_job_under_way_comes_to_nothing():
     assert one._state.upkeep.job is None
     assert one.predict_one(xs[0]) == f
     learnt(one, xs, ys)
-    assert one.n_compactions >= 0
+    assert one.n_prunings >= 0
     assert one._state.upkeep.seen == 700
 
 
@@ -849,34 +859,35 @@ OTHERS = {
     "kernel": {"kernel": kernels.Gaussian(1.1)},
     "kernel ": {"kernel": kernels.Laplacian(1.0)},
     "loss": {"loss": "huber"},
-    "rule": {"rule": rules.DSG(), "second_order": None},
-    "features_per_seed": {"features_per_seed": 16},
-    "batch_size": {"batch_size": 4},
     "max_features": {"max_features": 128},
-    "l2": {"l2": 0.1, "second_order": "block"},
-    "step": {"step": step_sizes.Constant(0.1), "second_order": "block"},
-    "second_order": {"second_order": "full"},
-    "forgetting": {"forgetting": 0.9},
-    "average": {"average": True, "second_order": None},
-    "preconditioning": {"preconditioning": 0.1, "second_order": None},
+    "l2": {"l2": 0.1},
+    "learner": {"features_per_seed": 16},
+    "learner ": {"batch_size": 4},
+    "learner  ": {"step_size": step_sizes.Constant(0.1)},
+    "learner   ": {"joint": True},
+    "learner    ": {"forgetting": 0.9},
+    "learner     ": {"learner": "dsg"},
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_parameters_are_refused(name):
     xs, ys = stream(303)
-    shared = {key: value for key, value in OTHERS[name].items() if key == "second_order" and name != "second_order"}
-    model = learnt(KernelRegressor(**{**SMALL, **shared}), xs, ys)
-    other = learnt(KernelRegressor(**{**SMALL, **OTHERS[name]}), xs, ys)
+    model = learnt(KernelRegressor(**nested(**SMALL)), xs, ys)
+    other = learnt(KernelRegressor(**nested(**{**SMALL, **OTHERS[name]})), xs, ys)
     refused(model, f"the same {name.strip()}, got", other)
 
 
 def test_other_classes_are_refused():
     xs, ys = stream(303)
-    model = learnt(KernelRegressor(**SMALL), xs, ys)
-    refused(model, "the same class, got 'KernelRegressor' and 'KernelClassifier'", KernelClassifier(**SMALL))
+    model = learnt(KernelRegressor(**nested(**SMALL)), xs, ys)
+    refused(
+        model,
+        "the same class, got 'KernelRegressor' and 'KernelClassifier'",
+        KernelClassifier(**nested(**SMALL)),
+    )
     refused(model, "got a GaussianProcessRegressor", GaussianProcessRegressor())
-    novelty = KernelNoveltyDetector(kernel=kernels.Gaussian(1.0))
+    novelty = KernelNoveltyDetector(kernels.Gaussian(1.0))
     novelty.learn_one({"a": 1.0})
     refused(novelty, "got a KernelNoveltyDetector", novelty)
     assert issubclass(MergeError, ValueError)
@@ -885,9 +896,9 @@ def test_other_classes_are_refused():
 
 def test_bandwidths_that_are_not_yet_taken_are_refused():
     xs, ys = stream(300)
-    for options in ({}, {"second_order": None}, {"second_order": None, "batch_size": 200}):
-        young = learnt(KernelRegressor(max_features=64, **options), xs[:90], ys[:90])
-        other = learnt(KernelRegressor(max_features=64, **options), xs, ys)
+    for options in ({}, {"learner": "dsg"}, {"learner": "dsg", "batch_size": 200}):
+        young = learnt(KernelRegressor(**nested(max_features=64, **options)), xs[:90], ys[:90])
+        other = learnt(KernelRegressor(**nested(max_features=64, **options)), xs, ys)
         refused(young, "256 examples or more, .* has seen 90", other)
         refused(other, "256 examples or more, .* has seen 90", young)
 
@@ -906,19 +917,15 @@ def test_other_bandwidths_and_scales_are_refused():
 
 def test_a_base_that_is_none_is_refused():
     xs, ys = stream(400)
-    for order in ("block", None):
-        one, other = (learnt(KernelRegressor(**SMALL, second_order=order), xs[:307], ys[:307]) for _ in range(2))
-        later = learnt(KernelRegressor(**SMALL, second_order=order), xs, ys)
+    for order in ("newton", "dsg"):
+        one, other = (learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs[:307], ys[:307]) for _ in range(2))
+        later = learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs, ys)
         refused(one, "went on from one of 400 examples, got one of 307", other, base=later)
-        refused(one, "same seed", other, base=KernelRegressor(**SMALL, second_order=order, seed=4))
-    stranger = learnt(KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None), xs[:7], ys[:7])
+        refused(one, "same seed", other, base=KernelRegressor(**nested(learner=order, seed=4, **SMALL)))
+    stranger = learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs[:7], ys[:7])
     slow = [
         learnt(
-            KernelRegressor(
-                **SMALL,
-                rule=rules.DSG(),
-                second_order=None,
-            ),
+            KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)),
             xs[:3],
             ys[:3],
         )
@@ -927,29 +934,31 @@ def test_a_base_that_is_none_is_refused():
     refused(slow[0], "went on from one of 7", slow[1], base=stranger)
     stranger._divide(1, 2)
     learnt(stranger, xs[:8], ys[:8])
-    long = [learnt(KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None), xs, ys) for _ in range(2)]
+    long = [learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs, ys) for _ in range(2)]
     for one in long:
         one._learner.numbers["blocks"] = min(6, one._learner.numbers["blocks"])
     refused(long[0], "features that they do not have", long[1], base=stranger)
 
 
-@pytest.mark.parametrize("order", ["block", "full"])
+@pytest.mark.parametrize("order", ["newton", "joint"])
 def test_a_base_of_other_events_is_refused_of_second_order(order):
-    told = {**SMALL, "second_order": order}
-    one, other, stranger = (learnt(KernelRegressor(**told), *stream(400, seed, 2.0 * seed)) for seed in range(3))
+    told = {**SMALL, "learner": order}
+    one, other, stranger = (
+        learnt(KernelRegressor(**nested(**told)), *stream(400, seed, 2.0 * seed)) for seed in range(3)
+    )
     refused(one, "went on from the base, got one whose Gram matrix is smaller", other, base=stranger)
     refused(one, "went on from the base, got one whose Gram matrix is smaller", base=stranger)
-    forgets = [learnt(KernelRegressor(**told, forgetting=0.99), *stream(400, seed)) for seed in range(3)]
+    forgets = [learnt(KernelRegressor(**nested(forgetting=0.99, **told)), *stream(400, seed)) for seed in range(3)]
     forgets[0].merge(forgets[1], base=forgets[2])  # of a base nearly nothing may be left
 
 
 BRANCHES = {
-    "block": {"second_order": "block"},
-    "full": {"second_order": "full"},
-    "l2": {"second_order": "full", "l2": 0.02},
-    "forgets": {"second_order": "full", "forgetting": 0.98},
-    "forgets, l2": {"second_order": "block", "forgetting": 0.98, "l2": 0.02},
-    "batches": {"second_order": "block", "batch_size": 5},
+    "block": {"learner": "newton"},
+    "full": {"learner": "newton", "joint": True},
+    "l2": {"learner": "newton", "joint": True, "l2": 0.02},
+    "forgets": {"learner": "newton", "joint": True, "forgetting": 0.98},
+    "forgets, l2": {"learner": "newton", "forgetting": 0.98, "l2": 0.02},
+    "batches": {"learner": "newton", "batch_size": 5},
     "arc-cosine": {"kernel": kernels.ArcCosine(1)},
     "ladder": {"kernel": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))},
 }
@@ -961,7 +970,7 @@ def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
     xs, ys = stream(1500)
     still = ([xs[0]] * 1500, ys)
     for n in (300, 1003):
-        told = pickle.dumps(learnt(KernelRegressor(**{**SMALL, **BRANCHES[name]}), xs[:n], ys[:n]))
+        told = pickle.dumps(learnt(KernelRegressor(**nested(**{**SMALL, **BRANCHES[name]})), xs[:n], ys[:n]))
         for more, (us, vs), which in (
             (1, still, 0),
             (3, still, 1),
@@ -975,7 +984,7 @@ def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
             for settled in (base, one)[:which]:
                 settled._learner.settle()
             one.merge(other, base=base).merge(third, base=base)
-            assert merging.n_examples(one) == n + 3 * more
+            assert model_merging.n_examples(one) == n + 3 * more
             one.merge(base, base=base)
 
 
@@ -984,7 +993,7 @@ def test_models_with_nan_are_refused():
         second_order._factor(np.array([[1.0, 0.0], [0.0, np.nan]]))
     one, other = made("second order", 300, 1), made("second order", 300, 2)
     for model in (one, other):
-        merging.summary(model)  # takes the step that examples wait for
+        model_merging.summarize(model)  # takes the step that examples wait for
     other._learner.groups[0].factor[0, 3] = np.nan
     refused(one, "got NaN or infinity", other)
 
@@ -993,7 +1002,7 @@ def test_models_together_over_the_cap_are_refused():
     xs, ys = stream(300)
     models = []
     for i in range(2):
-        model = KernelRegressor(**SMALL, rule=rules.DSG(), second_order=None)
+        model = KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL))
         learnt(model, xs[:2], ys[:2])
         model._divide(i, 2)
         learnt(model, xs, ys)

@@ -133,7 +133,9 @@ def test_the_variance_is_known_at_the_points_alone():
 @pytest.mark.parametrize("variance", ["operator", "points"])
 def test_steps_that_diverge_are_refused_and_change_nothing(variance):
     points = {"points": XS[:2]} if variance == "points" else {}
-    options = MODELS["operator"] | {"variance": variance, "batch_size": 1, "step": step_sizes.Constant(1e30)} | points
+    options = (
+        MODELS["operator"] | {"variance": variance, "batch_size": 1, "step_size": step_sizes.Constant(1e30)} | points
+    )
     model, before = gp(**options), ""
 
     def learn_on():
@@ -148,7 +150,7 @@ def test_steps_that_diverge_are_refused_and_change_nothing(variance):
 
 
 def test_a_huge_target_that_only_the_mean_refuses_changes_nothing():
-    model = learn(gp(**MODELS["points"] | {"batch_size": 1, "step": step_sizes.Constant(1e12)}), XS[:1], [1e89])
+    model = learn(gp(**MODELS["points"] | {"batch_size": 1, "step_size": step_sizes.Constant(1e12)}), XS[:1], [1e89])
     before = content(model)
     with pytest.raises(InputError, match="diverged"):
         model.learn_one(XS[0], 1.0)
@@ -224,14 +226,15 @@ def test_targets_of_any_size_are_learnt_without_a_warning(y):
         {"noise": math.inf},
         {"noise": "much"},
         {"variance": "best"},
-        {"variance": "operator"},
+        {"variance": "operator", "noise": None},
         {"variance": "points", "noise": 0.1},
         {"variance": "points", "noise": 0.1, "points": []},
         {"variance": "points", "noise": 0.1, "points": [{1: 1.0}]},
         {"variance": "points", "noise": 0.1, "points": [{"a": math.inf}]},
-        {"points": [{"a": 1.0}]},
-        {"n_features": 8, "features_per_seed": 9},
-        {"batch_size": 0},
+        {"variance": "operator", "points": [{"a": 1.0}]},
+        {"variance": "operator", "n_features": 8, "features_per_seed": 9},
+        {"variance": "operator", "batch_size": 0},
+        {"kernel": Gaussian},
         {"cache_bytes": -1},
         {"seed": "a"},
     ],

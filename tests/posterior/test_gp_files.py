@@ -10,8 +10,9 @@ import pytest
 from processes import MODELS, XS, YS, gp, predictions
 from streams import WAYS, content, learn
 
-from streamkernel import ModelFileError, load
+from streamkernel import ModelFileError, load, tensor_file
 from streamkernel.estimators import model_file
+from streamkernel.features import example_tensors
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -44,7 +45,7 @@ TENSORS = {
     "θ of another length": ("operator", lambda t: t.update(theta=t["theta"][:-1].copy())),
     "no mean": ("points", lambda t: t.pop("mean.alpha")),
     "α of fewer points": ("points", lambda t: t.update(alpha=t["alpha"][:, :2].copy())),
-    "a pending batch": ("points", lambda t: t.update(model_file.pack_examples("pending", PENDING))),
+    "a pending batch": ("points", lambda t: t.update(example_tensors.pack_examples("pending", PENDING))),
 }
 PENDING = [(gp()._seen.phis[0].row(x), 1.0) for x in XS[:5]]
 
@@ -54,7 +55,7 @@ def test_crafted_tensors_are_refused(change, tmp_path):
     name, alter = TENSORS[change]
     description, tensors = model_file.describe(learn(gp(**MODELS[name]), XS[:42], YS[:42]))
     alter(tensors)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -76,7 +77,7 @@ def test_crafted_tensors_are_refused(change, tmp_path):
 def test_crafted_descriptions_are_refused(state, tmp_path):
     description, tensors = model_file.describe(learn(gp(n_features=4), XS[:42], YS[:42]))
     description["state"] = description["state"] | state if state else {}
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -84,7 +85,7 @@ def test_crafted_descriptions_are_refused(state, tmp_path):
 def test_a_file_of_another_size_is_refused_before_it_takes_memory(tmp_path):
     description, tensors = model_file.describe(learn(gp(n_features=4), XS[:42], YS[:42]))
     description["parameters"]["n_features"] = 3000  # a factor of 6,001² numbers, 288 MB
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     tracemalloc.start()
     try:
         with pytest.raises(ModelFileError, match="as triangle"):

@@ -14,7 +14,7 @@ import pytest
 from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import WAYS, content, examples, frame, learn, predictions
+from streams import WAYS, content, examples, frame, learn, nested, predictions
 
 from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
 from streamkernel import kernels as k
@@ -23,7 +23,7 @@ from streamkernel.second_order import growth, newton_step
 from streamkernel.second_order.mixture import Mixture
 
 N = 1100
-GROWING = {"features_per_seed": 4, "max_features": 64, "second_order": "block"}
+GROWING = {"features_per_seed": 4, "max_features": 64, "learner": "newton"}
 KERNELS = {
     "default": None,
     "fixed": k.Gaussian(1.5),
@@ -42,11 +42,11 @@ def early(monkeypatch):
 
 
 def classifier(**options):
-    return KernelClassifier(**GROWING | options)
+    return KernelClassifier(**nested(**GROWING | options))
 
 
 def regressor(**options):
-    return KernelRegressor(**GROWING | options)
+    return KernelRegressor(**nested(**GROWING | options))
 
 
 def stages(model):
@@ -92,7 +92,7 @@ def test_every_kernel_grows_and_any_grouping_of_events_has_the_same_bits(kernel)
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=6), st.sampled_from([1, 7, 100]), st.booleans())
 def test_calls_of_any_sizes_across_looks_have_the_same_bits(sizes, batch, forgets):
     xs, ys = examples(560, ("b", "a", "d"), seed=1)
-    options = {"batch_size": batch, "forgetting": 0.99 if forgets else 1.0}
+    options = {"batch_size": None if batch == 1 else batch, "forgetting": 0.99 if forgets else 1.0}
     one = in_calls(classifier(**options), xs, ys, [560])
     assert any(stages(one))
     assert content(in_calls(classifier(**options), xs, ys, sizes)) == content(one)

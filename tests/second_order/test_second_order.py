@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from streamkernel import losses, step_sizes
 from streamkernel.kernels import Gaussian, Ladder
 from streamkernel.learners import state
-from streamkernel.learners.embedding import embedded
+from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import growth
 from streamkernel.second_order.mixture import Mixture
 
@@ -67,7 +67,7 @@ def mixture(loss, *, kernel=None, columns=1, block_size=PER_BLOCK, blocks=BLOCKS
 
 def features(f, rows):
     """Return φ of the first four blocks."""
-    return embedded(f.numbers, f.directions, rows, BLOCKS).astype(np.float64)
+    return embed_rows(f.numbers, f.directions, rows, BLOCKS).astype(np.float64)
 
 
 def plain_mixture(compiled, plain, **told):

@@ -12,9 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import pairwise
-from streams import WAYS, content, examples, frame, learn, predictions, traced
+from streams import WAYS, content, examples, frame, learn, nested, predictions, traced
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, load, losses, rules
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelRegressor,
+    ModelFileError,
+    learners,
+    load,
+    losses,
+    tensor_file,
+    upkeep,
+)
 from streamkernel import kernels as k
 from streamkernel.estimators import model_file
 from streamkernel.second_order import growth
@@ -30,8 +40,8 @@ KERNELS = {
 }
 OPTIONS = {
     **{name: {"kernel": kernel} for name, kernel in KERNELS.items()},
-    "full": {"second_order": "full"},
-    "forgetting": {"forgetting": 0.99, "l2": 0.01, "second_order": "block"},
+    "joint": {"learner": "joint"},
+    "forgetting": {"forgetting": 0.99, "l2": 0.01, "learner": "newton"},
     "batches": {"batch_size": 7},
     "long batches": {"batch_size": 100},
     "one feature a seed": {"features_per_seed": 1, "max_features": 5},
@@ -44,11 +54,11 @@ REGRESSORS = {"square": {}, "Huber": {"loss": losses.Huber(0.5)}, "dot product":
 
 
 def classifier(**options):
-    return KernelClassifier(**{"second_order": "block", **SMALL, **options})
+    return KernelClassifier(**nested(**{**SMALL, **options}))
 
 
 def regressor(**options):
-    return KernelRegressor(**{"second_order": "block", **SMALL, **options})
+    return KernelRegressor(**nested(**{**SMALL, **options}))
 
 
 def curve(X):
@@ -131,12 +141,12 @@ def test_the_cache_and_the_order_of_keys_do_not_change_a_bit(options):
         assert predictions(twin, turned[:50]) == predictions(model, xs[:50])
 
 
-@pytest.mark.parametrize("way", ["block", "full"])
+@pytest.mark.parametrize("way", ["newton", "joint"])
 def test_features_that_emerge_strings_and_late_labels_are_learnt(way):
     """A column appears, then a string decides; the third class comes after 1000 examples."""
     generator = np.random.default_rng(2)
     for loss in ("logistic", "squared_hinge", "softmax"):
-        model = KernelClassifier(loss=loss, second_order=way, max_features=64)
+        model = KernelClassifier(**nested(way, loss=loss, max_features=64))
         right = []
         for i in range(3000):
             x = {"a": generator.normal(), "colour": generator.choice(["red", "green"])}
@@ -248,12 +258,12 @@ def test_targets_that_jump_by_a_thousand_sizes_are_followed():
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.9999, 0.999, 0.99, 0.9])
 @pytest.mark.parametrize("l2", [0.0, 1e-4, 0.01, 1.0])
-@pytest.mark.parametrize("way", ["block", "full"])
+@pytest.mark.parametrize("way", ["newton", "joint"])
 def test_coefficients_stay_bounded_whatever_is_forgotten(way, l2, forgetting):
     """More directions than a short memory holds examples, with steps of 64."""
     X, y = regression(6000)
-    model = KernelRegressor(
-        k.Gaussian(3.0), features_per_seed=32, max_features=64, second_order=way, forgetting=forgetting, l2=l2
+    model = regressor(
+        kernel=k.Gaussian(3.0), learner=way, forgetting=forgetting, features_per_seed=32, max_features=64, l2=l2
     )
     model.learn_many(pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y))
     assert np.abs(model._learner.groups.flat.newton).max() < 1e3
@@ -298,8 +308,8 @@ def test_memory_is_flat(options):
 @pytest.mark.parametrize(("cap", "seeds", "at_once"), [(8, 1, 1), (15, 1, 1), (16, 2, 2), (36, 4, 4), (100, 12, 4)])
 def test_features_never_exceed_the_cap(cap, seeds, at_once):
     xs, ys = examples(200)
-    for way, expected in (("block", at_once), ("full", seeds)):
-        model = learn(classifier(max_features=cap, second_order=way), xs, ys)
+    for way, expected in (("newton", at_once), ("joint", seeds)):
+        model = learn(classifier(max_features=cap, learner=way), xs, ys)
         assert (model.n_seeds, model.n_features) == (expected, 8 * expected)
 
 
@@ -315,32 +325,29 @@ def test_a_cap_without_end_takes_no_room(monkeypatch):
 WRONG = [
     ({"loss": "hinge"}, "loss"),
     ({"loss": losses.Sigmoid()}, "loss"),
-    ({"rule": rules.DSG()}, "rule"),
-    ({"preconditioning": 0.1}, "preconditioning"),
-    ({"average": True}, "average"),
     ({"max_features": None}, "max_features"),
+    ({"refit": upkeep.Refit()}, "refit"),
 ]
 
 
 @pytest.mark.parametrize(("options", "name"), WRONG, ids=repr)
 def test_what_does_not_go_with_second_order_is_refused(options, name):
-    for way in ("block", "full"):
-        with pytest.raises(ValueError, match=rf"second_order=None with {name}="):
-            KernelClassifier(second_order=way, **options)
-    assert KernelClassifier(second_order=None, **options)
-    assert KernelClassifier(second_order="auto", **options)
+    for way in ("newton", learners.Newton(joint=True)):
+        with pytest.raises(ValueError, match=rf'learner="dsg" with {name}=.* got learner='):
+            KernelClassifier(learner=way, **options)
+    assert KernelClassifier(learner="dsg", **options)
 
 
 @pytest.mark.parametrize("forgetting", [0.0, -0.5, 1.0001, 2, math.nan, math.inf, "1"])
 def test_forgetting_is_between_0_and_1(forgetting):
     with pytest.raises(ValueError, match="forgetting"):
-        KernelRegressor(forgetting=forgetting)
+        KernelRegressor(learner=learners.Newton(forgetting=forgetting))
 
 
-@pytest.mark.parametrize("way", ["blocks", True, 1, ["block"]])
-def test_another_order_is_refused(way):
-    with pytest.raises(ValueError, match="second_order"):
-        KernelRegressor(second_order=way)
+@pytest.mark.parametrize("learner", ["blocks", True, 1, ["newton"], None, learners.DSG])
+def test_another_learner_is_refused(learner):
+    with pytest.raises(ValueError, match="Expected learner as"):
+        KernelRegressor(learner=learner)
 
 
 def filled(name, value):
@@ -451,10 +458,10 @@ def grown_parts():
 @pytest.mark.parametrize("change", LARGER)
 def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_path):
     description, tensors = copy.deepcopy(grown_parts)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     assert load(tmp_path / "model").n_features == 40
     LARGER[change](tensors)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -463,10 +470,10 @@ def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_p
 def test_a_crafted_file_is_refused(change, parts, tmp_path):
     """What passes is trusted by compiled code."""
     description, tensors = copy.deepcopy(parts)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     assert load(tmp_path / "model").n_steps == 290
     CRAFTED[change](tensors)
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")
 
@@ -474,21 +481,23 @@ def test_a_crafted_file_is_refused(change, parts, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("forgetting", 0.0),
-        ("forgetting", "a"),
-        ("forgetting", None),
-        ("second_order", 5),
-        ("second_order", "full"),
-        ("second_order", None),
+        ("learner", {"forgetting": 0.0}),
+        ("learner", {"forgetting": "a"}),
+        ("learner", {"forgetting": None}),
+        ("learner", {"joint": 5}),
+        ("learner", {"joint": True}),
+        ("learner", {"features_per_seed": 4}),
+        ("learner", "dsg"),
+        ("learner", None),
         ("loss", "hinge"),
         ("max_features", 10**9),
         ("max_features", 64),
-        ("features_per_seed", 4),
     ],
 )
 def test_a_crafted_parameter_is_refused(name, value, parts, tmp_path):
     description, tensors = copy.deepcopy(parts)
-    description["parameters"][name] = value
-    model_file.write(tmp_path / "model", "model", description, tensors)
+    parameters = description["parameters"]
+    parameters[name] = {**parameters[name], **value} if isinstance(value, dict) else value
+    tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
         load(tmp_path / "model")

@@ -14,6 +14,7 @@ from numba import njit
 
 from streamkernel.learners import state
 from streamkernel.second_order import newton_step, square_root
+from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.square_root import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
@@ -217,15 +218,16 @@ def test_what_is_subtracted_from_does_not_last():
 @njit
 def _forget(state, factor, table, most):
     """Take Newton steps as the mixture does, on rows of the table again and again."""
-    newton, sums = np.zeros((1, len(factor))), np.zeros((1, len(factor)))
+    functions = np.zeros((3, 1, len(factor)))
     rows = np.zeros((64, len(factor)), np.float32)
+    group = Group(factor, functions[0], functions[1], functions[2], rows)
     spare, room = np.zeros_like(rows), square_root.room_for(64)
     batch = state[0].buffered
     for first in range(0, most, batch):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
         state[0].examples = first + batch
-        newton_step.step(state, factor, newton, rows, spare, sums, PRIOR, room)
+        newton_step.step(state, group, PRIOR, spare, room)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamkernel import kernels, losses
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.research import PaperAsyDSSKL
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse import rounds
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
@@ -97,7 +98,7 @@ def test_the_features_are_the_online_models() -> None:
         whole = FeatureMap(kernel, PER_BLOCK, 3, 0)
         dense = whole(whole.directions.rows(["a", "b", "c"], X)) * np.sqrt(PER_BLOCK)
         places = np.array([[0, 3], [0, 60]])
-        plan = Plan(kernel, 3, in_blocks=False)
+        plan = KernelProgram(kernel, 3, in_blocks=False)
         some = ChosenFeatures(plan, ["a", "b", "c"], places)(X)
         expected = dense.reshape(7, PER_BLOCK, -1)[:, [3, 60]].reshape(7, -1)
         np.testing.assert_allclose(some, expected, atol=1e-5)
@@ -106,7 +107,7 @@ def test_the_features_are_the_online_models() -> None:
 def test_a_prediction_is_the_sum_over_the_features_that_stayed() -> None:
     X, y = waves(300)
     model = AsyDSSKL(kernels.Gaussian(1.0), loss="square", seed=5, **SMALL).fit(X, y)
-    features = ChosenFeatures(Plan(kernels.Gaussian(1.0), 5), ["0", "1"], model.features_)(X)
+    features = ChosenFeatures(KernelProgram(kernels.Gaussian(1.0), 5), ["0", "1"], model.features_)(X)
     scaled = features @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(model.predict(X), y.mean() + y.std() * scaled)
 
@@ -132,8 +133,8 @@ def test_one_thread_has_the_same_bits_and_so_has_a_pickle() -> None:
 
 def test_two_threads_and_the_paper_form_learn_as_well() -> None:
     X, y = rings()
-    for told in ({"threads": 2}, {"form": "paper", "l1": 0.005, "tol": 0.5}):
-        model = AsyDSSKL(rounds=2, features_per_round=64, **told).fit(X, y)
+    for model in (AsyDSSKL(threads=2), PaperAsyDSSKL(l1=0.005, tol=0.5)):
+        model.set_params(rounds=2, features_per_round=64).fit(X, y)
         assert model.score(*rings(seed=1)) > 0.95
 
 

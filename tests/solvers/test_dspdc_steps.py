@@ -11,7 +11,15 @@ from streamkernel.features.counter_rng import domain_key
 from streamkernel.solvers.saddle_point.conjugates import dual_step
 from streamkernel.solvers.saddle_point.factors import Factors
 from streamkernel.solvers.saddle_point.plan import block_norm
-from streamkernel.solvers.saddle_point.primal_dual_steps import advance, bounds, compiled, draw
+from streamkernel.solvers.saddle_point.primal_dual_steps import (
+    Blocks,
+    CompiledProblem,
+    Point,
+    advance,
+    bounds,
+    compiled,
+    draw,
+)
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES
 from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
@@ -60,14 +68,12 @@ def test_every_iterate_is_that_of_the_paper(form: str, loss: str, rows: int, col
     sizes = step_sizes(N, P, N / rows, P / columns, 30.0, L2, 1.0 / LOSSES[loss].curvature)
     x, y = np.zeros(P), np.zeros(N)
     d = A.shape[2]
-    u, v, v_ahead = np.zeros(d), np.zeros(d), np.zeros(d)
+    problem = CompiledProblem(compiled(A.U), compiled(A.V), LOSSES[loss].code, b, l1=np.full(P, L1), l2=np.full(P, L2))
+    at, blocks = Point(x, y, u=np.zeros(d), v=np.zeros(d), v_ahead=np.zeros(d)), Blocks(rows, columns, KEYS)
     how = b, loss, L1, L2, sizes, drawn(rows, columns), float(rows)
     printed = plain.algorithm2(U, V, *how) if "fact" in form else plain.algorithm1(U @ V, *how)
     for t, (x_printed, y_printed) in enumerate(printed):
-        advance(
-            compiled(A.U), compiled(A.V), LOSSES[loss].code, b, np.full(P, L1), np.full(P, L2),
-            x, y, u, v, v_ahead, rows, columns, *sizes, KEYS, t, 1,
-        )  # fmt: skip
+        advance(problem, at, blocks, sizes, t, 1)
         np.testing.assert_allclose(x, x_printed, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(y, y_printed, rtol=1e-9, atol=1e-11)
     assert np.abs(x).max() > 1e-3
@@ -89,12 +95,13 @@ def test_chunks_of_steps_are_the_same_steps() -> None:
     U, V = factorised()
     A, b, ends = Factors(U, np.ascontiguousarray(V.T)), targets("logistic"), []
     sizes = step_sizes(N, P, N / 5, P / 3, 30.0, L2, 4.0)
+    problem = CompiledProblem(A.U, A.V, LOSSES["logistic"].code, b, l1=np.full(P, L1), l2=np.full(P, L2))
     for chunk in (60, 7, 1):
-        state = [np.zeros(size) for size in (P, N, D, D, D)]
+        at = Point(*(np.zeros(size) for size in (P, N, D, D, D)))
         for first in range(0, STEPS, chunk):
             count = min(chunk, STEPS - first)
-            advance(A.U, A.V, LOSSES["logistic"].code, b, np.full(P, L1), np.full(P, L2), *state, 5, 3, *sizes, KEYS, first, count)  # fmt: skip # noqa: E501
-        ends.append(np.concatenate(state))
+            advance(problem, at, Blocks(5, 3, KEYS), sizes, first, count)
+        ends.append(np.concatenate(at))
     np.testing.assert_array_equal(ends[0], ends[1])
     np.testing.assert_array_equal(ends[0], ends[2])
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkernel.features.rows import F64
-from streamkernel.solvers.sparse.elimination import eliminated
+from streamkernel.solvers.sparse.elimination import eliminate
 
 
 def problem(seed: int, groups: int, group: int, columns: int) -> tuple[F64, F64]:
@@ -29,7 +29,7 @@ def least(H: F64, w: F64, stays: F64) -> tuple[float, F64]:
 @given(seed=st.integers(0, 10_000), group=st.integers(1, 3), columns=st.integers(1, 3), most=st.integers(0, 6))
 def test_what_stays_follows(seed: int, group: int, columns: int, most: int) -> None:
     H, w = problem(seed, 6, group, columns)
-    found = eliminated(H, w, group, most)
+    found = eliminate(H, w, group, most)
     stays = np.flatnonzero(found.any(axis=1))
     assert len(stays) == most * group + 1
     np.testing.assert_allclose(found, least(H, w, stays)[1], rtol=1e-6, atol=1e-8)
@@ -42,12 +42,12 @@ def test_the_one_that_is_missed_least_goes_each_time(seed: int) -> None:
     for most in range(5, 0, -1):
         ways = [np.setdiff1d(stays, [h, h + 1]) for h in stays[:-1:2]]
         stays = min(ways, key=lambda way: least(H, w, way)[0])
-        assert np.flatnonzero(eliminated(H, w, 2, most).any(axis=1)).tolist() == stays.tolist()
+        assert np.flatnonzero(eliminate(H, w, 2, most).any(axis=1)).tolist() == stays.tolist()
 
 
 def test_few_stay_as_they_are() -> None:
     H, w = problem(0, 3, 2, 1)
     before = w.copy()
-    assert eliminated(H, w, 2, 3).tobytes() == w.tobytes() == before.tobytes()
-    eliminated(H, w, 2, 1)
+    assert eliminate(H, w, 2, 3).tobytes() == w.tobytes() == before.tobytes()
+    eliminate(H, w, 2, 1)
     assert w.tobytes() == before.tobytes()

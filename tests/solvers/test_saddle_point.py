@@ -131,7 +131,7 @@ def test_the_product_is_never_formed_unless_that_is_cheap(monkeypatch: pytest.Mo
     assert ", formed" in minimise(small, b[:200], "logistic", l2=0.1).method
     monkeypatch.setattr(saddle_point, "FORMED_BYTES", 1000)
     assert "not formed" in minimise(small, b[:200], "logistic", l2=0.1).method
-    monkeypatch.setattr(Factors, "formed", None)
+    monkeypatch.setattr(Factors, "form", None)
     assert minimise(A, b, "logistic", l2=0.1, m=1, q=20, tol=1e-4).gap <= 1e-4
     assert minimise(A, b, "logistic", l2=0.1, method="factorised", tol=1e-4).gap <= 1e-4
 

@@ -50,8 +50,10 @@ def test_the_paper_form_takes_the_steps_of_algorithm_2(name: str) -> None:
         samples, coordinates = rng.integers(0, n, n), rng.integers(0, p, n)
         theirs = reference.outer_iteration(name, Z.astype(float), y, theirs, samples, coordinates, 0.1, 0.3)
         point, w = problem.at(ours[None]), ours[None].copy()
-        told = loss.code, loss.parameter, problem.groups.bounds, problem.groups.weights, np.full(p, 0.1)
-        sparse_loops.paper_steps(Z, y, samples[:, None], coordinates, *told, point.gradient, point.slopes, w)
+        examples = sparse_loops.Examples(Z, y, loss.code, loss.parameter)
+        groups = sparse_loops.GroupSteps(problem.groups.bounds, problem.groups.weights, np.full(p, 0.1))
+        snapshot = sparse_loops.Snapshot(point.gradient, point.slopes)
+        sparse_loops.paper_steps(examples, groups, snapshot, samples[:, None], coordinates, w)
         ours = w[0]
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10)
     assert (ours == 0.0).any()

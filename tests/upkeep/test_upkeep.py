@@ -1,4 +1,4 @@
-"""A model made smaller or polished while it learns: which features stay, what f is then, and that bits do not move."""
+"""A model made smaller or refitted while it learns: which features stay, what f is then, and that bits do not move."""
 
 import copy
 import dataclasses
@@ -10,12 +10,23 @@ from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
+from streams import nested
 
-from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFileError, kernels, load, upkeep
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelRegressor,
+    ModelFileError,
+    kernels,
+    learners,
+    load,
+    tensor_file,
+    upkeep,
+)
 from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.upkeep.distil import distil
 
 KERNELS = [
@@ -54,25 +65,25 @@ def rows_of(function, stream):
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 def test_kept_features_are_those_that_were_drawn(kernel, cache_bytes):
     model = learnt(
-        KernelRegressor(kernel, second_order=None, max_features=48, features_per_seed=8, cache_bytes=cache_bytes),
+        KernelRegressor(kernel, learner=learners.DSG(features_per_seed=8), max_features=48, cache_bytes=cache_bytes),
         events(60),
     )
     function, some = model._learner, [*events(9, seed=1)]
     outputs = function.directions.plan.outputs
-    before = function.embedded(rows_of(function, some)).reshape(9, -1, outputs, 8)
+    before = function.embed_rows(rows_of(function, some)).reshape(9, -1, outputs, 8)
     chosen = np.sort(np.random.default_rng(3).permutation(function.n_blocks * 8)[:16])
     twin = model._with_columns(1)
-    kept = np.concatenate([function.drawn(chosen), [[function.next_number - 2, 6, 0]]])
+    kept = np.concatenate([function.features_at(chosen), [[function.next_number - 2, 6, 0]]])
     twin.restore(function.with_functions(np.zeros((16 * outputs, 1)), kept))
-    after = twin.embedded(rows_of(twin, some)).reshape(9, -1, outputs, 8)
+    after = twin.embed_rows(rows_of(twin, some)).reshape(9, -1, outputs, 8)
     for i, feature in enumerate(chosen):
         assert np.array_equal(after[:, i // 8, :, i % 8], before[:, feature // 8, :, feature % 8])
-    again = twin.drawn(np.arange(16))  # of what was kept once, some is kept again
+    again = twin.features_at(np.arange(16))  # of what was kept once, some is kept again
     assert np.array_equal(again, kept[:-1])
 
 
 def test_blocks_after_the_kept_ones_are_new():
-    plan = Plan(kernels.Gaussian(1.0), seed=1)
+    plan = KernelProgram(kernels.Gaussian(1.0), seed=1)
     kept = np.array([[3, 2, 0], [0, 1, 0], [7, 0, 0], [7, 3, 0], [9, 4, 0]])
     packed, plain = Directions(plan, 4, 1 << 16, kept), Directions(plan, 4, 1 << 16)
     for directions in (packed, plain):
@@ -96,33 +107,33 @@ def test_distilled_functions_are_ridge_regression(seed):
 
 
 OPTIONS = [
-    (KernelRegressor, 0, {"second_order": None, "max_features": 256}),
+    (KernelRegressor, 0, {"learner": "dsg", "max_features": 256}),
     (KernelRegressor, 0, {"max_features": 256}),
-    (KernelClassifier, 2, {"second_order": "full", "max_features": 256, "features_per_seed": 64}),
+    (KernelClassifier, 2, {"learner": "newton", "joint": True, "max_features": 256, "features_per_seed": 64}),
     (KernelClassifier, 3, {"max_features": 256}),
-    (KernelClassifier, 3, {"second_order": None, "max_features": 128, "average": True}),
-    (KernelClassifier, 2, {"second_order": None, "max_features": 128, "batch_size": 5, "loss": "hinge"}),
+    (KernelClassifier, 3, {"learner": "dsg", "max_features": 128, "averaging": True}),
+    (KernelClassifier, 2, {"learner": "dsg", "max_features": 128, "batch_size": 5, "loss": "hinge"}),
 ]
-SOON = upkeep.Compaction(every=400, window=300)
+SOON = upkeep.Pruning(every=400, window=300)
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
 def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_path):
     stream = [*events(1100, classes)]
-    whole = learnt(kind(compaction=SOON, **options), stream)
-    assert whole.n_compactions >= 1
+    whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
+    assert whole.n_prunings >= 1
     asked = [x for x, _ in stream[:40]]
     want = [np.atleast_1d(whole._score(x)).tolist() for x in asked]
     for cut in (300, 660, 700, 857, 900, 1099):  # before, at and after the beginning and the end of a job
-        first = learnt(kind(compaction=SOON, **options), stream[:cut])
+        first = learnt(kind(**nested(pruning=SOON, **options)), stream[:cut])
         first.save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert [np.atleast_1d(again._score(x)).tolist() for x in asked] == want, cut
-        assert (again.n_features, again.n_compactions) == (whole.n_features, whole.n_compactions)
+        assert (again.n_features, again.n_prunings) == (whole.n_features, whole.n_prunings)
     import pandas as pd
 
     table, y = pd.DataFrame([x for x, _ in stream]), pd.Series([y for _, y in stream])
-    many = kind(compaction=SOON, **options)
+    many = kind(**nested(pruning=SOON, **options))
     for first in range(0, 1100, 257):
         many.learn_many(table[first : first + 257], y[first : first + 257])
     assert [np.atleast_1d(many._score(x)).tolist() for x in asked] == want
@@ -132,8 +143,8 @@ def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_
 def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, classes, options):
     first, began, until = 256, 400, 600  # the first 256 events decide the bandwidth, and do not count
     stream = [*events(first + until, classes)]
-    whole = learnt(kind(compaction=SOON, **options), stream)
-    plain = kind(compaction=SOON, **options)
+    whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
+    plain = kind(**nested(pruning=SOON, **options))
     plain._state = dataclasses.replace(plain._state, upkeep=None)
     learnt(plain, stream[: first + began])
     upkeep.apply(SOON, plain, stream[first + began - SOON.window : first + began])
@@ -148,35 +159,35 @@ def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, class
 def test_a_class_that_appears_while_a_job_is_under_way(tmp_path):
     stream = [*events(1100, 2)]
     stream[700:] = [(x, 2 if x["a"] > 0.8 else y) for x, y in stream[700:]]
-    options = {"second_order": None, "max_features": 128, "compaction": SOON}
-    whole, asked = learnt(KernelClassifier(**options), stream), [x for x, _ in stream[:40]]
-    assert whole.n_compactions
+    options = {"learner": "dsg", "max_features": 128, "pruning": SOON}
+    whole, asked = learnt(KernelClassifier(**nested(**options)), stream), [x for x, _ in stream[:40]]
+    assert whole.n_prunings
     assert len(whole.labels) == 3
-    again = learnt(copy.deepcopy(learnt(KernelClassifier(**options), stream[:850])), stream[850:])
+    again = learnt(copy.deepcopy(learnt(KernelClassifier(**nested(**options)), stream[:850])), stream[850:])
     assert [again.predict_proba_one(x) for x in asked] == [whole.predict_proba_one(x) for x in asked]
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
 def test_a_smaller_model_says_nearly_the_same(kind, classes, options):
     stream = [*events(1500, classes)]
-    model = learnt(kind(**options), stream)
+    model = learnt(kind(**nested(**options)), stream)
     before = np.array([np.atleast_1d(model._score(x)).copy() for x, _ in stream])
     many = model.n_features
-    upkeep.apply(upkeep.Compaction(keep=0.5), model, stream)
+    upkeep.apply(upkeep.Pruning(keep=0.5), model, stream)
     after = np.array([np.atleast_1d(model._score(x)).copy() for x, _ in stream])
     assert model.n_features <= many / 2
     assert np.mean((after - before) ** 2) < 0.1 * before.var()
 
 
 def test_a_model_stays_within_what_it_may_keep():
-    model = KernelRegressor(second_order=None, max_features=256, features_per_seed=16, compaction=SOON)
+    model = KernelRegressor(learner=learners.DSG(features_per_seed=16), max_features=256, pruning=SOON)
     sizes = []
     for x, y in events(3000):
         model.learn_one(x, y)
         sizes.append(model.n_features)
     assert max(sizes[:800]) == 256
     assert max(sizes[900:]) == 64
-    assert model.n_compactions > 2  # it has grown again and was pruned again
+    assert model.n_prunings > 2  # it has grown again and was pruned again
 
 
 @pytest.mark.parametrize(
@@ -186,48 +197,48 @@ def test_a_model_stays_within_what_it_may_keep():
         (KernelClassifier, 2, lambda n, l2: LogisticRegression(C=1 / (n * l2), fit_intercept=False, tol=1e-10)),
     ],
 )
-def test_polished_coefficients_are_the_minimum(kind, classes, reference):
+def test_refitted_coefficients_are_the_minimum(kind, classes, reference):
     stream = [*events(900, classes)]
-    model = learnt(kind(second_order=None, max_features=64), stream)
+    model = learnt(kind(learner="dsg", max_features=64), stream)
     offset = float(model._learner.numbers["offset"])
-    gap = upkeep.apply(upkeep.Polish(window=500, tol=1e-10, l2=1e-3), model, stream)
+    gap = upkeep.apply(upkeep.Refit(window=500, tol=1e-10, l2=1e-3), model, stream)
     assert gap <= 1e-10
     function, last = model._learner, stream[-500:]
-    Z = function.embedded(rows_of(function, last)).astype(float)
+    Z = function.embed_rows(rows_of(function, last)).astype(float)
     y = np.array([y if not classes else model.labels[y] for _, y in last]) - (0.0 if classes else offset)
     fitted = reference(500, 1e-3).fit(Z, y)
     assert np.allclose(function.functions()[:, 0], np.ravel(fitted.coef_), atol=5e-4)  # √(2 gap/λ)
 
 
-def test_polishing_in_the_stream(tmp_path):
-    task = upkeep.Polish(every=400, window=300, tol=1e-6)
+def test_refitting_in_the_stream(tmp_path):
+    task = upkeep.Refit(every=400, window=300, tol=1e-6)
     stream = [*events(1100, 2)]
-    whole = learnt(KernelClassifier(polish=task, max_features=64), stream)
+    whole = learnt(KernelClassifier(learner="dsg", refit=task, max_features=64), stream)
     assert whole.gap <= 1e-6
     for cut in (700, 900):
-        learnt(KernelClassifier(polish=task, max_features=64), stream[:cut]).save(tmp_path / "model")
+        learnt(KernelClassifier(learner="dsg", refit=task, max_features=64), stream[:cut]).save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert again.predict_proba_one(stream[0][0]) == whole.predict_proba_one(stream[0][0])
         assert again.gap == whole.gap
 
 
 def test_both_at_different_times(tmp_path):
-    tasks = {"compaction": upkeep.Compaction(every=300, window=200), "polish": upkeep.Polish(every=200, window=150)}
+    tasks = {"pruning": upkeep.Pruning(every=300, window=200), "refit": upkeep.Refit(every=200, window=150)}
     stream = [*events(1300, 2)]
-    whole = learnt(KernelClassifier(second_order=None, max_features=64, features_per_seed=4, **tasks), stream)
-    assert whole.n_compactions
-    assert whole.gap <= upkeep.Polish().tol
+    whole = learnt(KernelClassifier(**nested(learner="dsg", features_per_seed=4, max_features=64, **tasks)), stream)
+    assert whole.n_prunings
+    assert whole.gap <= upkeep.Refit().tol
     for cut in (470, 560, 700, 860, 999, 1150):
-        first = KernelClassifier(second_order=None, max_features=64, features_per_seed=4, **tasks)
+        first = KernelClassifier(**nested(learner="dsg", features_per_seed=4, max_features=64, **tasks))
         learnt(first, stream[:cut]).save(tmp_path / "model")
         again = learnt(load(tmp_path / "model"), stream[cut:])
         assert again.predict_proba_one(stream[0][0]) == whole.predict_proba_one(stream[0][0]), cut
-        assert (again.gap, again.n_compactions, again.n_features) == (whole.gap, whole.n_compactions, whole.n_features)
+        assert (again.gap, again.n_prunings, again.n_features) == (whole.gap, whole.n_prunings, whole.n_features)
 
 
 def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
-    task = upkeep.Polish(every=400, window=300)
-    model = learnt(KernelClassifier(polish=task, max_features=64), events(1000, 3))
+    task = upkeep.Refit(every=400, window=300)
+    model = learnt(KernelClassifier(learner="dsg", refit=task, max_features=64), events(1000, 3))
     assert math.isnan(model.gap)
     assert "Expected two classes" in caplog.text
 
@@ -235,13 +246,13 @@ def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: upkeep.Compaction(every=1), "every"),
-        (lambda: upkeep.Compaction(window=True), "window"),
-        (lambda: upkeep.Compaction(keep=0.7), "0 < keep <= 0.5"),
-        (lambda: upkeep.Polish(tol=0.0), "tol > 0"),
-        (lambda: upkeep.Polish(l2=float("inf")), "l2 > 0"),
-        (lambda: KernelClassifier(compaction=upkeep.Polish()), "Expected compaction as a Compaction"),
-        (lambda: KernelClassifier(polish="yes"), "Expected polish as a Polish"),
+        (lambda: upkeep.Pruning(every=1), "every"),
+        (lambda: upkeep.Pruning(window=True), "window"),
+        (lambda: upkeep.Pruning(keep=0.7), "0 < keep <= 0.5"),
+        (lambda: upkeep.Refit(tol=0.0), "tol > 0"),
+        (lambda: upkeep.Refit(l2=float("inf")), "l2 > 0"),
+        (lambda: KernelClassifier(pruning=upkeep.Refit()), "Expected pruning as a Pruning"),
+        (lambda: KernelClassifier(learner="dsg", refit="yes"), "Expected refit as a Refit"),
     ],
 )
 def test_errors_say_what_was_expected(make, told):
@@ -252,31 +263,31 @@ def test_errors_say_what_was_expected(make, told):
 def test_what_cannot_be_done_to_a_model():
     stream = [*events(400, 2)]
     model = learnt(KernelClassifier(max_features=64), stream)
-    with pytest.raises(ValueError, match="first-order model"):
-        upkeep.apply(upkeep.Polish(), model, stream)
+    with pytest.raises(ValueError, match="Newton steps"):
+        upkeep.apply(upkeep.Refit(), model, stream)
     with pytest.raises(InputError, match="two events"):
-        upkeep.apply(upkeep.Compaction(), model, stream[:1])
+        upkeep.apply(upkeep.Pruning(), model, stream[:1])
     with pytest.raises(InputError, match="a label that the model has learned"):
-        upkeep.apply(upkeep.Compaction(), model, [*stream, (stream[0][0], "other")])
-    upkeep.apply(upkeep.Compaction(), model, stream)
+        upkeep.apply(upkeep.Pruning(), model, [*stream, (stream[0][0], "other")])
+    upkeep.apply(upkeep.Pruning(), model, stream)
     with pytest.raises(ValueError, match="not made smaller before"):
-        upkeep.apply(upkeep.Compaction(), model, stream)
+        upkeep.apply(upkeep.Pruning(), model, stream)
 
 
 @pytest.mark.parametrize(
     ("options", "task", "told"),
     [
-        ({"loss": "huber"}, upkeep.Polish(), "Expected a loss of square, logistic, smooth_hinge .* got Huber"),
-        ({"max_features": None}, upkeep.Compaction(), "Expected a cap on the features .* got max_features=None"),
-        ({"kernel": kernels.Polynomial(2, 1.0)}, upkeep.Compaction(), "drawn one by one, got Polynomial"),
-        ({"second_order": "block"}, upkeep.Polish(), "Expected .*second_order=None"),
+        ({"loss": "huber"}, upkeep.Refit(), "Expected a loss of square, logistic, smooth_hinge .* got Huber"),
+        ({"max_features": None}, upkeep.Pruning(), "Expected a cap on the features .* got max_features=None"),
+        ({"kernel": kernels.Polynomial(2, 1.0)}, upkeep.Pruning(), "drawn one by one, got Polynomial"),
+        ({"learner": "newton"}, upkeep.Refit(), "Expected .*learner=.dsg."),
     ],
 )
 def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told):
-    options, stream = {"second_order": None} | options, [*events(40)]
+    options, stream = {"learner": "dsg"} | options, [*events(40)]
     with pytest.raises(ValueError, match=told):
-        KernelRegressor(**options, **{type(task).__name__.lower(): task})
-    model = learnt(KernelRegressor(**options), stream)
+        KernelRegressor(**nested(**options, **{type(task).__name__.lower(): task}))
+    model = learnt(KernelRegressor(**nested(**options)), stream)
     before = [model.predict_one(x) for x, _ in stream]
     with pytest.raises(ValueError, match=told):
         upkeep.apply(task, model, stream)
@@ -287,7 +298,7 @@ def test_a_copy_that_only_answers_takes_no_upkeep_along():
     from streamkernel.estimators.prediction_copy import frozen
 
     stream = [*events(800)]
-    model = learnt(KernelRegressor(second_order=None, max_features=128, compaction=SOON), stream)
+    model = learnt(KernelRegressor(learner="dsg", max_features=128, pruning=SOON), stream)
     asked = frozen(model)
     assert model._state.upkeep.job is not None  # it was begun after 656 events
     assert asked._state.upkeep is None
@@ -301,13 +312,13 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
         raise ZeroDivisionError
 
     stream = [*events(900)]
-    plain = learnt(KernelRegressor(second_order=None, max_features=128, features_per_seed=8), stream)
+    plain = learnt(KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128), stream)
     monkeypatch.setattr(work, "done", fail)
-    model = KernelRegressor(second_order=None, max_features=128, features_per_seed=8, compaction=SOON)
+    model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, pruning=SOON)
     learnt(model, stream)
-    assert "compaction has failed; the model stays as it is" in caplog.text
+    assert "pruning has failed; the model stays as it is" in caplog.text
     assert model.predict_one(stream[0][0]) == plain.predict_one(stream[0][0])
-    assert model.n_compactions == 0
+    assert model.n_prunings == 0
 
 
 def spoilt(tensors, name, change):
@@ -316,7 +327,7 @@ def spoilt(tensors, name, change):
     return tensors | {name: changed}
 
 
-@pytest.mark.parametrize("second_order", [None, "auto"])
+@pytest.mark.parametrize("learner", ["dsg", "newton"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -334,19 +345,19 @@ def spoilt(tensors, name, change):
     ],
     ids=range(11),
 )
-def test_crafted_files_are_refused(second_order, change, tmp_path):
-    options = {"second_order": second_order, "max_features": 64, "compaction": upkeep.Compaction(every=60, window=50)}
-    first = 0 if second_order is None else 256
+def test_crafted_files_are_refused(learner, change, tmp_path):
+    options = {"learner": learner, "max_features": 64, "pruning": upkeep.Pruning(every=60, window=50)}
+    first = 0 if learner == "dsg" else 256
     for n, name in ((first + 75, "upkeep.job"), (first + 150, "kept")):  # while a job is under way, and after it
-        model = learnt(KernelClassifier(kernels.Gaussian(1.0), **options), events(n, 2))
+        model = learnt(KernelClassifier(**nested(kernel=kernels.Gaussian(1.0), **options)), events(n, 2))
         description, tensors = model_file.describe(model)
         assert name in tensors
-        model_file.write(tmp_path / "model", "model", description, tensors)
+        tensor_file.write(tmp_path / "model", "model", description, tensors)
         load(tmp_path / "model")
         try:
             changed = change(tensors)
         except KeyError:
             continue
-        model_file.write(tmp_path / "model", "model", description, changed)
+        tensor_file.write(tmp_path / "model", "model", description, changed)
         with pytest.raises(ModelFileError):
             load(tmp_path / "model")

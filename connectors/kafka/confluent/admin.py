@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from connectors.kafka.clients import COMMIT_SECONDS
-from connectors.kafka.confluent.client_mapping import reach, settings, told
+from connectors.kafka.confluent.client_mapping import describe_error, reach, settings
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
@@ -24,4 +24,4 @@ def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[
             made.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise OSError(f'the brokers refused to create the topic "{topic}": {told(error)}') from error
+                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error

@@ -11,10 +11,10 @@ try:
 except ImportError as error:
     raise ImportError("confluent-kafka is needed: pip install 'streamkernel[confluent]'") from error
 
-from connectors.base import Unavailable
+from connectors.base import UnavailableError
 from connectors.kafka.clients import Consumer, Producer
 from connectors.kafka.confluent import admin
-from connectors.kafka.confluent.client_mapping import told
+from connectors.kafka.confluent.client_mapping import describe_error
 from connectors.kafka.confluent.consumer import ConfluentConsumer
 from connectors.kafka.confluent.producer import ConfluentProducer
 
@@ -43,21 +43,21 @@ def check(name: str, value: Any) -> None:
 
 
 def consumer(servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
-    return _made(servers, lambda: ConfluentConsumer(servers, options, group, member))
+    return _make(servers, lambda: ConfluentConsumer(servers, options, group, member))
 
 
 def producer(servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
-    return _made(servers, lambda: ConfluentProducer(servers, options, name, seconds))
+    return _make(servers, lambda: ConfluentProducer(servers, options, name, seconds))
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-    _made(servers, lambda: admin.create_topics(servers, options, partitions))
+    _make(servers, lambda: admin.create_topics(servers, options, partitions))
 
 
-def _made(servers: str, make: Callable[[], Made]) -> Made:
+def _make(servers: str, make: Callable[[], Made]) -> Made:
     try:
         return make()
     except KafkaException as error:
         if error.args[0].code() == KafkaError._INVALID_ARG:
-            raise ValueError(f"Expected options that go together, got {told(error)}") from error
-        raise Unavailable(f"Expected a Kafka broker at {servers}, got {told(error)}") from error
+            raise ValueError(f"Expected options that go together, got {describe_error(error)}") from error
+        raise UnavailableError(f"Expected a Kafka broker at {servers}, got {describe_error(error)}") from error

@@ -51,7 +51,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
 
     Raises
     ------
-    Unavailable
+    UnavailableError
         If none does; it says why, by the reasons that the client is given.
     """
     seconds = int(options.get("socket.connection.setup.timeout.ms", 1000 * CONNECT_SECONDS)) / 1000
@@ -61,7 +61,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
         with _silent():
             kafka.poll(0)  # which hands out the reasons, and the lines of the log
         cause = max(reasons, key=lambda one: (_kind_of(one), one.code() not in VAGUE), default=error.args[0])
-        raise timeouts.unavailable(servers, _kind_of(cause), told(cause), "ssl.ca.location") from error
+        raise timeouts.unavailable(servers, _kind_of(cause), describe_error(cause), "ssl.ca.location") from error
 
 
 @contextmanager
@@ -81,23 +81,23 @@ def _kind_of(error: KafkaError) -> Failure:
     return kinds.get(error.code(), Failure.UNREACHABLE)
 
 
-def theirs(places: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
+def to_client(offsets: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
     """Return offsets in partitions as confluent-kafka has them, with a note for people."""
-    return [TopicPartition(*partition, offset, note) for partition, offset in places.items()]
+    return [TopicPartition(*partition, offset, note) for partition, offset in offsets.items()]
 
 
-def ours(partitions: Iterable[TopicPartition]) -> list[Partition]:
+def from_client(partitions: Iterable[TopicPartition]) -> list[Partition]:
     """Return partitions of confluent-kafka, in order, as we have them."""
     return sorted(Partition(one.topic, one.partition) for one in partitions)
 
 
-def told(error: Any) -> str:
+def describe_error(error: Any) -> str:
     """Return what an error is and says.
 
     Examples
     --------
-    >>> told(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "no answer"))
     '_TIMED_OUT: no answer'
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
-    return f"{one.name()}: {one.str()}" if isinstance(one, KafkaError) else timeouts.told(error)
+    return f"{one.name()}: {one.str()}" if isinstance(one, KafkaError) else timeouts.describe_error(error)

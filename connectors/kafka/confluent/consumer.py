@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as AnyConsumer
 
-from connectors.base import CommitRefused, Unavailable
+from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
@@ -20,8 +20,8 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.confluent.client_mapping import AGAIN, ours, reach, settings, theirs, told
-from connectors.kafka.timeouts import within
+from connectors.kafka.confluent.client_mapping import AGAIN, describe_error, from_client, reach, settings, to_client
+from connectors.kafka.timeouts import run_within
 
 AT_ONCE = 500
 """Records that are taken at once, if they are there."""
@@ -65,20 +65,20 @@ class ConfluentConsumer(Consumer):
         def assigned(kafka: Any, partitions: list[TopicPartition]) -> None:
             kafka.assign([])  # until they are to start
             self._has_part = True
-            listener.assigned(ours(partitions))
+            listener.on_assigned(from_client(partitions))
 
         def revoked(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.revoked)
+            self._leave(partitions, listener.on_revoked)
 
         def lost(kafka: Any, partitions: list[TopicPartition]) -> None:
-            self._leave(partitions, listener.lost)
+            self._leave(partitions, listener.on_lost)
 
         self._kafka.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
-    def start(self, places: Mapping[Partition, int]) -> None:
-        self.resume(places)  # to be paused outlasts what follows
-        self._positions |= places
-        self._asked(self._kafka.assign, theirs(self._positions))
+    def start(self, offsets: Mapping[Partition, int]) -> None:
+        self.resume(offsets)  # to be paused outlasts what follows
+        self._positions |= offsets
+        self._ask(self._kafka.assign, to_client(self._positions))
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         if self._gone:
@@ -122,33 +122,33 @@ class ConfluentConsumer(Consumer):
         return max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
-        (found,) = self._asked(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
+        (found,) = self._ask(self._kafka.committed, [TopicPartition(*partition)], COMMIT_SECONDS)
         return int(found.offset) if found.offset >= 0 else None
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        found = self._asked(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
+        found = self._ask(self._kafka.list_topics, topic, COMMIT_SECONDS).topics
         return [Partition(topic, number) for number in sorted(found[topic].partitions)]
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]]:
-        known = {topic: self._asked(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
+        known = {topic: self._ask(self._kafka.list_topics, topic, ANSWER_SECONDS).topics[topic] for topic in topics}
         return {topic: [Partition(topic, n) for n in sorted(found.partitions)] for topic, found in known.items()}
 
     def first(self, partition: Partition) -> int:
-        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
+        return int(self._ask(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[0])
 
     def end(self, partition: Partition) -> int:
-        return int(self._asked(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
+        return int(self._ask(self._kafka.get_watermark_offsets, TopicPartition(*partition), COMMIT_SECONDS)[1])
 
     def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
-        latest = theirs(dict.fromkeys(partitions, OFFSET_END))  # which is a time to the brokers, too
+        latest = to_client(dict.fromkeys(partitions, OFFSET_END))  # which is a time to the brokers, too
         ends = {}
-        for one in self._asked(self._kafka.offsets_for_times, latest, seconds):
+        for one in self._ask(self._kafka.offsets_for_times, latest, seconds):
             partition = Partition(one.topic, one.partition)
             ends[partition] = self.end(partition) if one.error or one.offset < 0 else int(one.offset)
         return ends
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        (found,) = self._asked(self._kafka.offsets_for_times, theirs({partition: milliseconds}), COMMIT_SECONDS)
+        (found,) = self._ask(self._kafka.offsets_for_times, to_client({partition: milliseconds}), COMMIT_SECONDS)
         return int(found.offset) if found.offset >= 0 else self.end(partition)
 
     @property
@@ -157,12 +157,12 @@ class ConfluentConsumer(Consumer):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         def task() -> None:
-            self._kafka.commit(offsets=theirs(offsets), asynchronous=False)
+            self._kafka.commit(offsets=to_client(offsets), asynchronous=False)
 
         if offsets and self._is_leaving:  # no answer is heard meanwhile
-            self._kafka.commit(offsets=theirs(offsets), asynchronous=True)
-        elif offsets and (error := within(COMMIT_SECONDS, task)) is not None:
-            raise CommitRefused(told(error)) from error
+            self._kafka.commit(offsets=to_client(offsets), asynchronous=True)
+        elif offsets and (error := run_within(COMMIT_SECONDS, task)) is not None:
+            raise CommitRefusedError(describe_error(error)) from error
 
     def close(self) -> None:
         # A static member that is only closed stays in the group until its session is over.
@@ -176,7 +176,7 @@ class ConfluentConsumer(Consumer):
         self._is_leaving = True
         try:
             if partitions:
-                tell(ours(partitions))
+                tell(from_client(partitions))
         finally:
             self._is_leaving = False
         self._positions.clear()
@@ -188,19 +188,19 @@ class ConfluentConsumer(Consumer):
         code = error.code()
         if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             if error.fatal() or code not in AGAIN:
-                raise OSError(f"Expected records from Kafka, got {told(error)}")
+                raise OSError(f"Expected records from Kafka, got {describe_error(error)}")
         elif partition in self._positions:  # else it has just been taken away
-            place = self._positions[partition]
+            position = self._positions[partition]
             if code == KafkaError._PARTITION_EOF:
-                self._positions[partition] = max(place, offset)
+                self._positions[partition] = max(position, offset)
             else:
-                self._gone[partition] = place
+                self._gone[partition] = position
 
     @staticmethod
-    def _asked(call: Callable[..., Any], *words: Any) -> Any:
-        """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
+    def _ask(call: Callable[..., Any], *words: Any) -> Any:
+        """Return an answer of the brokers, or raise an `OSError`: `UnavailableError` if it may be asked again."""
         try:
             return call(*words)
         except KafkaException as error:
-            kind = Unavailable if error.args[0].code() in AGAIN else OSError
-            raise kind(f"Expected an answer of Kafka, got {told(error)}") from error
+            kind = UnavailableError if error.args[0].code() in AGAIN else OSError
+            raise kind(f"Expected an answer of Kafka, got {describe_error(error)}") from error

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer as AnyConsumer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as AnyProducer
 
-from connectors.base import CommitRefused
+from connectors.base import CommitRefusedError
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
-from connectors.kafka.confluent.client_mapping import reach, settings, theirs, told
-from connectors.kafka.timeouts import within
+from connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
+from connectors.kafka.timeouts import run_within
 
 BATCHES = {"linger.ms": 50}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
@@ -42,7 +42,7 @@ class ConfluentProducer(Producer):
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
         reasons: deque[KafkaError] = deque(maxlen=10)
-        callbacks = {"on_delivery": self._failed, "error_cb": reasons.append}
+        callbacks = {"on_delivery": self._keep_error, "error_cb": reasons.append}
         self._kafka: Any = AnyProducer(settings(servers, {**defaults, **options}, **own) | callbacks)
         self._sent = 0
         self._open = False
@@ -66,14 +66,14 @@ class ConfluentProducer(Producer):
             if self._sent % HEARD_EVERY == 0:
                 self._kafka.poll(0)
         except KafkaException as error:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
 
     def flush(self) -> None:
         if self._kafka.flush(COMMIT_SECONDS):
-            kind = CommitRefused if self._is_transactional else TimeoutError
+            kind = CommitRefusedError if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
         if self._error is not None:
-            raise CommitRefused(told(self._error))
+            raise CommitRefusedError(describe_error(self._error))
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         def task() -> None:
@@ -82,13 +82,13 @@ class ConfluentProducer(Producer):
             for group, offsets, note in parts:
                 if offsets:
                     member = _nobody(group) if isinstance(group, str) else group
-                    self._kafka.send_offsets_to_transaction(theirs(offsets, note), member, COMMIT_SECONDS)
+                    self._kafka.send_offsets_to_transaction(to_client(offsets, note), member, COMMIT_SECONDS)
             self._kafka.commit_transaction(COMMIT_SECONDS)
 
-        error = within(COMMIT_SECONDS, task)  # it takes longer than it is told to if a broker comes back
+        error = run_within(COMMIT_SECONDS, task)  # it takes longer than it is told to if a broker comes back
         self._open = False
         if error is not None:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
 
     def close(self) -> None:
         if self._kafka is None:
@@ -100,7 +100,7 @@ class ConfluentProducer(Producer):
         self._kafka.purge()
         self._kafka = None  # its own close waits for brokers without end
 
-    def _failed(self, error: KafkaError | None, message: Any) -> None:
+    def _keep_error(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._error = error
 

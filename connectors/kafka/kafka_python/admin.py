@@ -11,16 +11,16 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from connectors.kafka.clients import COMMIT_SECONDS
-from connectors.kafka.kafka_python.connecting import connected
-from connectors.kafka.timeouts import told
+from connectors.kafka.kafka_python.connecting import connect
+from connectors.kafka.timeouts import describe_error
 
 
 def create_topics(servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
-    with closing(connected(KafkaAdminClient, servers, options)) as admin:
+    with closing(connect(KafkaAdminClient, servers, options)) as admin:
         for topic, count in partitions.items():
             try:
                 with suppress(TopicAlreadyExistsError):
                     new = NewTopic(topic, -1 if count is None else count)
                     admin.create_topics([new], timeout_ms=int(1000 * COMMIT_SECONDS))
             except KafkaError as error:
-                raise OSError(f'the brokers refused to create the topic "{topic}": {told(error)}') from error
+                raise OSError(f'the brokers refused to create the topic "{topic}": {describe_error(error)}') from error

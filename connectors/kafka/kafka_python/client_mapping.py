@@ -11,12 +11,12 @@ from kafka.structs import OffsetAndMetadata
 from connectors.kafka.clients import Partition
 
 
-def theirs(partitions: Iterable[Partition]) -> list[Any]:
+def to_client(partitions: Iterable[Partition]) -> list[Any]:
     """Return partitions as kafka-python has them."""
     return [TopicPartition(*partition) for partition in partitions]
 
 
-def ours(partitions: Iterable[Any]) -> list[Partition]:
+def from_client(partitions: Iterable[Any]) -> list[Partition]:
     """Return partitions of kafka-python, in order, as we have them."""
     return [Partition(*partition) for partition in sorted(partitions)]
 

@@ -14,7 +14,7 @@ from kafka.net.selector import NetworkSelector
 
 from connectors.kafka.clients import CONNECT_SECONDS
 from connectors.kafka.kafka_python.client_mapping import arguments
-from connectors.kafka.timeouts import Failure, told, unavailable
+from connectors.kafka.timeouts import Failure, describe_error, unavailable
 
 LOGGERS = [logging.getLogger(f"kafka.net.{name}") for name in ("manager", "connection", "transport", "selector")]
 """Where kafka-python logs what happens to connections."""
@@ -29,12 +29,12 @@ REJECTED = (
 )
 
 
-def connected(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
+def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
     """Return a client of one of kafka-python's classes, connected.
 
     Raises
     ------
-    Unavailable
+    UnavailableError
         If no broker accepts us.
     ValueError
         If options do not go together.
@@ -55,7 +55,7 @@ def connected(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -
             if isinstance(error, errors.KafkaConfigurationError):
                 raise ValueError(f"Expected options that go together, got {error}") from error
             cause = max(found, key=_kind_of, default=error)
-            raise unavailable(servers, _kind_of(cause), told(cause), "ssl_cafile") from error
+            raise unavailable(servers, _kind_of(cause), describe_error(cause), "ssl_cafile") from error
 
 
 @contextmanager
@@ -86,11 +86,11 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         transport = await super()._build_transport(*words, **more)
         receive = transport._sock_recv
 
-        def received() -> tuple[bytes, Exception | None]:
+        def receive_data() -> tuple[bytes, Exception | None]:
             data, error = receive()
             return data, None if data else error  # which is raised at the next call
 
-        transport._sock_recv = received
+        transport._sock_recv = receive_data
         return transport
 
 

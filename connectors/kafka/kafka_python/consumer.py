@@ -11,7 +11,7 @@ from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer
 from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
-from connectors.base import CommitRefused, Unavailable
+from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
@@ -21,9 +21,9 @@ from connectors.kafka.clients import (
     Partition,
     Record,
 )
-from connectors.kafka.kafka_python.client_mapping import arguments, ours, theirs, with_note
-from connectors.kafka.kafka_python.connecting import connected
-from connectors.kafka.timeouts import told
+from connectors.kafka.kafka_python.client_mapping import arguments, from_client, to_client, with_note
+from connectors.kafka.kafka_python.connecting import connect
+from connectors.kafka.timeouts import describe_error
 
 
 class PythonConsumer(Consumer):
@@ -36,11 +36,11 @@ class PythonConsumer(Consumer):
     """
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
-        self._told: _Told | None = None  # if we take part in a group
+        self._listener: _RebalanceListener | None = None  # if we take part in a group
         self._group, self._member = group, member
         self._admin = arguments(KafkaAdminClient, servers, options, bootstrap_timeout_ms=2000)
         self._asking: tuple[Any, float] | None = None  # the answer of the brokers to `look`, and since when it is due
-        self._kafka = connected(
+        self._kafka = connect(
             KafkaConsumer,
             servers,
             options,
@@ -53,15 +53,15 @@ class PythonConsumer(Consumer):
         )
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        self._told = _Told(self._kafka, listener)
-        self._kafka.subscribe(list(topics), listener=self._told)
+        self._listener = _RebalanceListener(self._kafka, listener)
+        self._kafka.subscribe(list(topics), listener=self._listener)
 
-    def start(self, places: Mapping[Partition, int]) -> None:
-        if self._told is None:
-            self._kafka.assign([*self._kafka.assignment().union(theirs(places))])
-        for partition, offset in places.items():
-            self._kafka.seek(*theirs([partition]), offset)
-        self.resume(places)
+    def start(self, offsets: Mapping[Partition, int]) -> None:
+        if self._listener is None:
+            self._kafka.assign([*self._kafka.assignment().union(to_client(offsets))])
+        for partition, offset in offsets.items():
+            self._kafka.seek(*to_client([partition]), offset)
+        self.resume(offsets)
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
         self._let_go()
@@ -73,29 +73,29 @@ class PythonConsumer(Consumer):
         except KafkaError as error:
             if error.retriable:
                 return {}
-            raise OSError(f"Expected records from Kafka, got {told(error)}") from error
+            raise OSError(f"Expected records from Kafka, got {describe_error(error)}") from error
         return {Partition(*one): records for one, records in found.items()}  # which have the names of ours, and more
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        self._kafka.pause(*theirs(partitions))
+        self._kafka.pause(*to_client(partitions))
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        self._kafka.resume(*theirs(partitions))
+        self._kafka.resume(*to_client(partitions))
 
     def position(self, partition: Partition) -> int:
         # Its own method asks the brokers now and then, and waits for them.
-        state = self._kafka._subscription.assignment.get(theirs([partition])[0])
+        state = self._kafka._subscription.assignment.get(to_client([partition])[0])
         return -1 if state is None or state.position is None else int(state.position.offset)
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
         try:
-            end = self._kafka.highwater(theirs([partition])[0])
+            end = self._kafka.highwater(to_client([partition])[0])
         except (AssertionError, LookupError, KafkaError):  # it has just been taken away
             end = None
         return 0 if end is None else max(0, end - next_offset)
 
     def committed(self, partition: Partition) -> int | None:
-        found = self._asked(self._kafka.committed, theirs([partition])[0])
+        found = self._ask(self._kafka.committed, to_client([partition])[0])
         return None if found is None or found < 0 else int(found)
 
     def partitions_of(self, topic: str) -> list[Partition]:
@@ -109,25 +109,25 @@ class PythonConsumer(Consumer):
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
-            raise Unavailable(f"Expected an answer of Kafka, got none in {now - since:.0f} s")
+            raise UnavailableError(f"Expected an answer of Kafka, got none in {now - since:.0f} s")
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
-            raise Unavailable(f"Expected an answer of Kafka, got {told(answer.exception)}")
+            raise UnavailableError(f"Expected an answer of Kafka, got {describe_error(answer.exception)}")
         known = {topic: cluster.partitions_for_topic(topic) or () for topic in topics}
         return {topic: [Partition(topic, number) for number in sorted(numbers)] for topic, numbers in known.items()}
 
     def first(self, partition: Partition) -> int:
-        return int(self._asked(self._kafka.beginning_offsets, theirs([partition])).popitem()[1])
+        return int(self._ask(self._kafka.beginning_offsets, to_client([partition])).popitem()[1])
 
     def end(self, partition: Partition) -> int:
-        return int(self._asked(self._kafka.end_offsets, theirs([partition])).popitem()[1])
+        return int(self._ask(self._kafka.end_offsets, to_client([partition])).popitem()[1])
 
     def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
-        found = self._asked(self._kafka.end_offsets, theirs(partitions), seconds)
+        found = self._ask(self._kafka.end_offsets, to_client(partitions), seconds)
         return {Partition(*one): int(offset) for one, offset in found.items()}
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        _, found = self._asked(self._kafka.offsets_for_times, {theirs([partition])[0]: milliseconds}).popitem()
+        _, found = self._ask(self._kafka.offsets_for_times, {to_client([partition])[0]: milliseconds}).popitem()
         return self.end(partition) if found is None else int(found.offset)
 
     @property
@@ -136,16 +136,16 @@ class PythonConsumer(Consumer):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         try:
-            if self._told is not None and self._told.is_revoking:
+            if self._listener is not None and self._listener.is_revoking:
                 self._kafka.commit_async(with_note(offsets, ""))
                 return
             self._kafka.commit(with_note(offsets, ""), timeout_ms=int(1000 * COMMIT_SECONDS))
         except KafkaError as error:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
 
     def close(self) -> None:
         self._kafka.close(autocommit=False, timeout_ms=5000)
-        if self._member is None or self._told is None:
+        if self._member is None or self._listener is None:
             return
         with suppress(KafkaError):  # then the group waits for us until the session is over
             admin = KafkaAdminClient(**self._admin)
@@ -175,16 +175,16 @@ class PythonConsumer(Consumer):
             coordinator.request_rejoin()
 
     @staticmethod
-    def _asked(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
-        """Return an answer of the brokers, or raise an `OSError`: `Unavailable` if it may be asked again."""
+    def _ask(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
+        """Return an answer of the brokers, or raise an `OSError`: `UnavailableError` if it may be asked again."""
         try:
             return call(what, timeout_ms=int(1000 * seconds))
         except KafkaError as error:
-            kind = Unavailable if error.retriable else OSError
-            raise kind(f"Expected an answer of Kafka, got {told(error)}") from error
+            kind = UnavailableError if error.retriable else OSError
+            raise kind(f"Expected an answer of Kafka, got {describe_error(error)}") from error
 
 
-class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Tells a listener, and has nothing fetched of new partitions."""
 
     def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:
@@ -193,17 +193,17 @@ class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         for partition in assigned:
-            self._kafka.seek(partition, 0)  # so that it does not look for a place itself
+            self._kafka.seek(partition, 0)  # so that it does not look for an offset itself
         self._kafka.pause(*assigned)
-        self._listener.assigned(ours(assigned))
+        self._listener.on_assigned(from_client(assigned))
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         self.is_revoking = True
         try:
             if revoked:
-                self._listener.revoked(ours(revoked))
+                self._listener.on_revoked(from_client(revoked))
         finally:
             self.is_revoking = False
 
     def on_partitions_lost(self, lost: Any) -> None:
-        self._listener.lost(ours(lost))
+        self._listener.on_lost(from_client(lost))

@@ -8,11 +8,11 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from connectors.base import CommitRefused, Unavailable
+from connectors.base import CommitRefusedError, UnavailableError
 from connectors.kafka.clients import COMMIT_SECONDS, Partition, Producer
 from connectors.kafka.kafka_python.client_mapping import with_note
-from connectors.kafka.kafka_python.connecting import connected
-from connectors.kafka.timeouts import told, within
+from connectors.kafka.kafka_python.connecting import connect
+from connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
 """What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
@@ -31,7 +31,7 @@ class PythonProducer(Producer):
         own: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
         if name is not None:
             own |= {"transactional_id": name, "transaction_timeout_ms": int(1000 * seconds)}
-        self._kafka = connected(KafkaProducer, servers, {**BATCHES, **options}, **own)
+        self._kafka = connect(KafkaProducer, servers, {**BATCHES, **options}, **own)
         self._open = False
         self._is_transactional = name is not None
         self._error: Exception | None = None
@@ -40,28 +40,28 @@ class PythonProducer(Producer):
                 self._kafka.init_transactions()
             except KafkaError as error:
                 self.close()
-                raise Unavailable(f"Expected Kafka to take us as {name}, got {told(error)}") from error
+                raise UnavailableError(f"Expected Kafka to take us as {name}, got {describe_error(error)}") from error
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         try:
             if self._is_transactional and not self._open:
                 self._kafka.begin_transaction()
                 self._open = True
-            self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._failed)
+            self._kafka.send(topic, value, key=key, headers=list(headers)).add_errback(self._keep_error)
         except KafkaError as error:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
 
     def flush(self) -> None:
         try:
             self._kafka.flush(timeout=COMMIT_SECONDS)
         except KafkaTimeoutError as error:
             # A client whose partition's leader has gone may wait for ever, and a new one does not.
-            kind = CommitRefused if self._is_transactional else TimeoutError
+            kind = CommitRefusedError if self._is_transactional else TimeoutError
             raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
         if self._error is not None:
-            raise CommitRefused(told(self._error)) from self._error
+            raise CommitRefusedError(describe_error(self._error)) from self._error
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
         def task() -> None:
@@ -73,13 +73,13 @@ class PythonProducer(Producer):
                     self._kafka.send_offsets_to_transaction(with_note(offsets, note), group)
             self._kafka.commit_transaction()
 
-        error = within(COMMIT_SECONDS, task)
+        error = run_within(COMMIT_SECONDS, task)
         self._open = False
         if error is not None:
-            raise CommitRefused(told(error)) from error
+            raise CommitRefusedError(describe_error(error)) from error
 
     def close(self) -> None:
-        within(5.0, lambda: self._kafka.close(timeout=2.0))
+        run_within(5.0, lambda: self._kafka.close(timeout=2.0))
 
-    def _failed(self, error: Exception) -> None:
+    def _keep_error(self, error: Exception) -> None:
         self._error = error

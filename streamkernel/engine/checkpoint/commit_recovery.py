@@ -1,4 +1,4 @@
-"""Which checkpoint counts, by what Kafka says."""
+"""The checkpoint that counts, by what Kafka says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory, State
 log = structlog.get_logger("streamkernel")
 
 
-def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:
+def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     """Return the newest checkpoint that counts and is whole, ``None`` if there never was one.
 
     Parameters
@@ -51,7 +51,7 @@ def settled(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     saved = state.read_newest()
     if saved is not None and saved["checkpoint"] < newest:
         log.error(
-            "events since an older checkpoint are learnt again, and what is written for them is written twice",
+            "events since an older checkpoint are learned again, and what is written for them is written twice",
             number=saved["checkpoint"],
             newest=newest,
         )

@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import structlog
 
+from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import state_file
+from streamkernel.engine.checkpoint.names_of_0_1 import translate_setup
 from streamkernel.errors import ModelFileError
-from streamkernel.estimators import model_file
 
 KEPT = 3
 """Checkpoints that are kept; a torn one falls back to the one before."""
@@ -71,7 +72,7 @@ class StateDirectory:
         """A name of this directory that no other has, and that it keeps."""
         path = no_link(self.path / "identity")
         if not path.exists():
-            model_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
+            tensor_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
         return path.read_text()
 
     def write(self, state: Mapping[str, Any]) -> None:
@@ -92,7 +93,7 @@ class StateDirectory:
     def promote(self, number: int) -> None:
         """Let a prepared checkpoint count, and drop the oldest."""
         path = self.path / f"checkpoint-{number:012d}.safetensors"
-        model_file.move(self._prepared(number), path)
+        tensor_file.move(self._prepared(number), path)
         self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
@@ -156,6 +157,7 @@ def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     streamkernel.engine.checkpoint.state_directory.StateDirectoryError: Expected the setup the state directory was
     made with, label = 'a', got 'b'; take another state.directory for another setup
     """
+    saved, now = translate_setup(saved), translate_setup(now)
     for key in sorted(saved.keys() | now.keys()):
         before, after = saved.get(key), now.get(key)
         if key == "source.topics" and before and after:
@@ -224,4 +226,4 @@ def no_link(path: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return dict(state_file.rebuild(*model_file.read(no_link(path), "checkpoint"), where=str(path)))
+    return dict(state_file.rebuild(*tensor_file.read(no_link(path), "checkpoint"), where=str(path)))

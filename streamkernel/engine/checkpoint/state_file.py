@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel import tensor_file
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import model_file
 
 
 def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
-    """Write a value to a file of some kind; `mode` is as for :func:`streamkernel.estimators.model_file.put`.
+    """Write a value to a file of some kind; `mode` is as for :func:`streamkernel.estimators.tensor_file.put`.
 
     Raises
     ------
@@ -29,7 +30,7 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
         what, arrays = model_file.describe(model)
         described.append(what)
         tensors.update({f"{i}/{name}": array for name, array in arrays.items()})
-    model_file.write(path, kind, description | {"models": described}, tensors, mode)
+    tensor_file.write(path, kind, description | {"models": described}, tensors, mode)
 
 
 def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: str) -> Any:
@@ -56,7 +57,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
 
 def _collector(models: list[Any], arrays: dict[str, Any]) -> Any:
     def hook(thing: object) -> dict[str, Any] | None:
-        if isinstance(thing, model_file.Portable):
+        if isinstance(thing, model_file.Serializable):
             models.append(thing)
             return {"model": len(models) - 1}
         if type(thing) is np.ndarray and thing.ndim == 1 and thing.dtype in (np.float64, np.uint8):

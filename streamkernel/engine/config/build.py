@@ -9,15 +9,15 @@ from typing import Any
 
 from river import base, preprocessing
 
-from streamkernel.engine.config.coercion import expectation, fitted, takes_strings
+from streamkernel.engine.config.coercion import expectation, fit_value, takes_strings
 from streamkernel.engine.config.limits import problem_with
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, shown, unknown_key
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, to_toml, unknown_key
 from streamkernel.engine.config.registry import (
     OBJECTS,
     Catalogue,
     baselines,
     datasets,
-    kind_named,
+    find_kind,
     metrics,
     models,
     objects_for,
@@ -34,12 +34,14 @@ __all__ = [
     "baselines",
     "build",
     "build_step",
+    "build_step_at",
     "datasets",
-    "kind_named",
+    "find_kind",
     "metrics",
     "models",
     "transformer_on",
     "transformers",
+    "type_of",
 ]
 
 Spec = str | dict[str, Any]
@@ -77,7 +79,7 @@ def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
     streamkernel.engine.config.messages.ConfigError: preprocessing[0].type: expected a River transformer,
     got "StandardScalr"; did you mean "StandardScaler"?
     """
-    return _made(*_kind_and_parameters(spec, catalogue, where), where)
+    return _make(*_kind_and_parameters(spec, catalogue, where), where)
 
 
 def build_step(spec: Spec, where: str) -> base.Transformer:
@@ -102,23 +104,33 @@ def build_step(spec: Spec, where: str) -> base.Transformer:
         if isinstance(on, list) and len(on) == 1 and isinstance(on[0], str):
             given["on"] = on[0]
         else:
-            got = "nothing" if on is None else shown(on)
+            got = "nothing" if on is None else to_toml(on)
             problems.append(
                 f"{where}.on: {kind.__name__} reads the text of one field; "
                 f'expected its name in a list, like ["text"], got {got}'
             )
     elif on is not None and not _is_choice_of_fields(on):
         problems.append(
-            f'{where}.on: expected "numbers", "strings", "all" or a list of field names, got {shown(on)}'
+            f'{where}.on: expected "numbers", "strings", "all" or a list of field names, got {to_toml(on)}'
             + did_you_mean(on, ("numbers", "strings", "all"))
         )
     try:
-        transformer = _made(kind, given, where, other_keys=["on"])
+        transformer = _make(kind, given, where, other_keys=["on"])
     except ConfigError as error:
         problems += error.problems
     if problems:
         raise ConfigError(*problems)
     return transformer_on(transformer, on)
+
+
+def build_step_at(i: int, spec: Spec) -> base.Transformer:
+    """Return the transformer that the table of a number describes."""
+    return build_step(spec, f"preprocessing[{i}]")
+
+
+def type_of(spec: Any) -> str:
+    """Return the name of the class in a table."""
+    return str(spec["type"] if isinstance(spec, dict) else spec)
 
 
 def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:
@@ -146,14 +158,14 @@ def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None
 
 def _kind_and_parameters(spec: Any, catalogue: Catalogue, where: str) -> tuple[type, dict[str, Any]]:
     if not isinstance(spec, dict):
-        return kind_named(spec, catalogue, where), {}
+        return find_kind(spec, catalogue, where), {}
     if "type" not in spec:
         raise ConfigError(f"{where}.type: expected the name of {catalogue.kind}, got nothing")
     given = {key: value for key, value in spec.items() if key != "type"}
-    return kind_named(spec["type"], catalogue, f"{where}.type"), given
+    return find_kind(spec["type"], catalogue, f"{where}.type"), given
 
 
-def _made(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
+def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[str] = ()) -> Any:
     parameters = settable(kind)
     known = [*parameters, *other_keys]
     problems = [unknown_key(where, key, known) for key in given if key not in parameters]
@@ -186,7 +198,7 @@ def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:
     except ImportError as error:
         raise ConfigError(f"{where}: {error}") from None
     except ValueError as error:
-        raise ConfigError(f"{where}: expected a pattern of RE2, got {shown(pattern)}: {error}") from None
+        raise ConfigError(f"{where}: expected a pattern of RE2, got {to_toml(pattern)}: {error}") from None
     return functools.partial(tokens, pattern=pattern)
 
 
@@ -200,9 +212,9 @@ def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:
     if not wanted:
         raise ConfigError(f"{where}: cannot be set in a configuration file")
     try:
-        return fitted(value, annotation)
+        return fit_value(value, annotation)
     except ValueError:
-        raise ConfigError(f"{where}: expected {wanted}, got {shown(value)}") from None
+        raise ConfigError(f"{where}: expected {wanted}, got {to_toml(value)}") from None
 
 
 def _is_choice_of_fields(on: Any) -> bool:

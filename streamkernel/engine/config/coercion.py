@@ -40,13 +40,13 @@ def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
     """
     known = inspect.signature(kind).parameters
     return {
-        name: parameter.replace(annotation=_resolved(parameter, kind.__init__))
+        name: parameter.replace(annotation=_resolve(parameter, kind.__init__))
         for name, parameter in known.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 
 
-def _resolved(parameter: inspect.Parameter, function: Any) -> Any:
+def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
     if parameter.annotation is parameter.empty:
         return Any if parameter.name in _ANYTHING else _BY_DEFAULT.get(type(parameter.default), Any)
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -92,7 +92,7 @@ def takes_strings(annotation: Any) -> bool:
     return annotation in (Any, str)
 
 
-def fitted(value: Any, annotation: Any) -> Any:
+def fit_value(value: Any, annotation: Any) -> Any:
     """Return the value as the annotation has it: a list can become a set, 1 can become 1.0.
 
     ``True`` is no integer, and ``"5"`` is no number. What cannot be judged is let through.
@@ -104,9 +104,9 @@ def fitted(value: Any, annotation: Any) -> Any:
 
     Examples
     --------
-    >>> fitted(["the", "a"], tuple[str, ...] | None)
+    >>> fit_value(["the", "a"], tuple[str, ...] | None)
     ('the', 'a')
-    >>> fitted("5", int)
+    >>> fit_value("5", int)
     Traceback (most recent call last):
     ValueError: an integer
     """

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from river import base, compose, multiclass, preprocessing
 
-from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
-from streamkernel.engine.config.kafka import kafka_options, kafka_problems, kafka_source
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, shown
+from streamkernel.engine.config.checks import check_config, check_label
+from streamkernel.engine.config.kafka import kafka_problems, kafka_source
+from streamkernel.engine.config.messages import ConfigError, collect_problems, of_error, to_toml
 from streamkernel.engine.config.schema import (
     STREAM,
     ClusterTable,
     ConfigTable,
+    DelayedLabelsTable,
     HttpTable,
     KafkaTable,
-    LabelsTable,
     LogTable,
     Name,
     SinkTable,
@@ -28,7 +27,6 @@ from streamkernel.engine.config.schema import (
     StateTable,
 )
 from streamkernel.engine.config.validation_errors import problems_of, syntax_problem
-from streamkernel.engine.fields import OnFields
 
 if TYPE_CHECKING:
     from river.metrics.base import Metric
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from connectors import Source
 
 __all__ = ["Config", "ConfigError", "load_config"]
-
-_NAMES_SHOWN = 20
 
 
 class Config(ConfigTable):
@@ -68,7 +64,7 @@ class Config(ConfigTable):
     model: build.Spec = Field(description='a table with the "type" of the model')
     baseline: build.Spec | None = Field(default=None, description="a linear model of River")
     kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
-    labels: LabelsTable | None = None
+    delayed_labels: DelayedLabelsTable | None = None
     sink: SinkTable = SinkTable()
     state: StateTable = StateTable()
     http: HttpTable = Field(default_factory=HttpTable)
@@ -96,18 +92,20 @@ class Config(ConfigTable):
         elif info.field_name == "baseline":
             build.build(value, build.baselines(), "baseline")
         elif isinstance(value, (list, tuple)):
-            _together(*(lambda i=i, spec=spec: _step(spec, i) for i, spec in enumerate(value)))
+            collect_problems(*(lambda i=i, spec=spec: build.build_step_at(i, spec) for i, spec in enumerate(value)))
         return value
 
     @model_validator(mode="after")
     def _no_confusion(self) -> Config:
         problems = []
         if self.label in self.ignore:
-            problems.append(f"ignore: expected fields other than the label, got {shown(self.label)}")
-        if self.labels is not None:
-            for field, name in (("key", self.labels.key), ("time", self.labels.time)):
+            problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
+        if self.delayed_labels is not None:
+            for field, name in (("key", self.delayed_labels.key), ("time", self.delayed_labels.time)):
                 if name == self.label:
-                    problems.append(f"labels.{field}: expected a field other than the label, got {shown(name)}")
+                    problems.append(
+                        f"delayed_labels.{field}: expected a field other than the label, got {to_toml(name)}"
+                    )
         used: dict[Path, str] = {}
         if self.source.path is not None and self.source.path != Path(STREAM):
             used[self.source.path] = "source.path"
@@ -134,12 +132,12 @@ class Config(ConfigTable):
         return {
             "label": self.label,
             "ignore": sorted(self.ignore),
-            "metric": self._metric_spec(),
+            "metric": self.metric_spec,
             "preprocessing": list(self.preprocessing),
             "model": self.model,
             "baseline": self.baseline,
-            "labels.key": self.labels and self.labels.key,
-            "labels.time": self.labels and self.labels.time,
+            "delayed_labels.key": self.delayed_labels and self.delayed_labels.key,
+            "delayed_labels.time": self.delayed_labels and self.delayed_labels.time,
             "source.dataset": self.source.dataset,
             "source.params": self.source.params,
             "source.topics": self.source.topics and list(self.source.topics),
@@ -157,9 +155,9 @@ class Config(ConfigTable):
 
     def build_pipeline(self) -> base.Estimator:
         """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
-        steps = self._steps()
+        steps = self.build_steps()
         model = self.build_model()
-        return compose.Pipeline(*steps, (_type_of(self.model), model)) if steps else model
+        return compose.Pipeline(*steps, (build.type_of(self.model), model)) if steps else model
 
     def build_model(self) -> base.Estimator:
         """Return the model without the preprocessing steps."""
@@ -171,15 +169,15 @@ class Config(ConfigTable):
         if self.baseline is None:
             return None
         more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
-        steps = self._steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
+        steps = self.build_steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
         model = build.build(self.baseline, build.baselines(), "baseline")
         if isinstance(model, base.Classifier) and not model._multiclass:  # it knows true and false alone
             model = multiclass.OneVsRestClassifier(model)
-        return compose.Pipeline(*steps, (_type_of(self.baseline), model))
+        return compose.Pipeline(*steps, (build.type_of(self.baseline), model))
 
     def build_metric(self) -> Metric:
         """Return the metric."""
-        metric: Metric = build.build(self._metric_spec(), build.metrics(), "metric")
+        metric: Metric = build.build(self.metric_spec, build.metrics(), "metric")
         return metric
 
     def build_source(self, member: str | None = None) -> Source:
@@ -197,7 +195,7 @@ class Config(ConfigTable):
             return kafka_source(self, member)
         if source.path is None:
             known = build.datasets()
-            build.kind_named(source.dataset, known, "source.dataset")
+            build.find_kind(source.dataset, known, "source.dataset")
             dataset = build.build({**source.params, "type": source.dataset}, known, "source.params")
             return DatasetSource(dataset, label=self.label, limit=source.limit)
         try:
@@ -213,62 +211,31 @@ class Config(ConfigTable):
         ConfigError
             If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
         """
-        _together(self._check_metric, self._check_state, self._check_kafka, lambda: self.build_source().close())
+        check_config(self)
 
     def check_records(self) -> None:
-        """Look whether the first records of files have the label.
+        """Check that the first records of files have the label.
 
         Raises
         ------
         ConfigError
-            If they have other fields only. Where labels come in records of their own nobody can know.
+            If they have other fields only. It cannot be known where labels come in records of their own.
         """
-        from connectors import field_names
+        check_label(self)
 
-        path = self.source.path
-        if path is None or path == Path(STREAM) or self.labels is not None:
-            return
-        try:
-            names = field_names(path, self.source.format)
-        except (OSError, ValueError) as error:
-            raise ConfigError(of_error("source.path", error)) from error
-        if names and self.label not in names:
-            more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-            raise ConfigError(
-                f"label: expected a field of the records, got {shown(self.label)}{did_you_mean(self.label, names)}; "
-                f"{path} has {', '.join(map(shown, names[:_NAMES_SHOWN]))}{more}"
-            )
+    def build_steps(self) -> list[tuple[str, base.Transformer]]:
+        """Return the preprocessing steps with their names."""
+        return [(build.type_of(spec), build.build_step_at(i, spec)) for i, spec in enumerate(self.preprocessing)]
 
-    def _steps(self) -> list[tuple[str, base.Transformer]]:
-        return [(_type_of(spec), _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
+    @property
+    def metric_spec(self) -> build.Spec:
+        """The metric, or the default for the model."""
+        return self.metric or ("MAE" if issubclass(self.estimator_class, base.Regressor) else "Accuracy")
 
-    def _metric_spec(self) -> build.Spec:
-        return self.metric or ("MAE" if issubclass(self._model_class(), base.Regressor) else "Accuracy")
-
-    def _model_class(self) -> type:
-        return build.models().classes[_type_of(self.model)]
-
-    def _check_metric(self) -> None:
-        metric = self.build_metric()
-        if not metric.works_with(self.build_model()):
-            kind = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
-            wanted = f"a metric for a {kind}, which {_type_of(self.model)} is"
-            raise ConfigError(f"metric: expected {wanted}, got {shown(_type_of(self.metric))}")
-        if self.baseline is not None:
-            name = _type_of(self.baseline)
-            wanted = "regressor" if issubclass(self._model_class(), base.Regressor) else "classifier"
-            of = base.Regressor if wanted == "regressor" else base.Classifier
-            if not issubclass(build.baselines().classes[name], of):
-                raise ConfigError(f"baseline: expected a {wanted} like the model, got {shown(name)}")
-
-    def _check_kafka(self) -> None:
-        if self.kafka is not None:
-            kafka_options(self)
-
-    def _check_state(self) -> None:
-        steps = [(f"preprocessing[{i}]", _step(spec, i)) for i, spec in enumerate(self.preprocessing)]
-        parts = [*steps, ("metric", self.build_metric()), ("baseline", self.build_baseline())]
-        _together(*(lambda part=part: _check_storable(*part) for part in parts))
+    @property
+    def estimator_class(self) -> type:
+        """The class of the model."""
+        return build.models().classes[build.type_of(self.model)]
 
 
 def load_config(path: str | Path) -> Config:
@@ -300,32 +267,3 @@ def load_config(path: str | Path) -> Config:
         raise ConfigError(syntax_problem(path, text, str(error))) from error
     except ValidationError as error:
         raise ConfigError(*dict.fromkeys(problems_of(error, data, Config))) from error
-
-
-def _together(*calls: Callable[[], object]) -> None:
-    """Make all calls and raise the problems of all of them as one error."""
-    problems: list[str] = []
-    for call in calls:
-        try:
-            call()
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(*dict.fromkeys(problems))
-
-
-def _step(spec: build.Spec, i: int) -> base.Transformer:
-    return build.build_step(spec, f"preprocessing[{i}]")
-
-
-def _type_of(spec: Any) -> str:
-    return str(spec["type"] if isinstance(spec, dict) else spec)
-
-
-def _check_storable(where: str, part: Any) -> None:
-    ours = (*build.models().classes.values(), build.transformers().classes["RandomFeatures"])
-    try:
-        river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
-    except TypeError as error:
-        kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
-        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error

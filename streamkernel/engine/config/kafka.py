@@ -38,15 +38,16 @@ def kafka_problems(config: Config) -> Iterator[str]:
         return
     if not topics and not writes:
         yield "kafka: expected topics in source or sink, got none"
-    if topics and config.labels is not None and kafka.group is not None and source.partitions is None:
+    if topics and config.delayed_labels is not None and kafka.group is not None and source.partitions is None:
         yield (
-            f"kafka.group: expected none with [labels], so that one process reads all partitions, or source.partitions "
-            f'for each process, got "{kafka.group}"; features wait for their label in the memory of one process, and a '
-            "group moves partitions from one to another"
+            "kafka.group: expected none with [delayed_labels], so that one process reads all partitions, or "
+            f'source.partitions for each process, got "{kafka.group}"; features wait for their label in the memory of '
+            "one process, and a group moves partitions from one to another"
         )
-    if kafka.delivery == "exactly_once":
+    if kafka.processing_guarantee == "exactly_once":
         if not topics:
-            yield 'kafka.delivery: expected "at_least_once", since what is read is no topic, got "exactly_once"'
+            expected = 'expected "at_least_once", since what is read is no topic, got "exactly_once"'
+            yield f"kafka.processing_guarantee: {expected}"
         elif config.state.directory is None:
             yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
         if 2.0 * config.state.checkpoint_seconds > LONGEST_TRANSACTION:
@@ -78,8 +79,8 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
             until=source.until,
             order=source.order,
             decoder=decoder,
-            key=source.key_field,
-            copartitioned=config.labels is not None,
+            key=source.key_as_field,
+            copartitioned=config.delayed_labels is not None,
         )
     except ValueError as error:
         raise ConfigError(of_error("source", error)) from error
@@ -123,7 +124,7 @@ def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
 
     if config.kafka is None:
         return None
-    if config.kafka.delivery == "at_least_once":
+    if config.kafka.processing_guarantee == "at_least_once":
         writes = config.sink.predictions_topic or config.sink.dead_letters_topic
         return Outlet(Writer(kafka_options(config)), None) if writes else None
     name = f"{config.kafka.group or 'streamkernel'}-{identity}"

@@ -56,10 +56,10 @@ def problem_with(kind: type, name: str, value: Any) -> str | None:
     largest = max((number for number in numbers if type(number) is int), default=0)
     if limit is None or largest <= limit.most:
         return None
-    memory = f"{_shown(limit.n_bytes(largest))} or more{limit.of}"
+    memory = f"{_format_bytes(limit.n_bytes(largest))} or more{limit.of}"
     return f"expected at most {limit.most:,}, got {largest:,}, which takes {memory}"
 
 
-def _shown(n_bytes: float) -> str:
+def _format_bytes(n_bytes: float) -> str:
     i = min(int(math.log10(n_bytes) // 3), len(_UNITS) - 1)
     return f"{n_bytes / 1000.0**i:,.0f} {_UNITS[i]}"

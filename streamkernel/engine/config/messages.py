@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from streamkernel.engine.config.old_names import sentence_of_key
 
 _WIDEST = 60
 
@@ -34,12 +36,12 @@ class ConfigError(ValueError):
         return "\n".join(self.problems)
 
 
-def shown(value: Any) -> str:
+def to_toml(value: Any) -> str:
     """Return a value as TOML writes it, shortened.
 
     Examples
     --------
-    >>> print(shown({"type": "Gaussian", "on": [True, 1.0]}))
+    >>> print(to_toml({"type": "Gaussian", "on": [True, 1.0]}))
     {type = "Gaussian", on = [true, 1.0]}
     """
     text = _toml(value)
@@ -72,19 +74,23 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 
 
 def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
-    """Return the problem of a key that nobody knows.
+    """Return the problem of an unknown key, with the new one if it is the name of an older version.
 
     Examples
     --------
     >>> unknown_key("source", "wait", ["path", "follow"])
     'source.wait: unknown key; expected one of path, follow'
+    >>> unknown_key("source", "key_field", ["key_as_field"])
+    'source.key_field: this key is now key_as_field'
     """
     known = list(known)
-    place = f"{path}.{key}" if path else key
+    full = f"{path}.{key}" if path else key
+    if sentence := sentence_of_key(path, key):
+        return f"{full}: {sentence}"
     if not known:
-        return f"{place}: unknown key; none is expected here"
+        return f"{full}: unknown key; none is expected here"
     hint = did_you_mean(key, known) or f"; expected one of {', '.join(known)}"
-    return f"{place}: unknown key{hint}"
+    return f"{full}: unknown key{hint}"
 
 
 def of_error(where: str, error: BaseException) -> str:
@@ -101,3 +107,20 @@ def of_error(where: str, error: BaseException) -> str:
     if message.startswith("Expected"):
         message = "e" + message.removeprefix("E")
     return f"{where}: {message}"
+
+
+def collect_problems(*calls: Callable[[], object]) -> None:
+    """Make all calls and raise the problems of all of them as one error.
+
+    Examples
+    --------
+    >>> collect_problems(lambda: None)
+    """
+    problems: list[str] = []
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from river import base, feature_extraction, linear_model, preprocessing
@@ -14,17 +15,18 @@ from river import metrics as river_metrics
 
 from streamkernel.engine.checkpoint import allowlist
 from streamkernel.engine.config.coercion import expectation, parameters_of
-from streamkernel.engine.config.messages import ConfigError, did_you_mean, shown
+from streamkernel.engine.config.messages import ConfigError, did_you_mean, to_toml
 
 OBJECTS = {  # parameters that are objects, and the modules of streamkernel with their classes
     **dict.fromkeys(("kernel", "left", "right"), ("a kernel", "kernels")),  # a Sum has a left and a right one
     "loss": ("a loss", "losses"),
     "rule": ("a coordinate rule", "rules"),
-    "step": ("a step size", "step_sizes"),
-    "compaction": ("a compaction", "upkeep"),
-    "polish": ("a polish", "upkeep"),
+    "step_size": ("a step size", "step_sizes"),
+    "learner": ("a learner", "learners"),
+    "pruning": ("a pruning", "upkeep"),
+    "refit": ("a refit", "upkeep"),
 }
-_ONLY = {"compaction": "Compaction", "polish": "Polish"}
+_ONLY = {"pruning": "Pruning", "refit": "Refit"}
 _BASES = ("Kernel", "Loss", "Rule", "Step")
 _NOT_A_NUMBER = (river_metrics.ConfusionMatrix, river_metrics.ClassificationReport)
 _NOT_IN_TABLES = ("cm",)  # the confusion matrix that metrics can share
@@ -50,7 +52,9 @@ class Catalogue:
 @functools.cache
 def models() -> Catalogue:
     """Return the models that can be run."""
-    from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor
+    from streamkernel.estimators.classifier import KernelClassifier
+    from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+    from streamkernel.estimators.regressor import KernelRegressor
 
     known = KernelClassifier, KernelRegressor, GaussianProcessRegressor
     return Catalogue("a model", {model.__name__: model for model in known})
@@ -82,7 +86,7 @@ def transformers() -> Catalogue:
     >>> list(transformers().classes)[:3]
     ['AdaptiveStandardScaler', 'Binarizer', 'FeatureHasher']
     """
-    from streamkernel import RandomFeatures
+    from streamkernel.estimators.random_features import RandomFeatures
 
     classes = {
         name: kind
@@ -133,7 +137,7 @@ def datasets() -> Catalogue:
     return Catalogue("one of River's data sets", classes)
 
 
-def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
+def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
     """Return the class of a name.
 
     Raises
@@ -146,7 +150,7 @@ def kind_named(name: Any, catalogue: Catalogue, where: str) -> type:
         return names[name]
     nearest = did_you_mean(name, names)
     few = f" ({', '.join(names)})" if len(names) <= (_FEW if nearest else _SOME) else ""
-    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {shown(name)}{nearest}")
+    raise ConfigError(f"{where}: expected {catalogue.kind}{few}, got {to_toml(name)}{nearest}")
 
 
 def objects_for(name: str) -> Catalogue:
@@ -154,13 +158,11 @@ def objects_for(name: str) -> Catalogue:
 
     Examples
     --------
-    >>> list(objects_for("step").classes)
+    >>> list(objects_for("step_size").classes)
     ['Constant', 'InverseTime', 'PowerDecay']
     """
-    import streamkernel
-
     kind, module_name = OBJECTS[name]
-    module = getattr(streamkernel, module_name)
+    module = import_module(f"streamkernel.{module_name}")
     names = [_ONLY[name]] if name in _ONLY else [item for item in module.__all__ if item not in _BASES]
     public = {item: getattr(module, item) for item in names}
     return Catalogue(kind, {item: found for item, found in public.items() if isinstance(found, type)})

@@ -9,7 +9,7 @@ from streamkernel.engine.config.config import Config
 from streamkernel.engine.config.messages import ConfigError
 
 
-def replayed(config: Config, directory: Path, start: str | None, until: str | None) -> Config:
+def replay_config(config: Config, directory: Path, start: str | None, until: str | None) -> Config:
     """Return what runs a stream again and leaves all of what it writes in a directory.
 
     Topics are read to their present end, without a consumer group, and files are not followed, so that the run that is
@@ -35,7 +35,7 @@ def replayed(config: Config, directory: Path, start: str | None, until: str | No
     ...     "label": "y", "source": {"topics": ["clicks"]}, "model": "KernelClassifier",
     ...     "kafka": {"servers": "localhost:9092", "group": "clicks"}, "state": {"directory": "state"},
     ... })
-    >>> again = replayed(found, Path("before"), "100", "2026-05-01T00:00:00+00:00")
+    >>> again = replay_config(found, Path("before"), "100", "2026-05-01T00:00:00+00:00")
     >>> again.source.start, again.source.until, again.kafka.group, again.state.directory
     (100, '2026-05-01T00:00:00+00:00', None, PosixPath('before'))
     """
@@ -50,7 +50,7 @@ def replayed(config: Config, directory: Path, start: str | None, until: str | No
         changes |= {"start": _place(start) or source.start, "until": _place(until) or source.until or "latest"}
     files = {"predictions": directory / "predictions.jsonl", "dead_letters": directory / "dead_letters.jsonl"}
     no_topics = {"predictions_topic": None, "dead_letters_topic": None}
-    kafka = config.kafka and config.kafka.model_copy(update={"group": None, "delivery": "at_least_once"})
+    kafka = config.kafka and config.kafka.model_copy(update={"group": None, "processing_guarantee": "at_least_once"})
     return config.model_copy(
         update={
             "source": source.model_copy(update=changes),

@@ -30,21 +30,21 @@ TOKEN = "STREAMKERNEL_HTTP_TOKEN"
 """The variable of the environment with the token, where the file has none."""
 
 
-def _resolved(value: Any, info: ValidationInfo) -> Path:
+def _resolve_path(value: Any, info: ValidationInfo) -> Path:
     """Return a path, relative to the folder of the configuration file."""
     if not isinstance(value, (str, Path)) or not str(value):
         raise ValueError("no path")
     return Path(value) if str(value) == STREAM else Path((info.context or {}).get("folder", "."), value)
 
 
-def _resolved_pattern(value: Any, info: ValidationInfo) -> Path:
+def _resolve_pattern(value: Any, info: ValidationInfo) -> Path:
     """Return a path or a pattern, relative to the folder of the configuration file, which means itself."""
-    path = _resolved(value, info)
+    path = _resolve_path(value, info)
     return Path(glob.escape(str((info.context or {}).get("folder", "."))), value) if is_pattern(path) else path
 
 
-LocalPath = Annotated[Path, BeforeValidator(_resolved)]
-LocalPattern = Annotated[Path, BeforeValidator(_resolved_pattern)]
+LocalPath = Annotated[Path, BeforeValidator(_resolve_path)]
+LocalPattern = Annotated[Path, BeforeValidator(_resolve_pattern)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -54,7 +54,7 @@ _TOKEN_TEXT = "text of 8 or more printable ASCII characters"
 _GO_WITH = {
     "path": ("format", "follow"),
     "dataset": ("params", "limit"),
-    "topics": ("partitions", "start", "until", "order", "decoder", "key_field"),
+    "topics": ("partitions", "start", "until", "order", "decoder", "key_as_field"),
 }
 """What the keys of a source go with."""
 
@@ -70,7 +70,7 @@ class KafkaTable(ConfigTable):
 
     servers: Name = Field(description='addresses of brokers, "host:port", separated by commas')
     group: Name | None = Field(default=None, description="the name of a consumer group")
-    delivery: Literal["exactly_once", "at_least_once"] = Field(
+    processing_guarantee: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once", description='"exactly_once" or "at_least_once"'
     )
     client: Literal["kafka-python", "confluent-kafka"] = Field(
@@ -95,9 +95,9 @@ class SourceTable(ConfigTable):
     partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
     start: Moment = Field(default="earliest", description=_MOMENT)
     until: Moment | None = Field(default=None, description=_MOMENT)
-    order: Literal["free", "deterministic"] = Field(default="free", description='"free" or "deterministic"')
+    order: Literal["arrival", "deterministic"] = Field(default="arrival", description='"arrival" or "deterministic"')
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
-    key_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
+    key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
 
     @model_validator(mode="after")
     def _one_of_three(self) -> SourceTable:
@@ -140,13 +140,13 @@ class SinkTable(ConfigTable):
         return self
 
 
-class LabelsTable(ConfigTable):
+class DelayedLabelsTable(ConfigTable):
     """How features and the label that comes in another record find each other."""
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
     max_pending: int = Field(default=100_000, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
-    max_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
+    timeout_seconds: float = Field(default=86_400.0, gt=0, description="a number of seconds above 0")
 
 
 class StateTable(ConfigTable):
@@ -156,7 +156,7 @@ class StateTable(ConfigTable):
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
-def _checked_token(token: str) -> SecretStr:
+def _check_token(token: str) -> SecretStr:
     """Return a token if an Authorization header can carry it, which is not so with a line end, as files have it."""
     if re.fullmatch(r"[!-~][ -~]{6,}[!-~]", token) is None:
         raise ValueError(_TOKEN_TEXT)
@@ -166,7 +166,7 @@ def _checked_token(token: str) -> SecretStr:
 def _token_of_environment() -> SecretStr | None:
     token = os.environ.get(TOKEN)
     try:
-        return _checked_token(token) if token else None
+        return _check_token(token) if token else None
     except ValueError:
         raise ConfigError(f"{TOKEN}: expected {_TOKEN_TEXT}, got another") from None
 
@@ -181,7 +181,7 @@ class HttpTable(ConfigTable):
     @field_validator("token")
     @classmethod
     def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        return token and _checked_token(token.get_secret_value())
+        return token and _check_token(token.get_secret_value())
 
 
 class LogTable(ConfigTable):
@@ -197,4 +197,4 @@ class ClusterTable(ConfigTable):
     """How a run is divided that has workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
-    round_events: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")
+    events_per_round: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")

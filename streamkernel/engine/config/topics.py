@@ -50,7 +50,7 @@ class Topic(NamedTuple):
         return shlex.join(words if self.partitions is None else [*words, "--partitions", str(self.partitions)])
 
 
-def needed_topics(config: Config) -> list[Topic]:
+def find_topics(config: Config) -> list[Topic]:
     """Ask the brokers for the topics of a configuration.
 
     A topic of predictions that is missing should have as many partitions as the source has, and a source that is
@@ -60,12 +60,12 @@ def needed_topics(config: Config) -> list[Topic]:
     ------
     ConfigError
         If there is no table ``[kafka]``.
-    Unavailable
+    UnavailableError
         If no broker can be reached.
     """
     sources, sink = config.source.topics or (), config.sink
     purposes: dict[str, str] = {}
-    features = "source" if config.labels is None else "source of features and labels"
+    features = "source" if config.delayed_labels is None else "source of features and labels"
     for name, purpose in (
         *((name, features) for name in sources),
         (sink.predictions_topic, "predictions"),
@@ -100,7 +100,7 @@ def report_topics(config: Config, *, create: bool) -> tuple[list[str], bool]:
     OSError
         If no broker can be reached, or the brokers refuse to create a topic.
     """
-    topics = needed_topics(config)
+    topics = find_topics(config)
     missing = [topic for topic in topics if not topic.exists]
     if create and missing:
         kafka_options(config).create_topics({topic.name: topic.partitions for topic in missing})

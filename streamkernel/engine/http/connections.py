@@ -39,6 +39,11 @@ class Connection(H11Protocol):
 
     Nobody is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one of
     the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
+
+    Attributes
+    ----------
+    since : float
+        When the present phase began, by the clock of the event loop.
     """
 
     _last_log = -LOG_SECONDS
@@ -46,7 +51,7 @@ class Connection(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0
+        self.since = 0.0
         self._is_idle = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -81,11 +86,12 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     @property
-    def _host(self) -> str:
+    def host(self) -> str:
+        """The address of the client."""
         return self.client[0] if self.client else ""
 
     @property
-    def _is_answering(self) -> bool:
+    def is_answering(self) -> bool:
         """Whether the client waits for the server, and not the other way round."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
@@ -93,19 +99,19 @@ class Connection(H11Protocol):
         """Begin a phase that may take so long."""
         if self._timer is not None:
             self._timer.cancel()
-        self._since, self._is_idle = self.loop.time(), is_idle
+        self.since, self._is_idle = self.loop.time(), is_idle
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _close_one(self) -> None:
         connections = [one for one in self.connections if isinstance(one, Connection)]
-        of_client = Counter(one._host for one in connections)
+        of_client = Counter(one.host for one in connections)
         new = self.loop.time() - NEW_SECONDS
         found = max(
-            (one for one in connections if not one._is_answering),
-            key=lambda one: (of_client[one._host], one.cycle is not None or one._since < new, -one._since),
+            (one for one in connections if not one.is_answering),
+            key=lambda one: (of_client[one.host], one.cycle is not None or one.since < new, -one.since),
         )
         self.connections.discard(found)
         found.transport.abort()
         if time.monotonic() - Connection._last_log >= LOG_SECONDS:
             Connection._last_log = time.monotonic()
-            log.warning("too many HTTP connections; closing those that wait longest", client=found._host)
+            log.warning("too many HTTP connections; closing those that wait longest", client=found.host)

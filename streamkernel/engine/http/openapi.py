@@ -30,7 +30,7 @@ ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type
 STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
 VERSIONS = {
     "streamkernel-version": {"schema": {"type": "integer"}, "description": "which copy of the model answered"},
-    "streamkernel-events": {"schema": {"type": "integer"}, "description": "events that it had learnt"},
+    "streamkernel-events": {"schema": {"type": "integer"}, "description": "events that it had learned"},
 }
 
 

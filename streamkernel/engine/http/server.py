@@ -30,7 +30,7 @@ from streamkernel.engine.telemetry.prometheus import EngineCollector
 from streamkernel.engine.telemetry.status import status_of
 
 if TYPE_CHECKING:
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.engine import Engine
 
 LARGEST_BODY = 1 << 20
 """Bytes of a request that are read at most."""

@@ -8,6 +8,7 @@ from typing import Any
 from river import compose
 
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import parameters_of
 
 
 def model_rows(model: Any) -> list[tuple[str, str]]:
@@ -16,7 +17,7 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
     rows = [("pipeline", " | ".join(str(step) for step in steps))]
     last = steps[-1]
     if isinstance(last, KernelModel):
-        rows += [("parameters", "\n".join(f"{name} = {value!r}" for name, value in last._get_params().items()))]
+        rows += [("parameters", "\n".join(f"{name} = {value!r}" for name, value in parameters_of(last).items()))]
         rows += [
             ("kernel", repr(last.kernel_)),
             ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),

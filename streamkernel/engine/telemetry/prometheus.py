@@ -21,12 +21,13 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from connectors.json_text import printable
-from streamkernel.engine.telemetry.snapshot import MOST, ModelNumbers, Numbers, lag_of, place
+from streamkernel.engine.telemetry.snapshot import MOST, EngineSnapshot, ModelSnapshot, lag_of, place
 from streamkernel.versions import package_version
 
 if TYPE_CHECKING:
-    from streamkernel.engine.cluster_snapshot import ClusterNumbers
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.checkpointer import Checkpointer
+    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
+    from streamkernel.engine.engine import Engine
     from streamkernel.engine.telemetry.histogram import Histogram
     from streamkernel.engine.telemetry.quality import Scores
 
@@ -45,7 +46,7 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        engine, numbers = self._engine, self._engine.numbers
+        engine, numbers = self._engine, self._engine.snapshot
         yield _build()
         if numbers.model is not None:
             yield from _model(numbers.model)
@@ -54,7 +55,7 @@ class EngineCollector(Collector):
         yield from _source(numbers, lag_of(engine.source))
         incidents = dict(engine.incidents)
         yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
-        yield from _checkpoints(engine, numbers.checkpoints)
+        yield from _checkpoints(engine.parts.checkpointer, numbers.checkpoints)
         if engine.cluster is not None:
             yield from _cluster(engine.cluster)
 
@@ -68,8 +69,8 @@ def _build() -> Metric:
     return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
 
 
-def _model(model: ModelNumbers) -> Iterator[Metric]:
-    yield _gauge("objective", "Running regularised loss, each example before it is learnt.", model.objective)
+def _model(model: ModelSnapshot) -> Iterator[Metric]:
+    yield _gauge("objective", "Running regularised loss, each example before it is learned.", model.objective)
     yield _gauge("features", "Random features in the model.", model.n_features)
     yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
     yield _counter("steps", "Steps taken.", model.n_steps)
@@ -81,10 +82,10 @@ def _model(model: ModelNumbers) -> Iterator[Metric]:
         yield _gauge("checked_step_size", text, model.last_step)
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
-    yield _counter("compactions", "Times that the model has been made smaller.", model.n_compactions)
+    yield _counter("prunings", "Times that the model has been pruned.", model.n_prunings)
     if not math.isnan(model.gap):
-        text = "Certified primal-dual gap of the coefficients when they were polished last."
-        yield _gauge("polish_gap", text, model.gap)
+        text = "Certified primal-dual gap of the coefficients when they were refitted last."
+        yield _gauge("refit_gap", text, model.gap)
     if model.shares:
         text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
         weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])
@@ -114,7 +115,7 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
     return family
 
 
-def _events(numbers: Numbers) -> Iterator[Metric]:
+def _events(numbers: EngineSnapshot) -> Iterator[Metric]:
     yield _counters("events", "Events by what became of them.", "outcome", numbers.outcomes)
     yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
     text = "Values of inputs far outside the usual range of their field."
@@ -133,7 +134,7 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
         yield _gauge("pending_labels", "Features that wait for their label.", numbers.pending_labels)
 
 
-def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+def _source(numbers: EngineSnapshot, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     text = "What waits behind the last event: records of a topic, bytes of a file."
     lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
     told = list(lags.items())
@@ -151,10 +152,10 @@ def _source(numbers: Numbers, lags: Mapping[tuple[str, str], int]) -> Iterator[M
     yield positions
 
 
-def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
-    every, age, size = engine.checkpoint_every, engine.checkpoint_age, engine.checkpoint_bytes
-    if every is None:
+def _checkpoints(checkpointer: Checkpointer, seconds: Histogram) -> Iterator[Metric]:
+    if checkpointer.state is None:
         return
+    every, age, size = checkpointer.seconds, checkpointer.age, checkpointer.size
     yield _gauge("checkpoint_interval_seconds", "Time between two checkpoints, as configured.", every)
     yield _histogram("checkpoint_seconds", "Time to make all durable, which learning waits for.", seconds)
     if age is not None:
@@ -163,7 +164,7 @@ def _checkpoints(engine: Engine, seconds: Histogram) -> Iterator[Metric]:
         yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
 
 
-def _cluster(cluster: ClusterNumbers) -> Iterator[Metric]:
+def _cluster(cluster: ClusterSnapshot) -> Iterator[Metric]:
     yield _gauge("workers", "Workers of the last round.", len(cluster.last.events))
     events = {str(worker): events for worker, (events, _) in cluster.by_worker.items()}
     yield _counters("worker_events", "Events that each worker read.", "worker", events)

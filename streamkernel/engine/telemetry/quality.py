@@ -67,13 +67,13 @@ class Scores:
         metric, pairs = self.metric, self.pairs
         last = pairs[-WINDOW:]
         if self.baseline_pairs is not None:
-            theirs = value(judged(metric.clone(), self.baseline_pairs))
+            theirs = value(update_metric(metric.clone(), self.baseline_pairs))
         elif isinstance(metric, RegressionMetric):
             labels = [y for y, _ in pairs]
-            theirs = value(judged(metric.clone(), zip(labels[1:], labels, strict=False)))
+            theirs = value(update_metric(metric.clone(), zip(labels[1:], labels, strict=False)))
         else:
             theirs = of_majority(metric, Counter(y for y, _ in last))
-        return value(judged(metric.clone(), last)), theirs if self.baseline else math.nan
+        return value(update_metric(metric.clone(), last)), theirs if self.baseline else math.nan
 
 
 class Quality:
@@ -127,16 +127,16 @@ class Quality:
         self.pairs.clear()
         self.baseline_pairs.clear()
         came = Counter(pairs) if _counts(self.metric) else None
-        judged(self.metric, pairs if came is None else came)
+        update_metric(self.metric, pairs if came is None else came)
         if self._is_model:
-            judged(self.baseline_metric, theirs)
+            update_metric(self.baseline_metric, theirs)
             self._baseline_recent.extend(theirs)
         elif self._is_of_last:
             labels = [y for y, _ in (*list(self._recent)[-1:], *pairs)]
             first = -self._count % SAMPLED or (0 if self._count else SAMPLED)
             before = len(labels) - len(pairs)
             places = range(first, len(pairs), SAMPLED)
-            judged(self.baseline_metric, [(labels[i + before], labels[i + before - 1]) for i in places])
+            update_metric(self.baseline_metric, [(labels[i + before], labels[i + before - 1]) for i in places])
         elif came is None:
             self._labels.update([y for y, _ in pairs])
         else:
@@ -153,6 +153,11 @@ class Quality:
         baseline_pairs = tuple(self._baseline_recent) if self._is_model else None
         ours = value(self.metric)
         return Scores(self._empty, self.baseline, ours, theirs, tuple(self._recent), baseline_pairs)
+
+    def by_name(self) -> dict[str, float]:
+        """Return the metric since the start, of the model and of the baseline, by name."""
+        scores = self.scores()
+        return {scores.name: scores.ours} | ({f"{scores.name} (baseline)": scores.theirs} if scores.baseline else {})
 
     def drop_baseline(self) -> None:
         """Go on without a baseline."""
@@ -183,7 +188,7 @@ class Quality:
         self._baseline_recent = deque(_pairs(state["baseline_recent"]), maxlen=WINDOW)
 
 
-def judged(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
+def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
     """Update a metric with pairs and return it; one that only counts how often which pair came is told just that.
 
     Its bits are the same however pairs are put together, since sums of whole numbers are exact.
@@ -191,7 +196,7 @@ def judged(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
     Examples
     --------
     >>> from river import metrics
-    >>> judged(metrics.Accuracy(), [("a", "a"), ("b", "a"), ("b", None)])
+    >>> update_metric(metrics.Accuracy(), [("a", "a"), ("b", "a"), ("b", None)])
     Accuracy: 50.00%
     """
     if _counts(metric):

@@ -37,8 +37,8 @@ def report(state: Mapping[str, Any], directory: Path) -> str:
         '<link rel="stylesheet" href="page.css">': f"<style>\n{style}</style>",
         '<script src="page.js"></script>': f"<script>\n{script}</script>",
         '<script id="run" type="application/json"></script>': '<script id="run" type="application/json" '
-        f'data-title="{_escaped(title)}">{run.replace("<", chr(92) + "u003c")}</script>',
-        "<title>streamkernel</title>": f"<title>{_escaped(title)}</title>",
+        f'data-title="{_escape(title)}">{run.replace("<", chr(92) + "u003c")}</script>',
+        "<title>streamkernel</title>": f"<title>{_escape(title)}</title>",
     }
     for old, new in parts.items():
         html = html.replace(old, new)
@@ -53,7 +53,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "events": history["events"],
         "now": {
             type(metric).__name__: value(metric),
-            "learnt": outcomes["learned"],
+            "learned": outcomes["learned"],
             "dead letters": outcomes["dead_letter"],
         },
         "history": history["columns"],
@@ -83,5 +83,5 @@ def _dead_letters(path: Path) -> list[dict[str, str]]:
     return found
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

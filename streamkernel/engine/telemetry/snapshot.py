@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.estimators.internals import learner_of
 
 if TYPE_CHECKING:
     from connectors import Source
@@ -22,12 +22,12 @@ MOST = 100
 """Streams whose position and lag are told one by one."""
 
 
-class ModelNumbers(NamedTuple):
+class ModelSnapshot(NamedTuple):
     """Of a kernel model: what its attributes of these names say, and more.
 
     `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
     the weights of functions by how they learn, `groups` how many groups of features there are, and `youngest` is how
-    many examples came before the youngest of them. `gap` is NaN where nothing was polished.
+    many examples came before the youngest of them. `gap` is NaN where nothing was refitted.
     """
 
     objective: float
@@ -42,12 +42,12 @@ class ModelNumbers(NamedTuple):
     shares: Mapping[str, float]
     groups: int
     youngest: int
-    n_compactions: int
+    n_prunings: int
     gap: float
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EngineSnapshot:
     """The numbers of an engine; counters go on after a restart, `events` and `checkpoints` do not.
 
     Parameters
@@ -83,18 +83,18 @@ class Numbers:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
-    model: ModelNumbers | None
+    model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram
     last_event: float
     time: float = field(default_factory=time.time)
 
 
-def of_model(model: KernelModel) -> ModelNumbers:
+def of_model(model: KernelModel) -> ModelSnapshot:
     """Return the numbers of a model."""
-    learner = model._learner
-    table = learner.table if isinstance(learner, Mixture) else None
-    return ModelNumbers(
+    learner = learner_of(model)
+    table = learner.table
+    return ModelSnapshot(
         objective=model.objective,
         n_features=model.n_features,
         n_seeds=model.n_seeds,
@@ -107,7 +107,7 @@ def of_model(model: KernelModel) -> ModelNumbers:
         shares=learner.shares,
         groups=0 if table is None else int((table[:, 0] > 0).sum()),
         youngest=0 if table is None else int(table[:, 2].max()),
-        n_compactions=model.n_compactions,
+        n_prunings=model.n_prunings,
         gap=model.gap,
     )
 

@@ -12,11 +12,11 @@ from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
 from streamkernel.engine.telemetry.description import model_rows
-from streamkernel.engine.telemetry.snapshot import lag_of, of_model
+from streamkernel.engine.telemetry.snapshot import lag_of
 
 if TYPE_CHECKING:
-    from streamkernel.engine.cluster_snapshot import ClusterNumbers
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
+    from streamkernel.engine.engine import Engine
 
 LINES = 6
 """Workers that a chart shows one by one; of more it shows the fastest, the slowest, and the one between."""
@@ -24,35 +24,23 @@ LINES = 6
 KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
-def point_of(engine: Engine) -> dict[str, float]:
-    """Return the numbers of a run that its history keeps; only the thread that learns may ask."""
-    model, outcomes = engine.kernel_model, engine.outcomes
-    point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
-    point |= {f"quality: {name}": value for name, value in engine.quality().items() if math.isfinite(value)}
-    if model is not None:
-        told = of_model(model)
-        point |= {"objective": told.objective, "features": float(told.n_features), "seeds": float(told.n_seeds)}
-        point |= {"step size": told.next_step}
-        point |= {f"weight: {name}": weight for name, weight in told.shares.items()}
-    return point
-
-
 def status_of(engine: Engine) -> dict[str, Any]:
     """Return all that the live page shows, as JSON values; any thread may ask."""
-    newest, numbers = engine.publisher.newest, engine.numbers
+    newest, numbers = engine.publisher.newest, engine.snapshot
     scores, model = numbers.scores, numbers.model
     recent, baseline = scores.recent()
     now = {scores.name: scores.ours, "of the last 1,000": recent}
     if scores.baseline:
         now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
-    now |= {"learnt": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
+    now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
         now |= {"waiting for labels": numbers.pending_labels}
     now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
         now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
-    if engine.checkpoint_age is not None:
-        now |= {"checkpoint, s ago": round(engine.checkpoint_age)}
+    age = engine.parts.checkpointer.age
+    if age is not None:
+        now |= {"checkpoint, s ago": round(age)}
     cluster = engine.cluster
     if cluster is not None:
         last = cluster.last
@@ -73,7 +61,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
     }
 
 
-def rounds_of(cluster: ClusterNumbers) -> dict[str, Any]:
+def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
     """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
     recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
     rates = [

@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.quality import WINDOW
 from streamkernel.warm_up import warm_up
 
 if TYPE_CHECKING:
-    from streamkernel.engine.runner import Engine
+    from streamkernel.engine.engine import Engine
 
 LOG_SECONDS = 10.0
 """Time between two lines of progress where there is no terminal."""
@@ -45,15 +45,15 @@ class View:
     @property
     def events_per_second(self) -> float | None:
         """Events learned per second since the view was made, by this process; ``None`` if it learned none."""
-        learned = self._engine.outcomes["learned"] - self._engine.learned_before
+        learned = self._engine.outcomes["learned"] - self._engine.parts.checkpointer.learned_before
         return learned / max(time.monotonic() - self._since, 1e-9) if learned else None
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown: names and numbers as text."""
-        engine, numbers = self._engine, self._engine.numbers
+        engine, numbers = self._engine, self._engine.snapshot
         model, scores, rate = numbers.model, numbers.scores, self.events_per_second
         rows = [
-            ("events learnt", f"{numbers.outcomes['learned']:,}"),
+            ("events learned", f"{numbers.outcomes['learned']:,}"),
             ("dead letters", f"{numbers.outcomes['dead_letter']:,}"),
             ("events/s", "–" if rate is None else f"{rate:,.0f}"),
         ]

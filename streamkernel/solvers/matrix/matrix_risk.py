@@ -22,15 +22,15 @@ class DenseBlocks:
 
     def __init__(self, D: F64) -> None:
         self.n, self.p, self.d = D.shape[:3]
-        self._A = np.stack([psd.packed(np.ascontiguousarray(D[:, j])) for j in range(self.p)])
+        self._A = np.stack([psd.pack(np.ascontiguousarray(D[:, j])) for j in range(self.p)])
 
     def forward(self, X: F64, blocks: Ints, rows: Ints) -> F64:
         """Return Σ_j ⟨D_i^j, X_j⟩ over `blocks`, whose matrices are `X`, for each of `rows`."""
-        return np.asarray(_forward(self._A, psd.packed(X), blocks, rows))
+        return np.asarray(_forward(self._A, psd.pack(X), blocks, rows))
 
     def backward(self, y: F64, rows: Ints, blocks: Ints) -> F64:
         """Return Σ_i y_i D_i^j over `rows`, whose numbers are `y`, for each of `blocks`."""
-        return np.asarray(psd.unpacked(_backward(self._A, y, rows, blocks), self.d))
+        return np.asarray(psd.unpack(_backward(self._A, y, rows, blocks), self.d))
 
 
 # Rows are in ascending order: as many as there are are all of them, one product of a matrix and a vector a block.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamkernel.solvers.matrix.matrix_blocks import F64, Iterate, Problem
-from streamkernel.solvers.matrix.matrix_start import drawn, largest_block, starting_point, steps_of
+from streamkernel.solvers.matrix.matrix_start import draw_blocks, largest_block, starting_point, steps_of
 from streamkernel.solvers.progress import Tell, progress
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes
 
@@ -135,7 +135,7 @@ class Search:
         sizes = self._sizes(scale * self._largest)
         for _ in range(min(passes * self._pass, self._max_steps - self._steps)):
             self._steps += 1
-            if not at.step(drawn(generator, n, self._m), drawn(generator, p, self._q), sizes):
+            if not at.step(draw_blocks(generator, n, self._m), draw_blocks(generator, p, self._q), sizes):
                 return math.inf
         gap = self._look(at)
         far = math.log(self._first / max(self.gap, _LEAST)) / math.log(self._first / max(self._tol, _LEAST))

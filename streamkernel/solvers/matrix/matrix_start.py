@@ -44,7 +44,7 @@ def starting_point(problem: Problem) -> tuple[F64, F64, float]:
     return X, y, moved / length if moved > 0.0 < length else 1.0
 
 
-def drawn(generator: np.random.Generator, n: int, m: int) -> Ints:
+def draw_blocks(generator: np.random.Generator, n: int, m: int) -> Ints:
     """Return m of the numbers below n, in ascending order."""
     return np.sort(generator.choice(n, m, replace=False))
 
@@ -53,7 +53,7 @@ def largest_block(problem: Problem, m: int, q: int, generator: np.random.Generat
     """Return the largest squared spectral norm of a few random blocks of m rows and q matrices, by power iteration."""
     data, largest = problem.data, 0.0
     for _ in range(_DRAWS):
-        rows, blocks = drawn(generator, data.n, m), drawn(generator, data.p, q)
+        rows, blocks = draw_blocks(generator, data.n, m), draw_blocks(generator, data.p, q)
         v, norm = generator.standard_normal(m), 1.0
         for _ in range(_POWERS):
             v = data.forward(data.backward(v / norm, rows, blocks), blocks, rows)

@@ -36,7 +36,7 @@ def dual_steps(code, y, b, c, s):  # type: ignore[no-untyped-def]
 
 
 @compiled(nogil=True)
-def packed(X):  # type: ignore[no-untyped-def]
+def pack(X):  # type: ignore[no-untyped-def]
     """Return the symmetric parts of matrices as vectors with the same inner products, shape (blocks, d(d+1)/2)."""
     blocks, d = X.shape[0], X.shape[1]
     out = np.empty((blocks, d * (d + 1) // 2))
@@ -52,7 +52,7 @@ def packed(X):  # type: ignore[no-untyped-def]
 
 
 @compiled(nogil=True)
-def unpacked(v, d):  # type: ignore[no-untyped-def]
+def unpack(v, d):  # type: ignore[no-untyped-def]
     """Return the symmetric matrices of `packed`, shape (blocks, d, d)."""
     out = np.empty((len(v), d, d))
     for j in range(len(v)):

@@ -1,4 +1,4 @@
-"""Metrics of several tasks, learnt so that nearest neighbours are of one's own class."""
+"""Metrics of several tasks, learned so that nearest neighbours are of one's own class."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return self
 
     def transform(self, X: Any, task: Any = None) -> F64:
-        """Return points whose Euclidean distance, within a task, is the learnt one, shape (n, d)."""
+        """Return points whose Euclidean distance, within a task, is the learned one, shape (n, d)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         out: F64 = np.empty_like(X)

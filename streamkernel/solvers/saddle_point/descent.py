@@ -12,7 +12,7 @@ import numpy as np
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.duality_gap import Problem
 from streamkernel.solvers.saddle_point.factors import F64
-from streamkernel.solvers.saddle_point.primal_dual_steps import advance, compiled
+from streamkernel.solvers.saddle_point.primal_dual_steps import Blocks, CompiledProblem, Point, advance, compiled
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
 
 _FIRST_WEIGHTS = 1.0, 0.1
@@ -31,20 +31,6 @@ class Measured(NamedTuple):
     seconds: float
     objective: float
     gap: float
-
-
-class Point(NamedTuple):
-    """Where the iterates are: x and y, u = Uᵀy and v = Vx, and v̄."""
-
-    x: F64
-    y: F64
-    u: F64
-    v: F64
-    v_ahead: F64
-
-    def copy(self) -> Point:
-        """Return a point that stays where it is."""
-        return Point(*(part.copy() for part in self))
 
 
 class Descent:
@@ -159,13 +145,12 @@ class Descent:
         problem = self._problem
         sizes = self._sizes(scale, weight)
         U, V = compiled(problem.A.U), compiled(problem.A.V)
+        compiled_problem = CompiledProblem(U, V, problem.code, problem.b, l1=problem.l1, l2=problem.l2)
+        blocks = Blocks(self._rows, self._columns, self._keys)
         end = self.n_iterations + count
         while self.n_iterations < end:
             began, todo = time.perf_counter(), min(self._chunk, end - self.n_iterations)
-            advance(
-                U, V, problem.code, problem.b, problem.l1, problem.l2, *self._at,
-                self._rows, self._columns, *sizes, self._keys, self.n_iterations, todo,
-            )  # fmt: skip
+            advance(compiled_problem, self._at, blocks, sizes, self.n_iterations, todo)
             self.n_iterations += todo
             if time.perf_counter() - began < 0.5 * _SECONDS:
                 self._chunk *= 2

@@ -35,14 +35,14 @@ class Factors(NamedTuple):
         u = y if self.U is None else self.U.T @ y
         return np.asarray(u if self.V is None else self.V @ u)
 
-    def centred(self) -> tuple[Factors, F64]:
+    def centre(self) -> tuple[Factors, F64]:
         """Return A with columns of mean 0, and the means that were; a sparse U stays as it is."""
         if sparse.issparse(self.U):
             return self, np.zeros(self.shape[1])
         mean = self.U.mean(axis=0)
         return self._replace(U=self.U - mean), np.asarray(mean if self.V is None else self.V @ mean)
 
-    def formed(self, *, by_rows: bool) -> Factors:
+    def form(self, *, by_rows: bool) -> Factors:
         """Return A beside the identity: by rows, so that Aᵀy is what is maintained, or by columns, so that Ax is."""
         A = self.U if self.V is None else self.U @ self.V.T
         if by_rows:
@@ -59,7 +59,7 @@ class Factors(NamedTuple):
         p, d = self.V.shape
         return Factors(U, _stack([[self.V, np.zeros((p, 1))], [np.zeros((1, d)), np.ones((1, 1))]]))
 
-    def ordered(self, rows: Order, columns: Order) -> Factors:
+    def reorder(self, rows: Order, columns: Order) -> Factors:
         """Return A with its rows and its columns in these orders."""
         U, V = self.U, self.V
         U, V = (U, _take(V, rows, axis=1)) if U is None else (_take(U, rows, axis=0), V)

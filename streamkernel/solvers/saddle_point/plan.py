@@ -42,11 +42,11 @@ class Way(NamedTuple):
 
 def block_norm(A: Factors, rows: int, columns: int, *, pairs: int | None = None) -> float:
     """Return the largest ‖A_I^J‖² of the blocks: all of them if they have one row, otherwise some, and nearly."""
-    n, p, d = A.shape
+    n, p, _ = A.shape
     rounds = 1 if rows == n or columns == p else 6
     if pairs is None:
         pairs = max(rows, columns) if rounds == 1 else max(max(rows, columns) // 12, min(max(rows, columns), 8))
-    return float(largest_norm(compiled(A.U), compiled(A.V), n, p, d, rows, columns, pairs, rounds))
+    return float(largest_norm(compiled(A.U), compiled(A.V), A.shape, rows, columns, pairs, rounds))
 
 
 def norms(A: Factors) -> Norms:

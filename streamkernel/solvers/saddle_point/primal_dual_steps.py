@@ -8,7 +8,7 @@ transposed, so that both look alike): an array, the three arrays of a sparse mat
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -17,9 +17,43 @@ from numba.extending import overload
 from streamkernel import jit
 from streamkernel.features.counter_rng import counter_bits
 from streamkernel.solvers.saddle_point.conjugates import dual_step
+from streamkernel.solvers.saddle_point.factors import F64
 
 _SHIFT = np.uint64(32)
 _SUMS = {"reassoc", "contract"}  # sums in any order
+
+
+class CompiledProblem(NamedTuple):
+    """A problem as the steps read it: the factors of A as :func:`compiled` makes them, the loss, targets, penalties."""
+
+    U: Any
+    V: Any
+    code: int
+    b: F64
+    l1: F64
+    l2: F64
+
+
+class Point(NamedTuple):
+    """Where the iterates are: x and y, u = Uᵀy and v = Vx, and v̄."""
+
+    x: F64
+    y: F64
+    u: F64
+    v: F64
+    v_ahead: F64
+
+    def copy(self) -> Point:
+        """Return a point that stays where it is."""
+        return Point(*(part.copy() for part in self))
+
+
+class Blocks(NamedTuple):
+    """How many blocks the rows (y) and the columns (x) are divided into, and the keys of their draws."""
+
+    rows: int
+    columns: int
+    keys: Any
 
 
 def dots(rows: Any, start: int, stop: int, vector: Any, out: Any) -> Any:
@@ -125,40 +159,41 @@ def draw(key, t, count):  # type: ignore[no-untyped-def]
 
 
 @jit.compiled(nogil=True)
-def advance(  # type: ignore[no-untyped-def]
-    U, V, code, b, l1, l2, x, y, u, v, v_ahead, rows, columns, theta, tau, sigma, keys, first, count
-):
-    """Take `count` steps from step `first`, each on one of `rows` blocks of y and one of `columns` blocks of x.
+def advance(problem, at, blocks, sizes, first, count):  # type: ignore[no-untyped-def]
+    """Take `count` steps from step `first`, each on one block of y and one block of x; `at` is moved.
 
     For y, (20) to (22), and for x, (23) to (25); v_ahead is v̄. Blocks are even to one coordinate. A block is drawn
     uniformly, so that each coordinate has the chance 1/rows (1/columns): this is n/m (p/q) of the paper, also where m
     does not divide n.
     """
+    x, y, u, v, b = at.x, at.y, at.u, at.v, problem.b
+    rows, columns = blocks.rows, blocks.columns
     n, p, d = len(y), len(x), len(u)
     height, width = -(-n // rows), -(-p // columns)
     c, dy, g, dx = np.empty(height), np.empty(height), np.empty(width), np.empty(width)
     work, u_ahead = np.empty(d), np.empty(d)
-    cut, keep = tau * l1, 1.0 / (1.0 + tau * l2)
+    cut, keep = sizes.tau * problem.l1, 1.0 / (1.0 + sizes.tau * problem.l2)
     for t in range(first, first + count):
-        start, stop = bounds(draw(keys[0], t, rows), n, rows)
-        scores = dots(U, start, stop, v_ahead, c)
+        start, stop = bounds(draw(blocks.keys[0], t, rows), n, rows)
+        scores = dots(problem.U, start, stop, at.v_ahead, c)
         for i in range(start, stop):
-            new = dual_step(code, y[i], b[i], scores[i - start], sigma / n)
+            new = dual_step(problem.code, y[i], b[i], scores[i - start], sizes.sigma / n)
             dy[i - start] = new - y[i]
             y[i] = new
-        move(U, start, stop, dy, u, u_ahead, rows - 1.0, work)
-        start, stop = bounds(draw(keys[1], t, columns), p, columns)
-        slopes = dots(V, start, stop, u_ahead, g)
-        _shrink(x[start:stop], slopes, cut[start:stop], keep[start:stop], tau / n, dx)
-        move(V, start, stop, dx, v, v_ahead, theta, work)
+        move(problem.U, start, stop, dy, u, u_ahead, rows - 1.0, work)
+        start, stop = bounds(draw(blocks.keys[1], t, columns), p, columns)
+        slopes = dots(problem.V, start, stop, u_ahead, g)
+        _shrink(x[start:stop], slopes, cut[start:stop], keep[start:stop], sizes.tau / n, dx)
+        move(problem.V, start, stop, dx, v, at.v_ahead, sizes.theta, work)
 
 
 @jit.compiled(nogil=True)
-def largest_norm(U, V, n, p, d, rows, columns, pairs, rounds):  # type: ignore[no-untyped-def]
+def largest_norm(U, V, shape, rows, columns, pairs, rounds):  # type: ignore[no-untyped-def]
     """Return the largest ‖U_I V_J‖² of `pairs` pairs of blocks by `rounds` rounds of power iteration.
 
-    One round is exact for blocks of one row or one column.
+    The `shape` of A = UV is (n, p, d). One round is exact for blocks of one row or one column.
     """
+    n, p, d = shape
     left, right = np.empty(-(-n // rows)), np.empty(-(-p // columns))
     work, sums, ahead = np.empty(d), np.empty(d), np.empty(d)
     largest = 0.0

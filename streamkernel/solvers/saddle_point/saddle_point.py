@@ -141,20 +141,20 @@ def minimise(
     _check(n, p, l2=l2, l1=l1, tol=tol, m=m, q=q, max_epochs=max_epochs)
     x, y = _start(start, n, p, targets, loss)
 
-    factors, mean = factors.centred() if intercept else (factors, np.zeros(p))
+    factors, mean = factors.centre() if intercept else (factors, np.zeros(p))
     seen, condition = norms(factors), 1.0 / (n * l2 * gamma)
     may_form, may_factor = _ways(factors, _one_of("method", method, get_args(Method)), given=bool(m or q))
     way = choose(factors, seen, condition, m=m, q=q, may_form=may_form, may_factor=may_factor)
     words = _in_words(way, factors)
     log.info("%s", words)
     if way.formed:
-        factors = factors.formed(by_rows=way.rows >= way.columns)
+        factors = factors.form(by_rows=way.rows >= way.columns)
     constant = 0.0
     if intercept:  # of a size that does not shorten the steps
         constant = 0.5 * (seen.block(way.rows, way.columns) * way.rows / n) ** 0.5 or 1.0
         factors = factors.with_constant(constant)
     rows, columns = _order([seed, 0], n, way.rows), _order([seed, 1], p + extra, way.columns)
-    factors = factors.ordered(rows, columns)
+    factors = factors.reorder(rows, columns)
 
     penalised = np.append(np.ones(p), np.zeros(extra))[columns]
     problem = Problem(factors, targets[rows], code, l2 * penalised, l1 * penalised, constant)
@@ -179,15 +179,15 @@ def minimise(
     x, y = np.empty(p + extra), np.empty(n)
     x[columns], y[rows] = search.best_x, search.best_y
     return Solution(
-        x[:p],
-        float(constant * x[-1] - mean @ x[:p]) if intercept else 0.0,
-        y,
-        search.objective,
-        search.gap,
-        search.n_iterations,
-        words,
-        interrupted,
-        search.history,
+        coef=x[:p],
+        intercept=float(constant * x[-1] - mean @ x[:p]) if intercept else 0.0,
+        dual=y,
+        objective=search.objective,
+        gap=search.gap,
+        n_iterations=search.n_iterations,
+        method=words,
+        interrupted=interrupted,
+        history=search.history,
     )
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features import evaluate
+from streamkernel.features.compiled_kernel import LADDER, PHASE, SIGN_PRODUCTS, SKETCH, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
-from streamkernel.features.evaluate import LADDER, PHASE, features, power, prepare
+from streamkernel.features.evaluate import features, power, prepare
+from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
-from streamkernel.kernels.plan import Plan
+from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners.scoring import entries_room, longest_row, part_room
 
 PER_BLOCK = 64
@@ -46,7 +47,7 @@ def _evaluate(components, kernel, rows, out):  # type: ignore[no-untyped-def]
     for i in range(len(rows.start) - 1):
         if not prepare(kernel, rows, i, row):
             return i
-        features(kernel, width, row, 0, 0, width, phi, room)
+        features(kernel, row, Span(width, 0, 0, width), phi, room)
         if power(phi, 0, width)[0] < 0.0:
             return i
         for f in range(width):
@@ -75,16 +76,16 @@ class ChosenFeatures:
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> plan = Plan(kernels.Gaussian(1.0), seed=1)
+    >>> plan = KernelProgram(kernels.Gaussian(1.0), seed=1)
     >>> three = ChosenFeatures(plan, ["a", "b"], np.array([[0, 1], [0, 5], [7, 0]]))
     >>> one = ChosenFeatures(plan, ["b", "a"], np.array([[7, 0]]))
     >>> three(np.array([[0.5, 2.0]]))[0, 4:].tolist() == one(np.array([[2.0, 0.5]]))[0].tolist()
     True
     """
 
-    def __init__(self, plan: Plan, names: Sequence[Hashable], places: I64) -> None:
+    def __init__(self, plan: KernelProgram, names: Sequence[Hashable], places: I64) -> None:
         kinds = set(plan.parts_compiled["form"].tolist())
-        if plan.transforms or not kinds.isdisjoint({evaluate.SIGN_PRODUCTS, evaluate.SKETCH}):
+        if plan.transforms or not kinds.isdisjoint({SIGN_PRODUCTS, SKETCH}):
             raise ValueError(f"Expected a kernel whose features have directions of their own, got {plan.kernel!r}")
         self._plan, self._names, self._places = plan, names, places
         columns = np.arange(float(len(names)))[None]
@@ -96,10 +97,10 @@ class ChosenFeatures:
         _fill(kernel, self._row.hashes, PER_BLOCK, np.ascontiguousarray(places))
         parts = plan.parts_compiled.copy()
         parts["form"][parts["form"] == LADDER] = PHASE
-        evaluate.form.require(PHASE)
+        form.require(PHASE)
         self._kernel = kernel._replace(parts=parts)
 
-    def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[Plan, Sequence[Hashable], I64]]:
+    def __reduce__(self) -> tuple[type[ChosenFeatures], tuple[KernelProgram, Sequence[Hashable], I64]]:
         """Return what it is made of: a file needs no directions."""
         return ChosenFeatures, (self._plan, self._names, self._places)
 

@@ -7,7 +7,7 @@ import numpy as np
 from streamkernel.features.rows import F64
 
 
-def eliminated(H: F64, coef: F64, group: int, most: int) -> F64:
+def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
     """Return coefficients of which at most so many groups are not 0.
 
     At the minimum of a function with the curvature H, what it costs to have w(h) = 0 is ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if

@@ -10,7 +10,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from streamkernel.features.rows import F64
 from streamkernel.losses import Loss
-from streamkernel.solvers.sparse.sparse_problem import Problem, checked
+from streamkernel.solvers.sparse.sparse_problem import Problem, check_problem
 
 _ROWS = 4096
 _STEPS = 1000
@@ -98,7 +98,7 @@ def refit(
     ValueError
         If an argument is not what is said above.
     """
-    problem = checked(Z, y, loss, 1.0, columns, 1, penalised)
+    problem = check_problem(Z, y, loss, 1.0, columns, 1, penalised)
     outputs = problem.Z.shape[1]
     mask = np.asarray(kept)
     if mask.shape != (outputs,) or mask.dtype != bool:

@@ -12,10 +12,10 @@ from streamkernel.features.rows import F32, F64, I64
 from streamkernel.losses import Logistic, Loss, Sigmoid
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK
-from streamkernel.solvers.sparse.elimination import eliminated
+from streamkernel.solvers.sparse.elimination import eliminate
 from streamkernel.solvers.sparse.refit import largest_curvature, refit
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import checked
+from streamkernel.solvers.sparse.sparse_problem import check_problem
 
 FRACTIONS = (0.1, 0.03, 0.01, 0.003, 0.001)
 """Of the largest price, from sparse to dense, tried where none is given."""
@@ -86,20 +86,20 @@ class _Task(NamedTuple):
         """Return the loss of each row."""
         return np.array([self.loss.value(f, y) for f, y in zip(self.Z @ coef, self.y.tolist(), strict=True)])
 
-    def refitted(self, coef: F64, l2: float) -> F64:
+    def refit_kept(self, coef: F64, l2: float) -> F64:
         """Return coefficients without the price where `coef` is not 0."""
         kept = coef.any(axis=1) | ~self.penalised
         return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
 
-    def bounded(self, coef: F64, most: int, rows: I64) -> F64:
+    def prune(self, coef: F64, most: int, rows: I64) -> F64:
         """Return coefficients of at most so many features, of which some rows say what each is worth."""
         stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
         if stays.sum() <= most:
             return coef
         used, found = np.append(np.repeat(stays, self.group), True), coef.copy()
         part = self._replace(Z=self.Z[np.ix_(rows, used)], y=self.y[rows])
-        problem = checked(part.Z, part.y, self.loss, 1.0, self.columns, self.group, part.penalised)
-        found[used] = eliminated(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
+        problem = check_problem(part.Z, part.y, self.loss, 1.0, self.columns, self.group, part.penalised)
+        found[used] = eliminate(largest_curvature(problem, _RIDGE), coef[used], self.group, most)
         return found
 
 
@@ -150,7 +150,7 @@ def learn_in_rounds(
         )
         coef = found.coef
         if options.max_features is not None:
-            coef = task.bounded(coef, options.max_features, some)
+            coef = task.prune(coef, options.max_features, some)
         stays = coef[:-1].reshape(-1, outputs * columns).any(axis=1)
         stay = np.append(np.repeat(stays, outputs), True)
         places, coef = np.vstack([places, candidates])[stays], coef[stay]
@@ -162,7 +162,7 @@ def learn_in_rounds(
     if options.refit and l1 is not None:
         task = task._replace(Z=np.hstack([kept, ones]))
         l2 = _ridge(task, coef, held, rest)
-        yield Sparse(places, task.refitted(coef, l2), l1, found.objective, found.violation, epochs)
+        yield Sparse(places, task.refit_kept(coef, l2), l1, found.objective, found.violation, epochs)
 
 
 def _convex(task: _Task, options: Options) -> F64:
@@ -195,7 +195,7 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: Options) -> fl
         if found.interrupted:
             raise KeyboardInterrupt
         coef = found.coef
-        each = test.losses(train.refitted(coef, RIDGES[len(RIDGES) // 2]) if options.refit else coef)
+        each = test.losses(train.refit_kept(coef, RIDGES[len(RIDGES) // 2]) if options.refit else coef)
         means.append(float(each.mean()))
         errors.append(float(each.std()) / math.sqrt(len(each)))
         if means[-1] > min(means) + errors[-1]:
@@ -211,6 +211,6 @@ def _ridge(task: _Task, coef: F64, held: I64, rest: I64) -> float:
         return RIDGES[0]
     train, test, means = task.at(rest), task.at(held), []
     for l2 in RIDGES:
-        coef = train.refitted(coef, l2)
+        coef = train.refit_kept(coef, l2)
         means.append(float(test.losses(coef).mean()))
     return RIDGES[int(np.argmin(means))] * len(rest) / len(task.y)

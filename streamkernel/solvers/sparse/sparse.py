@@ -16,8 +16,8 @@ from streamkernel.losses import Loss
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse import sparse_loops
 from streamkernel.solvers.sparse.refit import ridge
-from streamkernel.solvers.sparse.sparse_loops import BATCH
-from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, checked, pool_of
+from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
+from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, check_problem, pool_of
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ def minimise_sparse(
     for name, whole in (("threads", threads), ("max_epochs", max_epochs)):
         if not isinstance(whole, (int, np.integer)) or whole < 1:
             raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-    problem = checked(Z, y, loss, l1, columns, group, penalised)
+    problem = check_problem(Z, y, loss, l1, columns, group, penalised)
     w = np.zeros((columns, problem.Z.shape[1]))
     if start is not None:
         w = np.ascontiguousarray(np.asarray(start, np.float64).T)
@@ -235,23 +235,24 @@ def epoch_by_batches(problem: Problem, point: Point, steps: F64, w: F64, rng: np
     run = max(1, _OUTPUTS * len(steps) // bounds[-1])
     runs = rng.integers(0, -(-len(steps) // run), batches) * run
 
+    examples, groups = problem.examples, GroupSteps(bounds, problem.groups.weights, steps)
+    snapshot, drawn = Snapshot(point.gradient, point.slopes), Batches(rows, runs, run)
+
     def work(first: int, last: int) -> None:
-        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
-        drawn = rows, first, last, runs, run
-        sparse_loops.batch_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
+        sparse_loops.batch_steps(examples, groups, snapshot, drawn, first, last, w)
 
     problem.split(batches, 2 * BATCH * w.size, work)
 
 
 def epoch_by_rows(problem: Problem, point: Point, steps: F64, w: F64, rng: np.random.Generator) -> None:
     """Take as many steps as there are rows, each for a random row along a random group of `w`."""
-    n, bounds = len(problem.y), problem.groups.bounds
-    samples, groups = rng.integers(0, n, (n, 1)), rng.integers(0, len(steps), n)
+    n = len(problem.y)
+    samples, drawn = rng.integers(0, n, (n, 1)), rng.integers(0, len(steps), n)
+    examples, groups = problem.examples, GroupSteps(problem.groups.bounds, problem.groups.weights, steps)
+    snapshot = Snapshot(point.gradient, point.slopes)
 
     def work(first: int, last: int) -> None:
-        told = problem.loss.load(problem.columns), problem.loss.parameter, bounds, problem.groups.weights, steps
-        drawn = samples[first:last], groups[first:last]
-        sparse_loops.paper_steps(problem.Z, problem.y, *drawn, *told, point.gradient, point.slopes, w)
+        sparse_loops.paper_steps(examples, groups, snapshot, samples[first:last], drawn[first:last], w)
 
     problem.split(n, w.size, work)
 
@@ -278,7 +279,7 @@ def largest_l1(
     >>> largest_l1(Z, y, Square())
     2.0
     """
-    problem = checked(Z, y, loss, 1.0, columns, group, penalised)
+    problem = check_problem(Z, y, loss, 1.0, columns, group, penalised)
     groups, w = problem.groups, np.zeros((columns, problem.Z.shape[1]))
     free = np.flatnonzero(groups.weights == 0.0)
     if len(free) and loss.is_curved:

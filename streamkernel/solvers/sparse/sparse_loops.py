@@ -1,16 +1,17 @@
 """The inner loops of AsyDSSKL, compiled, without the GIL: any number of threads may run them on one `w` at a time.
 
-All of them take the random draws as arrays, so that whoever hands in the same draws gets the same steps. `A` is the
-feature matrix, shape (rows, outputs), float32; `w` and the gradient have shape (columns, outputs); `bounds` says where
-groups of outputs begin and end; `weights[g]` is what the norm of group g costs, and `steps[g]` how far it goes.
+All of them take the random draws as arrays, so that whoever hands in the same draws gets the same steps. `w` and
+gradients have shape (columns, outputs).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import compiled, inlined
 from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
 
@@ -19,6 +20,68 @@ BATCH = 64
 
 _SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in lanes; the same machine takes them in the same order every time."""
+
+
+class Examples(NamedTuple):
+    """The feature matrix A, shape (rows, outputs), the targets, and the code and the parameter of the loss."""
+
+    A: F32
+    y: F64
+    code: int
+    parameter: float
+
+
+class GroupSteps(NamedTuple):
+    """Where groups of outputs begin and end, what the norm of each costs, and how far each goes in a step."""
+
+    bounds: I64
+    weights: F64
+    steps: F64
+
+
+class Snapshot(NamedTuple):
+    """The mean gradient at w̃, and ∂ℓ/∂f there, shape (rows, columns)."""
+
+    gradient: F64
+    slopes: F64
+
+
+class Batches(NamedTuple):
+    """Mini-batches: b has ``rows[64b : 64b + 64]`` and drives the `run` groups from ``runs[b]`` on."""
+
+    rows: I64
+    runs: I64
+    run: int
+
+
+class Batch(NamedTuple):
+    """One mini-batch, float32, as the residuals fall with the distance from the snapshot.
+
+    Attributes
+    ----------
+    n
+        Its rows.
+    Z
+        Their features, shape (outputs from `begin` on, rows).
+    begin
+        The first output that it drives.
+    residuals, bend
+        By how much their slopes differ from those of the snapshot, and ∂²ℓ; shape (columns, rows).
+    """
+
+    n: int
+    Z: F32
+    begin: int
+    residuals: F32
+    bend: F32
+
+
+class Room(NamedTuple):
+    """Room for the gradient and the move of a group, and for what that adds to f, shape (columns, rows of a batch)."""
+
+    v: F64
+    move: F64
+    shift: F32
 
 
 @compiled
@@ -52,11 +115,12 @@ def _add(out, a, by):  # type: ignore[no-untyped-def]
 
 
 @compiled(nogil=True)
-def gradient(A, y, first, last, code, parameter, w, slopes, out):  # type: ignore[no-untyped-def]
+def gradient(examples, first, last, w, slopes, out):  # type: ignore[no-untyped-def]
     """Return Σ ℓ(f_i, y_i) over rows from `first` to before `last`.
 
     Set their `slopes`, shape (rows, columns), to ∂ℓ/∂f, and `out` to Σ ∂ℓ(f_i, y_i)/∂w.
     """
+    A, y, code, parameter = examples
     f, total = np.empty(len(w)), 0.0
     out[:] = 0.0
     for i in range(first, last):
@@ -131,30 +195,32 @@ def _shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-d
 
 
 @compiled(nogil=True)
-def paper_steps(A, y, samples, groups, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
-    """Take a step for each row of `samples`, shape (steps, rows of a batch), along the group that is drawn with it.
+def paper_steps(examples, groups, snapshot, samples, drawn, w):  # type: ignore[no-untyped-def]
+    """Take a step for each row of `samples`, shape (steps, rows of a batch), along the group that is `drawn` with it.
 
     Algorithm 2, lines 7 to 10: with B the drawn rows and j the drawn coordinate,
 
         v_j = (1/|B|) Σ_{i∈B} (∇_j f_i(w) - ∇_j f_i(w̃)) + ∇_j F(w̃)
         w_j ← prox_{(γ/L_max) g_j}(w_j - (γ/L_max) v_j)
     """
+    A, y, code, parameter = examples
+    bounds = groups.bounds
     width = np.diff(bounds).max()
     v, move = np.empty((len(w), width)), np.empty((len(w), width))
     f, slope = np.empty(len(w)), np.empty(len(w))
     for t in range(len(samples)):
-        g = groups[t]
+        g = drawn[t]
         first, last = bounds[g], bounds[g + 1]
-        v[:, : last - first] = full[:, first:last]
+        v[:, : last - first] = snapshot.gradient[:, first:last]
         for i in samples[t]:
             for c in range(len(w)):
                 f[c] = _dot(A[i], w[c])
             derivative(code, parameter, f, y[i], slope)
             for c in range(len(w)):
-                by = (slope[c] - slopes[i, c]) / samples.shape[1]
+                by = (slope[c] - snapshot.slopes[i, c]) / samples.shape[1]
                 for j in range(first, last):
                     v[c, j - first] += A[i, j] * by
-        _shrink(w, first, last, steps[g], weights[g], v, move)
+        _shrink(w, first, last, groups.steps[g], groups.weights[g], v, move)
 
 
 @inlined(fastmath=_SUMS)
@@ -172,16 +238,15 @@ def _correct(r, bend, shift):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _drive(Z, n, r, bend, full, begin, first, last, w, step, weight, is_softmax, v, move, shift):  # type: ignore[no-untyped-def]
-    """Move one group by its mean gradient over the `n` rows of a batch, and correct their residuals `r` for that.
-
-    `Z`, (outputs from `begin` on, rows), and `r`, (columns, rows), are the batch's; float32, as `r` falls with the
-    distance from the snapshot.
-    """
+def _drive(batch, groups, g, full, w, is_softmax, room):  # type: ignore[no-untyped-def]
+    """Move group g by its mean gradient over the rows of a batch, and correct their residuals for that."""
+    n, Z, begin, r, bend = batch
+    v, move, shift = room
+    first, last = groups.bounds[g], groups.bounds[g + 1]
     for c in range(len(w)):
         for j in range(first, last):
             v[c, j - first] = full[c, j] + _dot32(Z[j - begin], r[c]) / n
-    if not _shrink(w, first, last, step, weight, v, move):
+    if not _shrink(w, first, last, groups.steps[g], groups.weights[g], v, move):
         return
     for c in range(len(w)):
         shift[c] = np.float32(0.0)
@@ -199,18 +264,21 @@ def _drive(Z, n, r, bend, full, begin, first, last, w, step, weight, is_softmax,
 
 
 @compiled(nogil=True)
-def batch_steps(A, y, rows, first, last, runs, run, code, parameter, bounds, weights, steps, full, slopes, w):  # type: ignore[no-untyped-def]
-    """Let each batch from `first` to before `last` drive the `run` groups from ``runs[batch]`` on, one after the other.
+def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: ignore[no-untyped-def]
+    """Let each batch from `first` to before `last` drive its groups, one after the other.
 
-    Batch b has ``rows[64b : 64b + 64]``, for which f is computed once. After a group has moved by δ, the slopes of
-    these rows are corrected by ∂²ℓ·zδ, so that the next group knows of it.
+    For the rows of a batch f is computed once. After a group has moved by δ, the slopes of these rows are corrected by
+    ∂²ℓ·zδ, so that the next group knows of it.
     """
+    A, y, code, parameter = examples
+    rows, runs, run = batches
+    bounds, slopes = groups.bounds, snapshot.slopes
     columns, width = len(w), np.diff(bounds).max()
     is_softmax = code == SOFTMAX
-    v, move = np.empty((columns, width)), np.empty((columns, width))
     f, slope = np.empty(columns), np.empty(columns)
     r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)
-    shift = np.empty((columns, BATCH), np.float32)
+    v, move = np.empty((columns, width)), np.empty((columns, width))
+    room = Room(v, move, np.empty((columns, BATCH), np.float32))
     Z = np.zeros((run * width, BATCH), np.float32)
     for b in range(first, last):
         chosen = rows[b * BATCH : (b + 1) * BATCH]
@@ -232,6 +300,6 @@ def batch_steps(A, y, rows, first, last, runs, run, code, parameter, bounds, wei
             for j in range(len(row)):
                 Z[j, k] = row[j]
         bend[:, n:] = np.float32(0.0)  # so that the rest of a short batch stays 0
+        batch = Batch(n, Z, begin, r, bend)
         for g in range(runs[b], last_group):
-            a, z, step, weight = bounds[g], bounds[g + 1], steps[g], weights[g]
-            _drive(Z, n, r, bend, full, begin, a, z, w, step, weight, is_softmax, v, move, shift)
+            _drive(batch, groups, g, snapshot.gradient, w, is_softmax, room)

@@ -16,7 +16,7 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.sparse import sparse_loops
 
 SPARSE: tuple[type[Loss], ...] = (Logistic, Softmax, SmoothHinge, Sigmoid, Square, Correntropy)
-"""The losses that can be learnt sparsely: those of the paper's Table 1, and softmax."""
+"""The losses that can be learned sparsely: those of the paper's Table 1, and softmax."""
 
 _LARGEST_CALL = 1 << 27
 """Multiplications of one compiled call, a fraction of a second, after which Ctrl-C is heard."""
@@ -100,6 +100,11 @@ class Problem(NamedTuple):
         is_softmax = isinstance(self.loss, Logistic) and self.columns > 1
         return Softmax.curvature if is_softmax else self.loss.curvature
 
+    @property
+    def examples(self) -> sparse_loops.Examples:
+        """The features, targets and loss as the compiled loops take them."""
+        return sparse_loops.Examples(self.Z, self.y, self.loss.load(self.columns), self.loss.parameter)
+
     def part(self, chosen: I64) -> tuple[Problem, I64]:
         """Return the problem of the `chosen` groups alone, and which outputs these are."""
         groups, outputs = self.groups.part(chosen)
@@ -110,12 +115,12 @@ class Problem(NamedTuple):
     @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
     def at(self, w: F64) -> Point:
         """Return what is to be known of `w`, of which it takes a copy."""
-        n, told, w = len(self.y), (self.loss.load(len(w)), self.loss.parameter), w.copy()
+        n, examples, w = len(self.y), self.examples, w.copy()
         slopes = np.empty((n, len(w)))
 
         def work(first: int, last: int) -> tuple[float, F64]:
             out = np.empty_like(w)
-            return sparse_loops.gradient(self.Z, self.y, first, last, *told, w, slopes, out), out
+            return sparse_loops.gradient(examples, first, last, w, slopes, out), out
 
         parts = self.split(n, 2 * w.size, work)
         gradient = np.sum([part for _, part in parts], axis=0) / n
@@ -129,7 +134,7 @@ class Problem(NamedTuple):
         return list((self.pool.map if self.pool else map)(work, firsts, [min(first + length, n) for first in firsts]))
 
 
-def checked(
+def check_problem(
     Z: npt.ArrayLike,
     y: npt.ArrayLike,
     loss: Loss,

@@ -1,0 +1,253 @@
+"""Files that several processes read together."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from connectors.base import Event, Position, WorkAssignment
+from connectors.checks import is_broken, position_of
+from connectors.files.many_files import (
+    DONE,
+    LATE,
+    SIZE,
+    PatternReader,
+    files_of,
+    has,
+    inner_position,
+    is_pattern,
+    matches,
+)
+from connectors.files.readers import STDIN_PATH, file_reader, is_compressed
+from connectors.files.source import FileSource
+from connectors.formats import format_of
+
+
+class PartitionedFiles:
+    r"""The records of one file, or of all files that match a pattern, dealt out to several processes.
+
+    The files that are not finished, in the order of their names, are dealt out in turn: of three workers, the first
+    one has the first, the fourth, ... of them. It reads one after the other, until it has as many events as it is to
+    read, and goes on there in the next round. Files that appear are in the next plan.
+
+    Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and each of the two goes on
+    from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``. At the
+    end of a file an event without a record has ``{"done": position, "size": bytes}``. A file that is done is not read
+    again, but for what is added to the last one, in order, of those that were begun.
+
+    An assignment has the size of each file as ``end``, or where its last whole line ends, if it is the last file and
+    has more. Plain text is read as if it ended there, whatever was added since, so an assignment has the same events
+    whenever it is read. Compressed files and those of Parquet are read whole: they have to be whole when they appear.
+
+    Parameters
+    ----------
+    path
+        The file, or a pattern.
+    format
+        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``; by default the files' names tell.
+    max_record_bytes
+        Longest record that is read from text.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        If there is no such file, or none that matches.
+    ValueError
+        If the format is not known, or standard input is to be divided. `plan` raises it if the positions are those
+        of other files only.
+    ImportError
+        If pyarrow is not installed and a Parquet file is to be read.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> directory = TemporaryDirectory()
+    >>> for name in "ab":
+    ...     Path(directory.name, f"{name}.csv").write_text("n\n1\n2\n3\n") and None
+    >>> source = PartitionedFiles(Path(directory.name, "*.csv"))
+    >>> positions = {}
+    >>> while (assignments := source.plan(positions, workers=2, events=2)) is not None:
+    ...     for worker, assignment in enumerate(assignments):
+    ...         for events in source.read(assignment):
+    ...             positions |= {event.stream: event.resume for event in events}
+    ...             print(worker, [(Path(e.stream).name, e.resume, e.record) for e in events])
+    0 [('a.csv', {'late': [4, 2]}, {'n': 1}), ('a.csv', {'late': [6, 3]}, {'n': 2})]
+    1 [('b.csv', {'late': [4, 2]}, {'n': 1}), ('b.csv', {'late': [6, 3]}, {'n': 2})]
+    0 [('a.csv', {'late': [8, 4]}, {'n': 3})]
+    0 [('a.csv', {'done': [8, 4], 'size': 8}, None)]
+    1 [('b.csv', {'late': [8, 4]}, {'n': 3})]
+    1 [('b.csv', {'done': [8, 4], 'size': 8}, None)]
+    >>> source.close()
+    >>> directory.cleanup()
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], format: str | None = None, max_record_bytes: int = 1 << 20
+    ) -> None:
+        if str(path) == STDIN_PATH:
+            raise ValueError("Expected a file or a pattern to divide, got standard input")
+        FileSource(path, format, max_record_bytes=max_record_bytes).close()  # it checks them all
+        self._name = str(Path(path))
+        self._pattern = Path(path) if is_pattern(Path(path)) else Path(glob.escape(self._name))
+        self._format, self._limit = format, max_record_bytes
+        self._sizes: dict[str, int] = {}  # of the files that were not finished at the last plan
+        self._growing = ""  # the last one of all
+        self._reading: _Reading | None = None
+
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
+        """Deal out the files that are not finished.
+
+        Parameters
+        ----------
+        positions
+            The last ``Event.resume`` of each stream, under its name, which is the path of the file.
+        workers
+            How many processes there are.
+        events
+            How many events each is to read at most. It is given no more files than that, since a file may have none.
+
+        Returns
+        -------
+        list of WorkAssignment or None
+            ``None`` if all files are finished. The last one that was begun comes first, unless its position is that of
+            a late one: it is read on before a later one is begun, from where on it would count as finished.
+        """
+        if not any(map(self._is_ours, positions)):
+            position_of(self._name, positions)
+        found = {name: size for name, size in files_of(self._pattern).items() if size}
+        begun = set(filter(self._is_ours, positions))
+        found |= dict.fromkeys(begun - found.keys(), 0)
+        last = max(begun, default="")
+        over = {name for name in begun if _is_over(positions[name], found[name], name == last)}
+        names = sorted(found.keys() - over, key=lambda name: (name not in begun or has(positions[name], LATE), name))
+        self._sizes = {name: found[name] for name in names}
+        self._growing = max(found, default="")
+        if len(names) > 1 and self._growing in names and not self._lines(self._growing, positions):
+            names.remove(self._growing)  # until there is more of it, or it alone is left
+        dealt = [names[worker::workers][:events] for worker in range(workers)]
+        return [self._assignment(own, positions, events) for own in dealt] if names else None
+
+    def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
+        """Yield the events of an assignment, a few hundred at a time, and its end as an event without a record."""
+        left = assignment.events
+        for name, position in assignment.begin.items():
+            size = assignment.end[name]
+            reading = self._at(name, position, size)
+            while (events := reading.take(left)) is not None:
+                yield [Event(e.stream, {LATE: e.resume}, e.raw, e.record, e.error) for e in events]
+                left -= len(events)
+                if not left:
+                    return
+            yield [Event(name, {DONE: reading.position, SIZE: size}, b"")]
+
+    def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
+        """Return what is behind these positions, as far as it is known.
+
+        Parameters
+        ----------
+        positions
+            As for `plan`.
+
+        Returns
+        -------
+        mapping
+            Bytes under ``(path, "0")``, for each file that was not finished when the last round was planned. A
+            compressed file and one of Parquet count whole, until they are finished.
+        """
+        return {(name, "0"): _bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()}
+
+    def close(self) -> None:
+        """Close the file that is being read."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+
+    def _is_ours(self, name: str) -> bool:
+        return matches(Path(name), self._pattern)
+
+    def _assignment(self, names: list[str], positions: Mapping[str, Position], events: int) -> WorkAssignment:
+        begin = {name: inner_position(positions.get(name)) for name in names}
+        return WorkAssignment(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
+
+    def _end(self, name: str, positions: Mapping[str, Position]) -> int:
+        """Return where to stop in a file: after its last whole line, if it may still be written and there are some."""
+        return (self._lines(name, positions) if name == self._growing else 0) or self._sizes[name]
+
+    def _lines(self, name: str, positions: Mapping[str, Position]) -> int:
+        """Return where the last whole line ends in a file, 0 if there is none behind its position.
+
+        It is the size of a file whose records are not lines, as with quotes in CSV.
+        """
+        size, read, kind = self._sizes[name], _bytes_read(positions.get(name)), self._format or format_of(Path(name))
+        if is_compressed(Path(name)) or kind == "parquet" or read >= size:
+            return size
+        first = max(read, size - self._limit)
+        with suppress(OSError), Path(name).open("rb") as file:
+            file.seek(first)
+            text = file.read(size - first)
+            if kind == "csv" and b'"' in text:
+                return size
+            lines = text.rfind(b"\n") + 1
+            return first + lines if lines else 0
+        return size
+
+    def _at(self, name: str, position: Position, size: int) -> _Reading:
+        """Return the file that is open, if it is there that it is to be gone on with, or open it anew."""
+        reading = self._reading
+        if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
+            self.close()
+            reading = self._reading = _Reading(name, position, size, self._open(name, size))
+        return reading
+
+    def _open(self, name: str, size: int) -> PatternReader:
+        pattern = Path(glob.escape(name))  # of one file; so a file that cannot be read is an event
+        return PatternReader(
+            pattern, lambda path, grows: file_reader(path, self._format, grows, self._limit, size), follow=False
+        )
+
+
+class _Reading:
+    """One file, of which no more events are taken than are wanted."""
+
+    def __init__(self, name: str, position: Position, size: int, reader: PatternReader) -> None:
+        self.name, self.position, self.size, self._reader = name, position, size, reader
+        self._at_hand: list[Event] = []
+        reader.seek({name: {LATE: position}})
+
+    def take(self, most: int) -> list[Event] | None:
+        """Return the next events, ``None`` at the end of the file."""
+        while not self._at_hand:
+            events = self._reader.poll(1.0)
+            if events is None:
+                return None
+            self._at_hand = events
+        taken, self._at_hand = self._at_hand[:most], self._at_hand[most:]
+        self.position = taken[-1].resume
+        return taken
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _is_over(position: Position, size: int, is_last: bool) -> bool:
+    """Tell whether a file of this size is not to be read again; the last is the last, in order, that was begun."""
+    if is_broken(inner_position(position)):
+        return True
+    if has(position, DONE):
+        return not is_last or size <= position[SIZE]
+    return not (is_last or has(position, LATE))
+
+
+def _bytes_left(name: str, size: int, position: Position) -> int:
+    return size if is_compressed(Path(name)) and not has(position, DONE) else max(0, size - _bytes_read(position))
+
+
+def _bytes_read(position: Position) -> int:
+    """Return how many bytes of a file were read, those before its position if it is plain text and not done."""
+    if has(position, DONE):
+        return int(position[SIZE])
+    inner = inner_position(position)
+    return int(inner[0]) if isinstance(inner, list) else 0

@@ -1,0 +1,90 @@
+"""Readers of one file, of one that is followed, of all that match a pattern, and of standard input."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from connectors.checks import unknown_name
+from connectors.files.bytestreams import ByteStream, FileBytes, GzipBytes, StdinBytes
+from connectors.files.following import FollowReader
+from connectors.files.many_files import PatternReader, files_of
+from connectors.files.parquet import ParquetReader, arrow
+from connectors.files.text import TextReader
+from connectors.formats import TEXT_FORMATS, format_of
+
+STDIN_PATH = "-"
+
+
+def stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
+    """Return a reader of standard input."""
+    if format is None:
+        raise unknown_name("a format for standard input, one of", "None", TEXT_FORMATS)
+    if format not in TEXT_FORMATS:
+        raise ValueError("Expected a file, got standard input - Parquet is read from its end")
+    if follow:
+        raise ValueError("Expected a file to follow, got standard input - it is waited for in any case")
+    return TextReader(STDIN_PATH, StdinBytes(), TEXT_FORMATS[format](), limit)
+
+
+def read_to_end() -> bool:
+    """Return that a file does not grow: its end is the end."""
+    return False
+
+
+def file_reader(
+    path: Path, format: str | None, grows: Callable[[], bool], limit: int, end: int = sys.maxsize
+) -> TextReader | ParquetReader:
+    """Open one file that is not followed, or until `grows` says that its end is the end; plain text up to `end`."""
+    _check_file(path)
+    format = format or format_of(path)
+    if format == "parquet":
+        return ParquetReader(str(path), path)
+    stream: ByteStream = GzipBytes(path) if is_compressed(path) else FileBytes(path, grows, end)
+    return TextReader(str(path), stream, TEXT_FORMATS[format](), limit)
+
+
+def follow_reader(path: Path, format: str | None, limit: int) -> FollowReader:
+    """Open one file that is followed through its rotations."""
+    if path.exists():
+        _check_file(path)
+    format = format or format_of(path)
+    if is_compressed(path) or format == "parquet":
+        kind = "a compressed one" if is_compressed(path) else "Parquet"
+        raise ValueError(f"Expected a plain text file to follow, got {kind} - at {path}")
+    return FollowReader(path, format, limit)
+
+
+def pattern_reader(pattern: Path, format: str | None, follow: bool, limit: int) -> PatternReader:
+    """Open all files that match a pattern."""
+    reader = PatternReader(pattern, lambda path, grows: file_reader(path, format, grows, limit), follow)
+    paths = [Path(name) for name in files_of(pattern)]
+    if not paths and not follow:
+        raise FileNotFoundError(errno.ENOENT, "Expected files that match, found none", str(pattern))
+    formats = {format or _format_or_none(path) for path in paths}
+    if formats == {None}:
+        format_of(paths[0])
+    if "parquet" in formats:
+        arrow()
+    return reader
+
+
+def _check_file(path: Path) -> None:
+    path.stat()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def _format_or_none(path: Path) -> str | None:
+    try:
+        return format_of(path)
+    except ValueError:
+        return None
+
+
+def is_compressed(path: Path) -> bool:
+    """Tell whether the bytes of a file are those of gzip, by its name."""
+    return path.suffix.lower() == ".gz"

@@ -1,0 +1,182 @@
+"""Reading of the partitions that a source has: where each is, what was fetched, and what comes next."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from connectors.base import DecoderUnavailableError, Event, Position, Trouble
+from connectors.kafka.beginnings import Beginnings
+from connectors.kafka.buffers import Buffers
+from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
+from connectors.kafka.events import Events, Retry, gap_event
+from connectors.kafka.looks import Ends
+from connectors.kafka.offsets import Start, nearest_offset, resolve_offset
+
+log = logging.getLogger(__name__)
+
+ALIVE_SECONDS = 1.0
+"""How long a consumer is left alone while there are records at hand."""
+
+SLICE = 64
+"""Events that `PartitionReader.poll` returns at most, so that it is called often."""
+
+
+class PartitionReader:
+    """Reads the partitions that it is given, each from where `beginnings` says.
+
+    Parameters
+    ----------
+    beginnings
+        Finds out where to begin in a partition.
+    events
+        Makes events from records.
+    until
+        Where to end; without it, there is no end.
+    in_turn
+        Whether there is one event of each partition in turn.
+    """
+
+    def __init__(self, beginnings: Beginnings, events: Events, *, until: Start | None, in_turn: bool) -> None:
+        self._beginnings, self._event, self._until = beginnings, events.of, until
+        self._retry = Retry()
+        self._buffers = Buffers(in_turn=in_turn)
+        self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
+        self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
+        self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
+        self._ends: dict[Partition, int] = {}
+        self._readable = Ends()
+        self._events: list[Event] = []  # that stand for no record, to be returned next
+        self._polled = 0.0
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What was wrong when the decoder was called last."""
+        return self._retry.trouble
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """The partitions that are read."""
+        return list(self._next)
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Take over partitions; where to begin is found out at the next `poll`."""
+        for partition in partitions:
+            self._buffers.drop(partition, self._beginnings.own.get(partition))
+            self._next[partition] = 0
+            self._beginnings.forget(partition)
+            self._new.add(partition)
+
+    def remember(self, partitions: Sequence[Partition]) -> None:
+        """Keep the positions in partitions that are about to be taken away in order."""
+        read = self._next.keys() - self._new
+        self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
+
+    def remove(self, partitions: Sequence[Partition]) -> None:
+        """Drop partitions, and events of theirs that were not returned."""
+        for partition in partitions:
+            self._buffers.drop(partition)
+            self._next.pop(partition, None)
+            self._beginnings.forget(partition)
+            if partition not in self._new:  # else our own position is still to be used
+                self._beginnings.own.pop(partition, None)
+            self._new.discard(partition)
+        streams = set(map(str, partitions))
+        self._events = [event for event in self._events if event.stream not in streams]
+
+    def forget_events(self) -> set[Partition]:
+        """Drop events without a record that were not returned; return the partitions that are being fetched."""
+        self._events.clear()
+        return self._next.keys() - self._new
+
+    def lag(self, client: Consumer) -> Mapping[tuple[str, str], int]:
+        """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
+        offsets = dict(self._next)
+        return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in offsets.items()}
+
+    def poll(self, client: Consumer, timeout: float) -> list[Event] | None:
+        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        self._begin(client)
+        if not self._buffers.is_ready(self._live(client)):
+            self._fetch(client, timeout)
+        elif time.monotonic() - self._polled > ALIVE_SECONDS:
+            self._fetch(client, 0.0)  # it keeps us in the group
+        events, self._events = self._events, []
+        if seconds := self._retry.seconds:
+            time.sleep(min(timeout, seconds))
+        else:
+            self._take(client, events)
+        if not events:
+            self._readable.ask(client, self._next)
+        return None if not events and self._until is not None and self._next and not self._live(client) else events
+
+    def _begin(self, client: Consumer) -> None:
+        """Find out where to begin in partitions that are new."""
+        if not self._new:
+            return
+        offsets, latest = self._beginnings.find(client, self._new)
+        for partition, offset in offsets.items():
+            if self._until is not None:
+                self._ends.setdefault(partition, resolve_offset(client, partition, self._until))
+            left = self._left.pop(partition, None)
+            if isinstance(left, list) and left[0] == offset:  # it goes on in its turn
+                self._buffers.drop(partition, left)
+        client.start(offsets)
+        log.info("reading partitions", extra={"offsets": {str(partition): offsets[partition] for partition in offsets}})
+        self._next |= offsets
+        self._new.clear()
+        self._events += [self._position_event(partition) for partition in sorted(latest)]
+
+    def _take(self, client: Consumer, events: list[Event]) -> None:
+        """Append the events of records that were fetched, up to one that cannot be decoded yet."""
+        taken = self._buffers.take(SLICE, self._live(client))
+        for i, (partition, record, position) in enumerate(taken):
+            if record.offset < self._ends.get(partition, record.offset + 1):
+                try:
+                    events.append(self._event(partition, record, position))
+                except DecoderUnavailableError as error:
+                    self._buffers.put_back(taken[i:])
+                    self._retry.record_failure(error)
+                    return
+                self._retry.record_success()
+            self._next[partition] = record.offset + 1
+
+    def _fetch(self, client: Consumer, timeout: float) -> None:
+        self._buffers.throttle(client, self._next.keys() - self._new)
+        try:
+            found = client.poll(timeout)
+        except OffsetGoneError as error:
+            self._events += [self._skip_to_next(client, *one) for one in error.offsets.items()]
+        else:
+            self._buffers.add(found)
+            self._readable.forget(partition for partition, records in found.items() if records)
+            self._events += self._positions_after_gaps(client)
+        self._polled = time.monotonic()
+
+    def _positions_after_gaps(self, client: Consumer) -> Iterator[Event]:
+        """Yield the position of each partition whose next offsets have no records and were passed over."""
+        for partition in sorted(self._next.keys() - self._new):
+            if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
+                self._next[partition] = client.position(partition)
+                yield self._position_event(partition)
+
+    def _position_event(self, partition: Partition) -> Event:
+        return Event(str(partition), self._buffers.position(partition, self._next[partition]), b"")
+
+    def _live(self, client: Consumer) -> list[Partition]:
+        """Return the partitions that are not at their end; markers of transactions there are no records."""
+        if self._until is None:
+            return list(self._next)
+        ends, count = self._ends, self._buffers.count
+        return [
+            p
+            for p, offset in self._next.items()
+            if p in self._new or (offset < ends[p] and (count(p) or client.position(p) < ends[p]))
+        ]
+
+    def _skip_to_next(self, client: Consumer, partition: Partition, offset: int) -> Event:
+        """Go on with what is there, and say what is not."""
+        next_offset = self._next[partition] = nearest_offset(client, partition, offset)
+        client.start({partition: next_offset})
+        return gap_event(partition, offset, next_offset)

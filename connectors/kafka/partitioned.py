@@ -1,0 +1,276 @@
+"""Topics that several processes read together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from connectors.base import DecoderUnavailableError, Event, Position, WorkAssignment
+from connectors.kafka.buffers import Buffers
+from connectors.kafka.clients import LOOK_SECONDS, Consumer, OffsetGoneError, Partition
+from connectors.kafka.events import Decoder, Events, Retry, gap_event
+from connectors.kafka.offsets import Start, find_partitions, nearest_offset, offset_of, parse_start, resolve_offset
+from connectors.kafka.options import Options
+
+log = logging.getLogger(__name__)
+
+SLICE = 64
+"""Events that `PartitionedTopics.read` yields at once, at most."""
+
+WAIT_SECONDS = 0.2
+"""How long it waits for records before it yields ``[]``."""
+
+
+class PartitionedTopics:
+    """The records of topics, dealt out to several processes by offsets; there is no consumer group.
+
+    The partitions, in order, are dealt out in turn: of three workers, the first one has the first, the fourth, ... of
+    them. A plan says from where and up to which offset each is read, so it is fixed then what a round has in it. The
+    events of a worker are one of each of its partitions in turn, those left out that are at their end.
+
+    Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after one is the next offset.
+    Offsets without a record (markers of transactions, records that were compacted) count as events in a plan, and where
+    an assignment ends with some there is an event without a record (`Event.is_position_only`) behind the others.
+
+    Parameters
+    ----------
+    options
+        Which brokers, and how they are talked to.
+    topics
+        One or many.
+    partitions
+        Numbers of the partitions to read of each topic; without, all, also those that come to be, within minutes.
+    start, until, decoder, key
+        As for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read from its
+        beginning, not from the latest record on, if others of its topic have positions: it came to be later.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not one of these. `plan` and `read` raise it if a partition is not there, and
+        `UnavailableError` if no broker answers or a topic is not there.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        topics: str | Sequence[str],
+        *,
+        partitions: Sequence[int] | None = None,
+        start: Start = "earliest",
+        until: Start | None = None,
+        decoder: Decoder | None = None,
+        key: str | None = None,
+    ) -> None:
+        self._options, self._numbers = options, partitions
+        self._topics = [topics] if isinstance(topics, str) else list(topics)
+        self._start, self._until = parse_start(start), None if until is None else parse_start(until)
+        self._event = Events(decoder, key).of
+        self._planner: Consumer | None = None
+        self._reader: Consumer | None = None  # another one: what is asked of a broker waits behind what it is to send
+        self._partitions: list[Partition] = []
+        self._looked = 0.0
+        self._starts: dict[Partition, int] = {}  # Who plans: where partitions begin that have no position yet,
+        self._lasts: dict[Partition, int] = {}  # where they end,
+        self._ends: dict[Partition, int] = {}  # and how far they went when the brokers were asked last.
+        self._next: dict[Partition, int] = {}  # Who reads: the next offset of each partition of the last assignment,
+        self._buffers = Buffers(in_turn=False)  # the records from there on that were fetched,
+        self._lost: dict[Partition, int] = {}  # and where they end because the next ones were deleted.
+
+    def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
+        """Deal out the offsets that are there.
+
+        Parameters
+        ----------
+        positions
+            The last ``Event.resume`` of each stream, under its name, ``topic:partition``.
+        workers
+            How many processes there are.
+        events
+            How many events each is to read at most. They are split evenly over its partitions, and what one cannot use
+            goes to the others.
+
+        Returns
+        -------
+        list of WorkAssignment or None
+            ``None`` if all partitions are read `until` where they were to be. Each partition that is not stands in
+            ``begin`` of one of them, also an empty one.
+        """
+        client = self._planner = self._planner or self._connect()
+        if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._partitions, self._looked = self._find_partitions(client), time.monotonic()
+        begun = {stream.rpartition(":")[0] for stream in positions}
+        for partition in self._partitions:
+            if str(partition) not in positions and partition not in self._starts:
+                is_later = self._start == "latest" and partition.topic in begun
+                self._starts[partition] = resolve_offset(client, partition, "earliest" if is_later else self._start)
+        self._ends = dict(client.ends(self._partitions))  # after the beginnings, which may be where the ends were
+        spans = {}
+        for partition, end in self._ends.items():
+            begin = self._begin_of(partition, positions)
+            if self._until is not None:
+                if partition not in self._lasts:
+                    self._lasts[partition] = resolve_offset(client, partition, self._until)
+                if begin >= self._lasts[partition]:
+                    continue
+                end = min(end, self._lasts[partition])
+            spans[partition] = begin, end
+        if self._until is not None and not spans:
+            return None
+        return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
+
+    def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
+        """Yield the events of an assignment, a few at a time, and ``[]`` while none come; it may be left unfinished."""
+        client = self._reader = self._reader or self._connect()
+        ends, events = {}, []
+        for stream, end in assignment.end.items():
+            if assignment.begin[stream] <= end:
+                ends[Partition.parse(stream)] = end
+            else:
+                events.append(gap_event(Partition.parse(stream), assignment.begin[stream], end))
+        self._go_on(client, {partition: assignment.begin[str(partition)] for partition in ends})
+        turns, retry = deque(ends), Retry()
+        while turns:
+            partition = turns.popleft()
+            while self._is_awaited(client, partition, ends[partition]):
+                yield events
+                events = []
+                self._fetch(client)
+            before = self._next[partition]
+            try:
+                event = self._take(client, partition, ends[partition])
+            except DecoderUnavailableError as error:
+                retry.record_failure(error)
+                log.warning("the decoder is unavailable; retrying: %s", error)
+                turns.appendleft(partition)
+                yield events
+                events = []
+                time.sleep(retry.seconds)
+                continue
+            if event is not None and event.resume > before:  # else the partition has been cut
+                turns.append(partition)
+            elif event is None and self._next[partition] < ends[partition]:
+                self._next[partition] = ends[partition]
+                event = Event(str(partition), ends[partition], b"")
+            if event is not None:
+                events.append(event)
+            if len(events) >= SLICE:
+                yield events
+                events = []
+        if events:
+            yield events
+
+    def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
+        """Return how many records were behind these positions when the last round was planned."""
+        found = {}
+        for partition, end in dict(self._ends).items():
+            found[partition.topic, str(partition.number)] = max(0, end - self._begin_of(partition, positions))
+        return found
+
+    def close(self) -> None:
+        """Disconnect."""
+        for client in (self._planner, self._reader):
+            if client is not None:
+                client.close()
+
+    def _begin_of(self, partition: Partition, positions: Mapping[str, Position]) -> int:
+        stream = str(partition)
+        if stream in positions:
+            return offset_of(positions[stream], stream)
+        return self._starts.get(partition, self._ends[partition])
+
+    def _connect(self) -> Consumer:
+        client = self._options.consumer()
+        try:
+            self._find_partitions(client)
+        except (OSError, ValueError):
+            client.close()
+            raise
+        return client
+
+    def _find_partitions(self, client: Consumer) -> list[Partition]:
+        """Return the partitions that are there."""
+        servers = self._options.servers
+        return sorted({p for topic in self._topics for p in find_partitions(client, topic, self._numbers, servers)})
+
+    def _go_on(self, client: Consumer, begin: Mapping[Partition, int]) -> None:
+        """Continue in partitions that were read up to here, begin in others, leave those of an earlier assignment."""
+        left = [partition for partition in self._next if partition not in begin]
+        client.pause(left)
+        new = {partition: offset for partition, offset in begin.items() if self._next.get(partition) != offset}
+        for partition in (*left, *new):
+            self._buffers.drop(partition)
+            self._lost.pop(partition, None)
+            self._next.pop(partition, None)
+        self._begin(client, new)
+
+    def _begin(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
+        if offsets:
+            client.start(offsets)
+            self._next |= offsets
+
+    def _is_awaited(self, client: Consumer, partition: Partition, end: int) -> bool:
+        """Tell whether a record before `end` may still come, and none is at hand."""
+        if self._buffers.count(partition) or partition in self._lost:
+            return False
+        return self._next[partition] < end and client.position(partition) < end
+
+    def _take(self, client: Consumer, partition: Partition, end: int) -> Event | None:
+        """Return the next event of a partition, ``None`` if there is none before `end`."""
+        first = self._buffers.first(partition)
+        if first is not None and first < end:
+            ((_, record, position),) = self._buffers.take(1, [partition])
+            try:
+                event = self._event(partition, record, position)
+            except DecoderUnavailableError:
+                self._buffers.put_back([(partition, record, position)])
+                raise
+            self._next[partition] = position
+            return event
+        if first is None and partition in self._lost and self._next[partition] < end:
+            offset = self._lost.pop(partition)
+            next_offset = nearest_offset(client, partition, offset)
+            self._begin(client, {partition: next_offset})
+            return gap_event(partition, offset, next_offset)
+        return None
+
+    def _fetch(self, client: Consumer) -> None:
+        self._buffers.throttle(client, self._next.keys() - self._lost.keys())
+        try:
+            found = client.poll(WAIT_SECONDS)
+        except OffsetGoneError as error:
+            lost = {partition: offset for partition, offset in error.offsets.items() if partition in self._next}
+            client.pause(lost)
+            self._lost |= lost
+        else:
+            self._buffers.add({partition: records for partition, records in found.items() if partition in self._next})
+
+
+def _assignment(
+    partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int
+) -> WorkAssignment:
+    """Return a worker's assignment; where the end is before the beginning, records are gone, which is one event."""
+    own = {str(partition): spans[partition] for partition in partitions if partition in spans}
+    counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in own.items()}, events)
+    begins = {stream: begin for stream, (begin, _) in own.items()}
+    ends = {
+        stream: min(end, begin + counts[stream]) if counts[stream] else begin for stream, (begin, end) in own.items()
+    }
+    return WorkAssignment(begins, ends, sum(counts.values()))
+
+
+def split(waiting: Mapping[str, int], events: int) -> dict[str, int]:
+    """Return how many events to read of each stream: as evenly as what waits allows.
+
+    Examples
+    --------
+    >>> split({"t:0": 2, "t:1": 90, "t:2": 90}, 30)
+    {'t:0': 2, 't:1': 14, 't:2': 14}
+    """
+    found = {}
+    for others, stream in zip(range(len(waiting), 0, -1), sorted(waiting, key=lambda s: waiting[s]), strict=True):
+        found[stream] = min(waiting[stream], events // others)
+        events -= found[stream]
+    return found

@@ -1,0 +1,56 @@
+"""The plan of a round in the state directory, so that a round that is lost is done again as it was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import structlog
+
+from connectors import WorkAssignment
+from connectors.json_text import to_json
+from streamkernel import tensor_file
+from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, no_link
+from streamkernel.engine.health import Health
+
+PLAN = "round.json"
+"""The file of the state directory that has the plan."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class RoundPlan:
+    """The file with the plan of the present round.
+
+    Parameters
+    ----------
+    state
+        The directory; without one, no plan is written or read.
+    health
+        Where a plan that cannot be written is counted.
+    """
+
+    def __init__(self, state: StateDirectory | None, health: Health) -> None:
+        self._state, self._health = state, health
+
+    def read(self, positions: Mapping[str, Any]) -> list[WorkAssignment] | None:
+        """Return the plan of the round that begins at these positions, ``None`` if none was written."""
+        if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
+            found = orjson.loads(path.read_bytes())
+            if found.get("positions") == positions:
+                return [WorkAssignment(*assignment) for assignment in found["shares"]]
+        return None
+
+    def write(self, positions: Mapping[str, Any], assignments: Sequence[WorkAssignment]) -> bool:
+        """Make a plan durable; return whether it is."""
+        if self._state is None:
+            return True
+        plan = {"positions": positions, "shares": [[*assignment] for assignment in assignments]}
+        try:
+            tensor_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
+        except OSError as error:
+            self._health.count("checkpoint_failed")
+            log.error("the plan of a round could not be written and is tried again later", reason=str(error))
+            return False
+        return True

@@ -1,0 +1,232 @@
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model, and each round one checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from river import compose
+
+from connectors import CommitRefusedError, PartitionedSource, WorkAssignment
+from streamkernel.cluster import step_merging
+from streamkernel.cluster.replica import Report, Task, kernel_of
+from streamkernel.cluster.round_counts import RoundCounts
+from streamkernel.cluster.round_plan import RoundPlan
+from streamkernel.cluster.workers import WorkerPool
+from streamkernel.engine.parts import Parts
+from streamkernel.engine.pipelines import first_steps
+from streamkernel.engine.retrying import pause, pause_after
+from streamkernel.engine.runner import POLL_SECONDS
+from streamkernel.estimators import model_merging
+from streamkernel.estimators.internals import flush, is_young
+from streamkernel.kernels import bandwidth
+
+
+class ClusterRunner:
+    """Runs a stream through replicas of a model in synchronous rounds.
+
+    1. Plan which worker reads what, and write the plan down.
+    2. Have each worker learn its assignment with a replica of the model.
+    3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
+    4. Commit it all as one checkpoint.
+
+    What is lost before 4 is done again, by the same plan: a round depends on nothing but the checkpoint before it, the
+    plan, and what is in the streams. The first events, which decide bandwidths and scales, are learned by one worker.
+
+    Parameters
+    ----------
+    parts
+        The parts of the run. The model is a kernel model, or a pipeline of steps that can be merged and one.
+    divided
+        What the workers read together.
+    pool
+        The workers.
+    workers
+        Returns how many there are to be in the next round, ``None`` for as many as have something to do and room.
+    events_per_round
+        Events a worker learns in a round, at most.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        divided: PartitionedSource,
+        pool: WorkerPool,
+        workers: Callable[[], int | None],
+        events_per_round: int,
+    ) -> None:
+        self.pool = pool
+        self._parts = parts
+        self._processor, self._checkpointer, self._health = parts.processor, parts.checkpointer, parts.health
+        self._divided, self._workers, self._events_per_round = divided, workers, events_per_round
+        self._plan = RoundPlan(parts.checkpointer.state, parts.health)
+        self._counts = RoundCounts()
+        self._root: model_merging.Summary | None = None  # of the model that replicas began with
+        self._n_shares = 0
+        self._failed = 0  # times in a row that the plan or a checkpoint could not be written
+
+    def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
+        """Do rounds until there is nothing more and all is durable, or the run has to stop."""
+        with _one_thread():
+            while not stopping():
+                self._health.turn()
+                if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
+                    continue
+                # Learning must not build upon what is not durable: it would be planned anew after a crash.
+                if not self._checkpointer.try_to_commit():
+                    self._wait(stopping)
+                    continue
+                assignments = self._parts.retries.ask_aside(self._shares, stopping)
+                if assignments is None:
+                    return
+                if self._begin(assignments):
+                    continue
+                if self._workers() is None:
+                    assignments = [assignment for assignment in assignments if assignment.events] or assignments[:1]
+                if not any(assignment.events for assignment in assignments):
+                    self._health.watch(self._parts.source, False)
+                    self._look()
+                    pause(POLL_SECONDS, stopping)
+                    continue
+                if not self._plan.write(self._checkpointer.positions, assignments):
+                    self._wait(stopping)
+                    continue
+                self._failed = 0
+                began = time.perf_counter()
+                reports = self._learn(assignments, stopping)
+                if reports is None:
+                    return
+                self._health.note_events()
+                try:
+                    self.finish_round(reports, began)
+                except CommitRefusedError as error:
+                    self._checkpointer.mark_refused(error)
+                    continue
+                self._checkpointer.try_to_commit()
+                self._look()
+                watch()
+
+    def close(self) -> None:
+        """Release the workers."""
+        self.pool.close()
+
+    def finish_round(self, reports: Sequence[Report], began: float) -> None:
+        """Merge what the replicas learned, and judge and write what they predicted, worker by worker."""
+        start = time.perf_counter()
+        spread = self._merge(reports)
+        merging_seconds = time.perf_counter() - start
+        for report in reports:
+            self._take(report)
+        self._counts.add_round(reports, self._n_shares, time.perf_counter() - began, merging_seconds, spread)
+        self._parts.source.seek(self._checkpointer.positions)
+        self._parts.monitor.cluster = self._counts.snapshot()
+
+    def _look(self) -> None:
+        """Commit and publish if it is time to."""
+        self._checkpointer.commit_if_due()
+        self._parts.monitor.refresh()
+
+    def _begin(self, assignments: Sequence[WorkAssignment]) -> bool:
+        """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
+        begun = {
+            stream: place
+            for assignment in assignments
+            for stream, place in assignment.begin.items()
+            if place is not None
+        }
+        new = begun.keys() - self._checkpointer.positions.keys()
+        if new:
+            self._checkpointer.advance_all({stream: begun[stream] for stream in sorted(new)})
+        return bool(new)
+
+    def _shares(self) -> list[WorkAssignment] | None:
+        """Return the plan of a round that was begun at these positions, or plan one."""
+        positions = self._checkpointer.positions
+        written = self._plan.read(positions)
+        if written is not None:
+            return written
+        young = is_young(kernel_of(self._processor.model))
+        workers, events = (1, bandwidth.FIRST) if young else (self._most(), self._events_per_round)
+        return self._divided.plan(positions, workers, events)
+
+    def _wait(self, stopping: Callable[[], bool]) -> None:
+        """Wait before the next try to write, longer each time."""
+        pause(pause_after(self._failed), stopping)
+        self._failed += 1
+
+    def _most(self) -> int:
+        """Return how many workers there may be."""
+        return self._workers() or self.pool.cpus()
+
+    def _learn(self, assignments: Sequence[WorkAssignment], stopping: Callable[[], bool]) -> list[Report] | None:
+        """Have workers learn, and return what they report."""
+        model = kernel_of(self._processor.model)
+        is_alone, self._n_shares = is_young(model), len(assignments)
+        flush(model)
+        busy = [(number, assignment) for number, assignment in enumerate(assignments) if assignment.events]
+        learned = self._processor.outcomes["learned"]
+        tasks = [
+            Task(assignment, number, place, len(busy), is_alone, learned)
+            for place, (number, assignment) in enumerate(busy)
+        ]
+
+        def meanwhile() -> None:
+            self._root = None if is_alone else model_merging.summarize(model)
+
+        def waiting(incident: str) -> None:
+            self._health.turn()
+            if incident:
+                self._health.count(incident)
+
+        sent = self._processor.model, self._processor.examples.numbers, tasks
+        return self.pool.round(*sent, self._most(), meanwhile, stopping, waiting)
+
+    def _merge(self, reports: Sequence[Report]) -> float:
+        """Make one model of the replicas, and return how far they were from their mean."""
+        processor = self._processor
+        if reports[0].summary is None:
+            (alone,) = reports
+            processor.model = alone.model
+            return 0.0
+        assert self._root is not None
+        parts = [report.summary for report in reports if report.summary is not None]
+        learned = [part for part in parts if part.events > self._root.events]
+        spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
+        merged = {
+            name: step_merging.merged(step, [report.model[name] for report in reports])
+            for name, step in first_steps(processor.model).items()
+        }
+        model_merging.merge_into(kernel_of(processor.model), parts, self._root)
+        if merged:
+            (name, last) = list(processor.model.steps.items())[-1]
+            processor.model = compose.Pipeline(*merged.items(), (name, last))
+        return spread
+
+    def _take(self, report: Report) -> None:
+        """Take over what came of a worker's assignment."""
+        processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
+        self._checkpointer.advance_all(report.positions)
+        processor.examples.know(sorted(report.numbers - processor.examples.numbers))
+        processor.quality.pairs.extend(zip(report.labels, report.answers, strict=True))
+        processor.quality.fold()
+        for outcome, count in report.outcomes.items():
+            processor.outcomes[outcome] += count
+        for line, key in report.lines:
+            outputs.write(line, key)
+        for event, refusal in report.letters:
+            outputs.refuse(event, refusal)
+        monitor.event_seconds.add(report.durations)
+        monitor.n_events += report.events
+        if monitor.history.is_due(report.events):
+            monitor.add_point()
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Have linear algebra use one thread: it is faster beside workers, and its bits do not depend on processors."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits

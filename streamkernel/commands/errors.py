@@ -1,0 +1,27 @@
+"""How a command ends when it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+import structlog
+import typer
+
+from connectors import OutputClosedError
+
+EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
+"""Errors whose message is all a user needs; anything else is a bug, and shows where."""
+
+
+def fail(error: Exception, *, as_json: bool = False, code: int = 2) -> NoReturn:
+    text = str(error) or type(error).__name__
+    if as_json:
+        structlog.get_logger("streamkernel").error(text)
+    else:
+        typer.echo(f"streamkernel: {text}", err=True)
+    if isinstance(error, OutputClosedError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python fails again when it flushes what is left
+        raise typer.Exit(128 + signal.SIGPIPE) from None
+    raise typer.Exit(code) from None

@@ -1,0 +1,136 @@
+"""A task done to a saved model on the events of a file, and several saved models as one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from river import compose
+
+from connectors import FileSource
+from streamkernel import upkeep
+from streamkernel.engine.examples import Examples
+from streamkernel.engine.pipelines import last_step
+from streamkernel.errors import InputError
+from streamkernel.estimators import model_merging
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import check_example
+from streamkernel.estimators.regressor import KernelRegressor
+from streamkernel.persistence import load, save
+from streamkernel.solvers.progress import progress
+from streamkernel.upkeep.tasks import Task
+
+
+def maintain(model: Path, events: Path, label: str, output: Path, task: Task) -> str:
+    """Do a task to the model in a file, write it to another one, and return what came of it in words.
+
+    Records of `events` that cannot be used are left out, and counted.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        If there is no usable model or no file of events.
+    ValueError
+        If the task cannot be done to this model.
+    InputError
+        If there are not enough events that can be used.
+    """
+    whole = load(model)
+    found = _kernel_model(whole, model)
+    read, refused = _events(events, label, whole, task.window)
+    before = found.n_features
+    what = type(task).__name__
+    with progress(what, show=True) as tell:
+        gap = upkeep.apply(task, found, read, tell)
+    save(whole, output)
+    told = f"{output}: {found.n_features:,} features of {before:,}"
+    if gap is not None:
+        told += f", primal-dual gap {gap:.2e}"
+    return f"{told}; {len(read):,} events" + (f", {refused:,} could not be used" if refused else "")
+
+
+def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
+    """Merge saved models, write the one that they are together, and return in words what it is.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        If a file is no usable model, or there is none.
+    ValueError
+        If there are not two models or more, or they cannot be merged.
+    """
+    if len(models) < 2:
+        raise ValueError(f"Expected two models or more to merge, got {len(models)}")
+    found, root = [_single(path) for path in models], None if base is None else _single(base)
+    events = [model_merging.n_examples(model) for model in found]
+    first = found[0].merge(*found[1:], base=root)
+    first.save(output)
+    of_each = ", ".join(f"{n:,} - in {path}" for n, path in zip(events, models, strict=True))
+    labels = getattr(first, "labels", None)
+    told = f"{output}: {model_merging.n_examples(first):,} events ({of_each}), {first.n_features:,} features"
+    return told + (f", labels {', '.join(map(repr, labels))}" if labels else "")
+
+
+def export(state: Path, output: Path) -> str:
+    """Write the model of the newest checkpoint in a state directory to a file, and return in words what it is.
+
+    Raises
+    ------
+    ModelFileError, FileNotFoundError
+        If there is no checkpoint, or none is whole.
+    """
+    if not state.is_dir():
+        raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
+    found = load(state)
+    save(found, output)
+    steps = found.steps.values() if isinstance(found, compose.Pipeline) else [found]
+    return f"{output}: {' | '.join(type(step).__name__ for step in steps)}"
+
+
+def _single(path: Path) -> KernelModel:
+    """Return the classifier or regressor in a file, which has no preprocessing."""
+    found = load(path)
+    if isinstance(found, compose.Pipeline):
+        raise ValueError(
+            "Expected models without preprocessing, since that of models that learned apart differs, "
+            f"got a pipeline - in {path}"
+        )
+    return _kernel_model(found, path)
+
+
+def _kernel_model(found: Any, path: Path) -> KernelModel:
+    """Return the classifier or regressor that a model is, or that a pipeline ends in."""
+    last = last_step(found)
+    if not isinstance(last, KernelModel):
+        raise ValueError(f"Expected a classifier or a regressor, got a {type(last).__name__} - in {path}")
+    return last
+
+
+def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tuple[dict[str, Any], Any]], int]:
+    """Return the last usable events of a file, and how many of all could not be used."""
+    source, found, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
+    *steps, last = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
+    examples = Examples(label, numeric_label=isinstance(last, KernelRegressor))
+    try:
+        while (events := source.poll(1.0)) is not None:
+            for event in events:
+                try:
+                    if event.record is None:
+                        raise InputError(event.error or "")
+                    raw, y = examples.split(event.record)
+                    x = raw
+                    for step in steps:
+                        x = step.transform_one(x)
+                    check_example(last, x, y)
+                except InputError:
+                    refused += 1
+                    continue
+                examples.learnt(raw)
+                found.append((x, y))
+    finally:
+        source.close()
+    if len(found) < 2:
+        raise InputError(f'Expected two events or more with the label "{label}", got {len(found)} - in {path}')
+    return found, refused

@@ -1,0 +1,97 @@
+"""Commands on saved models: export, prune, refit, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamkernel.commands.errors import EXPECTED, fail
+
+ModelFile = Annotated[Path, typer.Argument(help="A file that save() or export wrote.", show_default=False)]
+EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
+Label = Annotated[str, typer.Option(help="The field that is to be predicted.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+PrunedFile = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .pruned in its name.")
+]
+RefittedFile = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .refitted in its name.")
+]
+Window = Annotated[int, typer.Option(help="The last events that are used.", min=2)]
+
+
+def prune(
+    model: ModelFile,
+    events: EventsFile,
+    label: Label,
+    output: PrunedFile = None,
+    keep: Annotated[float, typer.Option(help="Features that it may have then, as a part of max_features.")] = 0.25,
+    window: Window = 4096,
+) -> None:
+    """Prune a saved model to the features that matter on the events of a file."""
+    from streamkernel import upkeep
+
+    output = output or _beside(model, "pruned")
+    _maintain(model, events, label, output, lambda: upkeep.Pruning(window=window, keep=keep))
+
+
+def refit(
+    model: ModelFile,
+    events: EventsFile,
+    label: Label,
+    output: RefittedFile = None,
+    tol: Annotated[float, typer.Option(help="The primal-dual gap to reach.")] = 1e-6,
+    l2: Annotated[float, typer.Option(help="The weight of the penalty (l2/2)|a|^2.")] = 1e-4,
+    window: Window = 16_384,
+) -> None:
+    """Solve the coefficients of a saved model on the events of a file, to a certified gap."""
+    from streamkernel import upkeep
+
+    output = output or _beside(model, "refitted")
+    _maintain(model, events, label, output, lambda: upkeep.Refit(window=window, tol=tol, l2=l2))
+
+
+def export(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+    output: Output = Path("model.safetensors"),
+) -> None:
+    """Write the model of a run's newest checkpoint, with its preprocessing, to a file for load() and other commands."""
+    from streamkernel.commands import maintenance
+
+    try:
+        typer.echo(maintenance.export(state, output))
+    except EXPECTED as error:
+        fail(error)
+
+
+def merge(
+    models: Annotated[list[Path], typer.Argument(help="Files that save() or export wrote.", show_default=False)],
+    output: Output = Path("merged.safetensors"),
+    base: Annotated[
+        Path | None, typer.Option(help="The model that all of them went on from.", show_default=False)
+    ] = None,
+) -> None:
+    """Make one model of saved models that learned apart, as if it had learned the events of all."""
+    from streamkernel.commands.maintenance import merge_files
+
+    try:
+        typer.echo(merge_files(models, output, base))
+    except EXPECTED as error:
+        fail(error)
+
+
+def _beside(model: Path, what: str) -> Path:
+    """Return the path of a file beside a model, with a word before the suffix."""
+    return model.with_name(f"{model.stem}.{what}{model.suffix}")
+
+
+def _maintain(model: Path, events: Path, label: str, output: Path, task: Callable[[], Any]) -> None:
+    from streamkernel.commands.maintenance import maintain
+
+    try:
+        typer.echo(maintain(model, events, label, output, task()))
+    except EXPECTED as error:
+        fail(error)

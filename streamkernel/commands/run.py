@@ -1,0 +1,142 @@
+"""Commands that run a stream: for the first time, on from where it stopped, or again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import structlog
+import typer
+from rich.console import Console
+
+from streamkernel import __version__
+from streamkernel.commands.errors import EXPECTED, fail
+from streamkernel.commands.signals import StopSignal, WorkerCount
+from streamkernel.commands.state import inspect
+
+if TYPE_CHECKING:
+    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.engine import Engine
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Say what would be refused at the start, and stop.")] = False,
+    connect: Annotated[bool, typer.Option("--connect", help="With --check: also ask brokers for all topics.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
+    ] = None,
+) -> None:
+    """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
+    from streamkernel.engine.telemetry import logs
+
+    found = load_or_fail(config, is_run=not check)
+    title, make = str(config), None
+    if cluster is not None:
+        from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
+
+        workers = WorkerCount(config, found)
+        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.wanted)
+        try:
+            check_cluster(found)
+        except EXPECTED as error:
+            fail(error, as_json=not check and logs.is_json(found.log.format))
+    if check:
+        from streamkernel.engine.config.start_checks import check_connections, check_state
+
+        try:
+            found.check_records()
+            busy = check_state(found)
+            if connect:
+                check_connections(found)
+        except EXPECTED as error:
+            fail(error)
+        typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
+    elif connect:
+        fail(ValueError("--connect only goes with --check"))
+    else:
+        run_engine(found, title, make)
+
+
+def replay(
+    config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
+    directory: Annotated[Path, typer.Argument(help="Where the new state and all results go.", show_default=False)],
+    start: Annotated[
+        str | None, typer.Option(help="Where to begin in topics: an offset, or a time with its zone.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Where to end; by default where topics end now.")] = None,
+) -> None:
+    """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
+    from streamkernel.engine.config.replay import replay_config
+
+    found = load_or_fail(config, lambda found: replay_config(found, directory, start, until), is_run=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    run_engine(found, f"{config} again, in {directory}")
+    inspect(directory)
+
+
+def topics(
+    config: Annotated[Path, typer.Argument(help="The TOML file of a run.", show_default=False)],
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+) -> None:
+    """List the topics that CONFIG needs, and how to create those that are missing; exit code 1 if some are."""
+    from streamkernel.engine.config.topics import report_topics
+
+    found = load_or_fail(config, is_run=False)
+    try:
+        lines, is_complete = report_topics(found, create=create)
+    except EXPECTED as error:
+        fail(error)
+    typer.echo("\n".join(lines))
+    if not is_complete:
+        raise typer.Exit(1)
+
+
+def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: found, *, is_run: bool) -> Config:
+    """Return a configuration that can be run; `is_run` says whether that is next, so that errors go to its log."""
+    from streamkernel.engine.config.config import load_config
+    from streamkernel.engine.telemetry import logs
+
+    logs.configure()
+    form = "auto"
+    try:
+        found = change(load_config(path))
+        form = found.log.format
+        logs.configure(found.log.level, form)
+        found.check()
+    except EXPECTED as error:
+        fail(error, as_json=is_run and logs.is_json(form))
+    return found
+
+
+def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = None) -> None:
+    from streamkernel.engine.assemble import engine_of
+    from streamkernel.engine.telemetry import logs
+    from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
+
+    log, as_json = structlog.get_logger("streamkernel"), logs.is_json(found.log.format)
+    stop = StopSignal()
+    log.info("starting", version=__version__, run=title, configuration=found.without_secrets())
+    compile_for(found.build_model(), Console(stderr=True))
+    try:
+        engine = make() if make else engine_of(found)
+        if found.http.port is not None:
+            from streamkernel.engine.http import serve
+
+            token = found.http.token.get_secret_value() if found.http.token else None
+            port = serve(engine, found.http.host, found.http.port, token)
+            address = f"http://{found.http.host}:{port}"
+            log.info(f"live page at {address}/, metrics at {address}/metrics")
+        with showing(engine, title, as_json=as_json) as view:
+            engine.run(stopping=stop.requested, watch=ProgressLog(view))
+    except EXPECTED as error:
+        fail(error, as_json=as_json)
+    except Exception:
+        if not as_json:
+            raise
+        log.critical("the run has ended with an error that was not expected", exc_info=True)
+        raise typer.Exit(1) from None
+    if reason := engine.refused_all():
+        fail(ValueError(reason), as_json=as_json, code=1)

@@ -1,0 +1,70 @@
+"""Commands for before a run: a demonstration, compiled code, dashboards."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from streamkernel.commands.errors import EXPECTED, fail
+
+
+def demo(
+    directory: Annotated[
+        Path, typer.Option(help="Where plot, model and predictions go; an earlier demo's are replaced.")
+    ] = Path("streamkernel-demo"),
+    events: Annotated[int, typer.Option(help="Events of the drifting stream.", min=1000)] = 50_000,
+    port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 takes a free one.", min=0)] = 0,
+) -> None:
+    """Run the main job on data that ships with River, beside River's LogisticRegression."""
+    from streamkernel import demo as demonstration
+
+    try:
+        demonstration.run(directory, events, port, Console(stderr=True))
+    except EXPECTED as error:
+        fail(error)
+
+
+def warm_up(
+    config: Annotated[
+        Path | None, typer.Argument(help="The TOML file of a run; without it, the default models.", show_default=False)
+    ] = None,
+) -> None:
+    """Compile what the default models need, or the model of CONFIG, and store it for later processes."""
+    from streamkernel.engine.config.config import load_config
+    from streamkernel.jit.cache import folder
+    from streamkernel.warm_up import default_models
+    from streamkernel.warm_up import warm_up as compile_for
+
+    try:
+        models = default_models() if config is None else {str(config): load_config(config).build_model()}
+    except EXPECTED as error:
+        fail(error)
+    if folder() is None:
+        fail(OSError("there is no folder to store compiled code in; set NUMBA_CACHE_DIR to one that can be written"))
+    for name, model in models.items():
+        began = time.perf_counter()
+        with Console(stderr=True).status(f"compiling for {name}"):
+            compile_for(model)
+        typer.echo(f"{name}: {time.perf_counter() - began:.1f} s", err=True)
+    typer.echo(f"compiled code is stored in {folder()}", err=True)
+
+
+def dashboards(
+    directory: Annotated[Path, typer.Argument(help="A new or empty folder.", show_default=False)],
+) -> None:
+    """Write dashboards for Grafana, rules for Prometheus and their provisioning to DIRECTORY."""
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise FileExistsError(f"expected a new or empty folder, got one with files - at {directory}")
+        with as_file(files("streamkernel.dashboards")) as folder:
+            for name in ("grafana", "prometheus", "provisioning"):
+                shutil.copytree(folder / name, directory / name)
+    except EXPECTED as error:
+        fail(error)
+    typer.echo(f"{directory / 'grafana'}, {directory / 'prometheus'} and {directory / 'provisioning'}")

@@ -1,0 +1,70 @@
+"""Signals that a run answers to."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from streamkernel.commands.errors import EXPECTED
+
+if TYPE_CHECKING:
+    from streamkernel.engine.config.config import Config
+
+
+class StopSignal:
+    """Becomes true at SIGINT, SIGTERM or SIGHUP; a second SIGINT interrupts as usual.
+
+    SIGHUP, which a process gets when its terminal is closed, is left alone where it has a meaning already, as on a
+    cluster and under nohup.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        signal.signal(signal.SIGINT, self._request)
+        signal.signal(signal.SIGTERM, self._request)
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+            signal.signal(signal.SIGHUP, self._request)
+
+    def requested(self) -> bool:
+        """Say whether a signal has come."""
+        return self._requested
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class WorkerCount:
+    """How many workers a run is to have: as many as its file says, which is read again at SIGHUP.
+
+    Parameters
+    ----------
+    path
+        The file.
+    config
+        What it says now.
+    """
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self._path, self._count, self._is_due = path, config.cluster.workers, False
+        signal.signal(signal.SIGHUP, self._request)
+
+    def wanted(self) -> int | None:
+        """Return the number, ``None`` for as many as there is room for."""
+        if self._is_due:
+            from streamkernel.engine.config.config import load_config
+
+            self._is_due = False
+            try:
+                self._count = load_config(self._path).cluster.workers
+            except EXPECTED as error:
+                log = structlog.get_logger("streamkernel")
+                log.error(f"{error}; the number of workers stays as it is", workers=self._count or "all")
+        return self._count
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._is_due = True

@@ -1,0 +1,54 @@
+"""Commands that show what a state directory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streamkernel.commands.errors import EXPECTED, fail
+
+
+def inspect(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+) -> None:
+    """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
+    from streamkernel.engine.telemetry.description import checkpoint_rows
+
+    table = Table(show_header=False)
+    for row in checkpoint_rows(newest_checkpoint(state)):
+        table.add_row(*row)
+    Console().print(table)
+
+
+def report(
+    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
+) -> None:
+    """Write a page with the plots of a run, one file that needs nothing else."""
+    from streamkernel.engine.telemetry.report import report
+
+    text = report(newest_checkpoint(state), state)
+    try:
+        output.write_text(text)
+    except OSError as error:
+        fail(error)
+    typer.echo(f"{output}, {len(text):,} bytes")
+
+
+def newest_checkpoint(state: Path) -> dict[str, Any]:
+    """Return the newest checkpoint in a directory."""
+    from streamkernel.engine.checkpoint.state_directory import read_newest
+
+    try:
+        if not state.is_dir():
+            raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
+        found = read_newest(state)
+        if found is None:
+            raise FileNotFoundError(f"Expected a checkpoint, found none - in {state}")
+    except EXPECTED as error:
+        fail(error)
+    return found

@@ -1,0 +1,297 @@
+"""The order of a commit, and the checkpoint to return to after a crash or a refusal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import structlog
+
+from connectors import CommitRefusedError, GroupSource, KafkaSource, Source, Transactions
+from streamkernel.engine.checkpoint.commit_recovery import recover_newest
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, check_setup
+from streamkernel.engine.health import Health
+from streamkernel.engine.outputs import Outputs
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.retrying import LONGEST_PAUSE, REPORT_SECONDS, Retries, pause, pause_after
+from streamkernel.engine.telemetry.histogram import CHECKPOINT_BOUNDS, Durations
+from streamkernel.engine.telemetry.history import History
+
+log = structlog.get_logger("streamkernel")
+
+
+class Checkpointer:
+    """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
+
+    It owns the positions of the streams; whoever processes an event says so by `advance`.
+
+    Parameters
+    ----------
+    processor, history, source, outputs
+        What a checkpoint holds, or holds positions of.
+    retries
+        For questions to brokers.
+    health
+        Where incidents are counted.
+    state, transactions, checkpoint_seconds, setup
+        As for :class:`~streamkernel.engine.engine.Engine`.
+
+    Attributes
+    ----------
+    positions : dict
+        The position of each stream after the last event that was processed.
+    is_uncertain : bool
+        Whether it is unknown which checkpoint counts, or streams were lost to others: nothing is processed or committed
+        until `recover` has returned to one.
+    restored : int or None
+        The number of the checkpoint that was read from disk, until the run has resumed.
+    learned_before : int
+        Events that the model had learned when this process began.
+    durations : Durations
+        How long commits took.
+    """
+
+    def __init__(
+        self,
+        processor: RecordProcessor,
+        history: History,
+        source: Source,
+        outputs: Outputs,
+        retries: Retries,
+        health: Health,
+        *,
+        state: StateDirectory | None,
+        transactions: Transactions | None,
+        checkpoint_seconds: float,
+        setup: Mapping[str, Any] | None,
+    ) -> None:
+        self.positions: dict[str, Any] = {}
+        self._has_changes = True
+        self.is_uncertain = transactions is not None
+        self.restored: int | None = None
+        self.learned_before = 0
+        self.seconds = checkpoint_seconds
+        self.durations = Durations(CHECKPOINT_BOUNDS)
+        self.state, self.transactions = state, transactions
+        self._processor, self._history = processor, history
+        self._source, self._outputs = source, outputs
+        self._retries, self._health = retries, health
+        self._setup = dict(setup or {})
+        self._is_divided = getattr(source, "is_divided", False)
+        self._written: float | None = None  # when all was durable
+        self._tried: float | None = None
+        self._reported = -math.inf  # when a checkpoint was last reported at the level info
+        self._refusals = 0  # in a row
+        if state is not None and (saved := state.read_newest()) is not None:
+            self._restore(saved)
+            self.restored = saved["checkpoint"]
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since all was durable."""
+        written = self._written
+        return None if written is None else time.monotonic() - written
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the last checkpoint of this process."""
+        return None if self.state is None else self.state.size
+
+    def advance(self, stream: str, position: Any) -> None:
+        """Take note that a stream was processed up to a position."""
+        self.positions[stream] = position
+        self._has_changes = True
+
+    def advance_all(self, positions: Mapping[str, Any]) -> None:
+        """Take note that streams were processed up to these positions."""
+        self.positions |= positions
+        self._has_changes = True
+
+    def abandon(self) -> None:
+        """Commit nothing any more of what is half done, as when the group is left after an error."""
+        self.is_uncertain = True
+
+    def commit(self) -> None:
+        """Make everything durable, in this order.
+
+        1. Flush predictions and dead letters. In files their ends are positions; in topics nobody sees them yet.
+        2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
+        3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
+        4. Let the checkpoint count.
+
+        A crash before 3 leaves lines in files after the ends of the last checkpoint, which the restart cuts off, and an
+        open transaction, which it voids; the same events are then read again. After a crash between 3 and 4, and where
+        the outcome of 3 is unknown, Kafka is asked which number it has: :meth:`recover`.
+
+        Raises
+        ------
+        CommitRefusedError
+            If Kafka refused 1 or 3, or the outcome is unknown.
+        """
+        if self.state is None:
+            return
+        began = time.perf_counter()
+        ends = self._outputs.flush()
+        number = self.state.prepare(
+            {
+                "setup": self._setup,
+                **self._processor.state(),
+                "history": self._history.state(),
+                "positions": self.positions,
+                "is_divided": self._is_divided,
+                **ends,
+            }
+        )
+        if self.transactions is not None:
+            self.transactions.commit(number, self.positions)
+        self.state.promote(number)
+        self._refusals = 0
+        if self.transactions is None and isinstance(self._source, KafkaSource):
+            self._source.acknowledge(self.positions)
+        self._written = self._tried = time.monotonic()
+        self._has_changes = False
+        seconds = time.perf_counter() - began
+        self.durations.new.append(seconds)
+        is_due = self._written - self._reported >= REPORT_SECONDS
+        self._reported = self._written if is_due else self._reported
+        (log.info if is_due else log.debug)(
+            "checkpoint written",
+            number=number,
+            learned=self._processor.outcomes["learned"],
+            seconds=round(seconds, 3),
+            bytes=self.state.size,
+        )
+
+    def commit_if_due(self) -> None:
+        """Commit if the last attempt is long enough ago."""
+        if self._tried is not None and time.monotonic() - self._tried >= self.seconds:
+            self.try_to_commit()
+
+    def try_to_commit(self, *, last: bool = False) -> bool:
+        """Commit if something has changed, and return whether all is durable.
+
+        Raises
+        ------
+        OSError
+            If the checkpoint cannot be written and it is the last one; others are tried again later.
+        """
+        if self.is_uncertain or self.state is None:
+            return not self.is_uncertain
+        is_durable = False
+        try:
+            if self._has_changes:
+                self.commit()
+            is_durable = True
+        except CommitRefusedError as error:
+            self.mark_refused(error)
+        except OSError as error:
+            if last:
+                raise
+            self._health.count("checkpoint_failed")
+            log.error("a checkpoint could not be written and is tried again later", reason=str(error))
+        self._tried = time.monotonic()
+        if is_durable:
+            self._written = self._tried
+        return is_durable
+
+    def mark_refused(self, error: CommitRefusedError) -> None:
+        """Count a refusal, after which the run has to return to the last checkpoint that counts.
+
+        Raises
+        ------
+        OSError
+            If there are no transactions, so that there is nothing to return to.
+        """
+        if self.transactions is None:
+            raise OSError(f"Expected to write what was learned, got a refusal: {error}") from error
+        self.is_uncertain = True
+        self._refusals += 1
+        self._health.count("commit_refused")
+        log.warning("a commit was refused or got no answer: back to the last one that counts", reason=str(error))
+
+    def resume(self) -> None:
+        """Continue from the newest checkpoint, or write the first one."""
+        if self.state is None:
+            return
+        if self.transactions is not None:  # the brokers are asked first, by `recover`
+            cast(GroupSource, self._source).listen(self._on_revoked, self._on_lost)
+            return
+        if isinstance(self._source, KafkaSource):
+            self._source.listen(self._on_revoked, lambda streams: None)
+        self.state.discard()
+        saved = self.state.read_newest()
+        if saved is None:
+            self.commit()  # so that a crash before the next one knows where the sinks ended
+            return
+        self._load(saved)
+        if self.positions:
+            # The offsets that the group has committed are older than positions of workers.
+            if saved.get("is_divided") and isinstance(self._source, KafkaSource):
+                self._source.rewind(self.positions)
+            else:
+                self._source.seek(self.positions)
+
+    def recover(self, stopping: Callable[[], bool]) -> bool:
+        """Return to the checkpoint that counts, by what the brokers say.
+
+        Returns
+        -------
+        bool
+            Whether that is known; it is not if the run has to stop before the brokers answer.
+        """
+        if self._refusals > 1:  # as by another process of the same name, or a clock that the brokers do not believe
+            pause(pause_after(self._refusals - 2, max(LONGEST_PAUSE, 2.0 * self.seconds)), stopping)
+        state, source = cast(StateDirectory, self.state), cast(GroupSource, self._source)
+        newest = self._retries.ask_aside(cast(Transactions, self.transactions).newest, stopping)
+        if newest is None:
+            return False
+        saved = recover_newest(state, newest)
+        self.is_uncertain = False
+        if saved is None:
+            self._has_changes = True
+            return self.try_to_commit()
+        self._load(saved)
+        if 0 < saved["checkpoint"] < newest or saved.get("is_divided"):
+            source.rewind(self.positions)
+        source.again(self.positions)
+        return True
+
+    def close(self) -> None:
+        """Release the transactions and the state directory."""
+        for part in (self.transactions, self.state):
+            if part is not None:
+                part.close()
+
+    def _load(self, saved: Mapping[str, Any]) -> None:
+        """Resume from a checkpoint."""
+        self._restore(saved)
+        self.restored = None
+        self._written = self._tried = time.monotonic()
+        self._outputs.seek(saved)
+        log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        """Become what a checkpoint holds, and leave files and streams alone."""
+        check_setup(saved["setup"], self._setup)
+        self._processor.restore(saved)
+        if saved.get("history") is not None:
+            self._history.restore(saved["history"])
+        if self._written is None:  # the first time in this process
+            self.learned_before = self._processor.outcomes["learned"]
+        self.positions = saved["positions"]
+        self._has_changes = False
+
+    def _on_revoked(self, streams: list[str]) -> None:
+        """Commit what was done with streams before others get them."""
+        self._health.count("rebalance")
+        if not self.is_uncertain and not self.try_to_commit():
+            self.is_uncertain = True
+        for stream in streams:
+            self.positions.pop(stream, None)
+
+    def _on_lost(self, streams: list[str]) -> None:
+        """Return to the last commit: others have the streams and do again what was done since."""
+        self._health.count("rebalance")
+        self.is_uncertain = True

@@ -1,0 +1,102 @@
+"""Checks of a configuration that need neither the state directory nor brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from river import base
+
+from streamkernel.engine.checkpoint import river_state
+from streamkernel.engine.config import build
+from streamkernel.engine.config.kafka import kafka_options
+from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
+from streamkernel.engine.config.schema import STREAM
+from streamkernel.engine.fields import OnFields
+
+if TYPE_CHECKING:
+    from streamkernel.engine.config.config import Config
+
+_NAMES_SHOWN = 20
+
+
+def check_config(config: Config) -> None:
+    """Build everything once, as a run would.
+
+    Raises
+    ------
+    ConfigError
+        If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
+    """
+    collect_problems(
+        lambda: _check_metric(config),
+        lambda: _check_baseline(config),
+        lambda: _check_state(config),
+        lambda: _check_kafka(config),
+        lambda: config.build_source().close(),
+    )
+
+
+def check_label(config: Config) -> None:
+    """Check that the first records of files have the label.
+
+    Raises
+    ------
+    ConfigError
+        If they have other fields only. It cannot be known where labels come in records of their own.
+    """
+    from connectors import field_names
+
+    path = config.source.path
+    if path is None or path == Path(STREAM) or config.delayed_labels is not None:
+        return
+    try:
+        names = field_names(path, config.source.format)
+    except (OSError, ValueError) as error:
+        raise ConfigError(of_error("source.path", error)) from error
+    if names and config.label not in names:
+        more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+        raise ConfigError(
+            f"label: expected a field of the records, got {to_toml(config.label)}{did_you_mean(config.label, names)}; "
+            f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
+        )
+
+
+def check_storable(where: str, part: Any) -> None:
+    """Raise a ConfigError if a checkpoint cannot hold the state of a part."""
+    ours = (*build.models().classes.values(), build.transformers().classes["RandomFeatures"])
+    try:
+        river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
+    except TypeError as error:
+        kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
+        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error
+
+
+def _kind_of_model(config: Config) -> str:
+    return "regressor" if issubclass(config.estimator_class, base.Regressor) else "classifier"
+
+
+def _check_metric(config: Config) -> None:
+    if not config.build_metric().works_with(config.build_model()):
+        wanted = f"a metric for a {_kind_of_model(config)}, which {build.type_of(config.model)} is"
+        raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(config.metric))}")
+
+
+def _check_baseline(config: Config) -> None:
+    if config.baseline is None:
+        return
+    name, kind = build.type_of(config.baseline), _kind_of_model(config)
+    wanted = base.Regressor if kind == "regressor" else base.Classifier
+    if not issubclass(build.baselines().classes[name], wanted):
+        raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
+
+
+def _check_kafka(config: Config) -> None:
+    if config.kafka is not None:
+        kafka_options(config)
+
+
+def _check_state(config: Config) -> None:
+    steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(config.preprocessing)]
+    parts = [*steps, ("metric", config.build_metric()), ("baseline", config.build_baseline())]
+    collect_problems(*(lambda part=part: check_storable(*part) for part in parts))

@@ -1,0 +1,70 @@
+"""What happened to a run that continued, and whether its main loop still turns."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+from connectors import Source
+
+INCIDENTS = (
+    "rebalance", "commit_refused", "unreachable", "topic_missing", "checkpoint_failed", "stalled", "worker_lost",
+)  # fmt: skip
+"""Kinds of incidents that a run survives."""
+
+STALLED_SECONDS = 60.0
+"""Time without an event, though the source has some, after which that is reported."""
+
+ILL_SECONDS = 300.0
+"""Time without a turn of the main loop after which the process counts as ill."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class Health:
+    """Counts incidents, and knows when the main loop turned last and when the last events came.
+
+    Attributes
+    ----------
+    incidents : dict
+        Incidents of this process by kind.
+
+    Examples
+    --------
+    >>> health = Health()
+    >>> health.count("rebalance")
+    >>> health.incidents["rebalance"], health.ill()
+    (1, '')
+    """
+
+    def __init__(self) -> None:
+        self.incidents = dict.fromkeys(INCIDENTS, 0)
+        self._alive = self._moved = time.monotonic()
+
+    def turn(self) -> None:
+        """Note that the main loop turns, or waits for a known reason."""
+        self._alive = time.monotonic()
+
+    def count(self, incident: str) -> None:
+        """Count an incident; a loop that reports one is not stuck."""
+        self.incidents[incident] += 1
+        self.turn()
+
+    def note_events(self) -> None:
+        """Note that events came."""
+        self._moved = time.monotonic()
+
+    def watch(self, source: Source, has_come: bool) -> None:
+        """Report a source that has something to give and gives nothing."""
+        if has_come or not any(source.lag().values()):
+            self.note_events()
+        elif time.monotonic() - self._moved > STALLED_SECONDS:
+            self.note_events()
+            self.count("stalled")
+            log.error("nothing comes though there is something to read", lag=sum(source.lag().values()))
+
+    def ill(self) -> str:
+        """Return why this process had better be restarted, or nothing."""
+        silent = time.monotonic() - self._alive
+        return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""

@@ -1,0 +1,104 @@
+"""Where predictions and dead letters go, and the last dead letters for those who look at a run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
+from streamkernel.engine.record_processor import RecordProcessor
+
+DEAD_LETTERS, RAW_SHOWN = 8, 300
+"""Dead letters that are shown, and bytes of each."""
+
+FIRST_RECORDS = 100
+"""Dead letters after which it is reported that there was nothing else."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class Outputs:
+    """The sinks of a run: one of predictions, one of dead letters, or neither.
+
+    Parameters
+    ----------
+    processor
+        Counts what is refused.
+    predictions, dead_letters
+        The sinks, ``None`` where nothing is to be written; dead letters are then logged.
+    member
+        The name of the state directory, which predictions and dead letters have.
+
+    Attributes
+    ----------
+    last_dead_letters : deque of dict
+        The last few of this process: when, from where, why, and how they begin.
+    """
+
+    def __init__(
+        self,
+        processor: RecordProcessor,
+        predictions: Sink | None,
+        dead_letters: DeadLetters | KafkaDeadLetters | None,
+        member: str | None,
+    ) -> None:
+        self.predictions = predictions
+        self.dead_letters = dead_letters
+        self.member = member
+        self.last_dead_letters: deque[dict[str, Any]] = deque(maxlen=DEAD_LETTERS)
+        self._processor = processor
+
+    def openings(self) -> list[Callable[[], Any]]:
+        """Return functions that wait until brokers and topics of the sinks are available."""
+        return [sink.open for sink in (self.predictions, self.dead_letters) if sink is not None]
+
+    def write(self, line: dict[str, Any], key: bytes | None) -> None:
+        """Write a prediction, if predictions are written at all."""
+        if self.predictions is not None:
+            self.predictions.write(line | {"member": self.member}, key)
+
+    def refuse(self, event: Event, refusal: Refusal) -> None:
+        """Count, remember and write a dead letter."""
+        reason = refusal.reason
+        self._processor.count_refusal(refusal)
+        raw = event.raw[:RAW_SHOWN].decode(errors="replace")
+        self.last_dead_letters.append({"time": time.time(), "stream": event.stream, "reason": reason, "raw": raw})
+        if self.dead_letters is not None:
+            self.dead_letters.write(event, refusal, self.member)
+        else:
+            log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
+        if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.refused_all()):
+            log.error(reason)
+
+    def refused_all(self) -> str:
+        """Return why no record was of any use so far, or nothing if one was, or there was none."""
+        outcomes, refused = self._processor.outcomes, self._processor.refused
+        count, kinds = outcomes["dead_letter"], [kind for kind, n in refused.items() if n]
+        if len(kinds) != 1 or outcomes["learned"] or outcomes["predicted"]:
+            return ""
+        last = f": {self.last_dead_letters[-1]['reason']}" if self.last_dead_letters else ""
+        return f"every record so far was refused, {count:,} in all, for one kind of reason ({kinds[0]}){last}"
+
+    def flush(self) -> dict[str, Any]:
+        """Flush the sinks, and return where they end, for a checkpoint."""
+        return {
+            "sink": self.predictions.flush() if self.predictions else None,
+            "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
+        }
+
+    def seek(self, ends: Mapping[str, Any]) -> None:
+        """Cut the sinks off where they ended at a checkpoint."""
+        if self.predictions is not None and ends["sink"] is not None:
+            self.predictions.seek(ends["sink"])
+        if self.dead_letters is not None and ends["dead_letters"] is not None:
+            self.dead_letters.seek(ends["dead_letters"])
+
+    def close(self) -> None:
+        """Release the sinks."""
+        for sink in (self.predictions, self.dead_letters):
+            if sink is not None:
+                sink.close()

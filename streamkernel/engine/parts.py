@@ -1,0 +1,96 @@
+"""The parts of a run, each of which owns its state, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from connectors import DeadLetters, KafkaDeadLetters, Sink, Source, Transactions
+from streamkernel.engine.checkpoint.state_directory import StateDirectory
+from streamkernel.engine.checkpointer import Checkpointer
+from streamkernel.engine.health import Health
+from streamkernel.engine.outputs import Outputs
+from streamkernel.engine.record_processor import RecordProcessor
+from streamkernel.engine.retrying import Retries
+from streamkernel.engine.telemetry.history import History
+from streamkernel.engine.telemetry.monitor import Monitor
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a run.
+
+    Parameters
+    ----------
+    source
+        Where events come from.
+    processor
+        The model, its quality, and counters of records.
+    outputs
+        The sinks, and the last dead letters.
+    checkpointer
+        The positions of streams, and what is durable.
+    health
+        Incidents, and when the loop turned last.
+    retries
+        How long brokers are waited for.
+    monitor
+        What other threads read.
+    """
+
+    source: Source
+    processor: RecordProcessor
+    outputs: Outputs
+    checkpointer: Checkpointer
+    health: Health
+    retries: Retries
+    monitor: Monitor
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        source: Source,
+        *,
+        sink: Sink | None,
+        dead_letters: DeadLetters | KafkaDeadLetters | None,
+        state: StateDirectory | None,
+        transactions: Transactions | None,
+        checkpoint_seconds: float,
+        give_up_after: float | None,
+        setup: Mapping[str, Any] | None,
+        **options: Any,
+    ) -> Self:
+        """Put a run together.
+
+        Parameters
+        ----------
+        model, source, sink, dead_letters, state, transactions, checkpoint_seconds, give_up_after, setup
+            As for :class:`~streamkernel.engine.engine.Engine`.
+        options
+            As for :class:`~streamkernel.engine.record_processor.RecordProcessor`.
+        """
+        processor = RecordProcessor(model, with_probabilities=sink is not None, **options)
+        history, health = History(), Health()
+        outputs = Outputs(processor, sink, dead_letters, None if state is None else state.identity)
+        retries = Retries(health.count, give_up_after)
+        checkpointer = Checkpointer(
+            processor,
+            history,
+            source,
+            outputs,
+            retries,
+            health,
+            state=state,
+            transactions=transactions,
+            checkpoint_seconds=checkpoint_seconds,
+            setup=setup,
+        )
+        monitor = Monitor(processor, checkpointer, history, source)
+        return cls(source, processor, outputs, checkpointer, health, retries, monitor)
+
+    def close(self) -> None:
+        """Release the source, the sinks, the transactions and the state directory, in this order."""
+        for part in (self.source, self.outputs, self.checkpointer):
+            part.close()

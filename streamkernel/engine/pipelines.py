@@ -1,0 +1,42 @@
+"""Parts and answers of a River model that may be a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from river import compose
+
+from streamkernel.estimators.base import KernelModel
+
+Answer = tuple[Any, dict[Any, float] | None]
+"""A prediction, and the probabilities of the labels where they are needed; a pair is faster than a class."""
+
+NO_ANSWER: Answer = (None, None)
+
+
+def last_step(model: Any) -> Any:
+    """Return the model at the end of a pipeline."""
+    return list(model.steps.values())[-1] if isinstance(model, compose.Pipeline) else model
+
+
+def first_steps(model: Any) -> dict[str, Any]:
+    """Return the steps of a pipeline before the last one, by name."""
+    return dict(list(model.steps.items())[:-1]) if isinstance(model, compose.Pipeline) else {}
+
+
+def kernel_model_of(model: Any) -> KernelModel | None:
+    """Return the kernel model at the end of a pipeline, ``None`` if the last step is another model."""
+    last = last_step(model)
+    return last if isinstance(last, KernelModel) else None
+
+
+def name_of(model: Any) -> str:
+    """Return the name of the class at the end of a pipeline; of a wrapped classifier, that of the inner one."""
+    last = last_step(model)
+    return type(getattr(last, "classifier", last)).__name__
+
+
+def most_likely(model: Any, x: dict[str, Any]) -> Answer:
+    """Return the class that a classifier finds most likely, ``None`` before any, and the probabilities of all."""
+    probabilities = model.predict_proba_one(x)
+    return max(probabilities, key=probabilities.get, default=None), probabilities

@@ -1,0 +1,248 @@
+"""What one record leads to: a prediction, learning, or both, a judgement of the prediction, and a line of output."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import structlog
+from river import base, metrics
+
+from connectors import Event, Refusal
+from streamkernel.engine.delayed_labels import DelayedLabels
+from streamkernel.engine.examples import Examples, shortened
+from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
+from streamkernel.engine.refusals import KINDS
+from streamkernel.engine.telemetry.quality import Quality
+from streamkernel.errors import InputError, TooManyClassesError
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.internals import check_label
+
+log = structlog.get_logger("streamkernel")
+
+
+MOST_CLASSES = 1000
+"""Labels that a classifier which is not ours may learn: River's metrics count pairs of a label and a prediction."""
+
+Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
+"""What came of one record: features, their label or ``None``, the answers, and whether these are new."""
+
+
+class RecordProcessor:
+    """A model that predicts and learns one record after the other, and a baseline beside it.
+
+    Parameters
+    ----------
+    model
+        A River classifier or regressor, or a pipeline that ends in one.
+    label
+        The field to predict.
+    ignore
+        Fields to leave out.
+    metric
+        A River metric of the predictions.
+    baseline
+        Another River model that learns the same.
+    labels
+        Joins features with the label that comes in another record.
+    with_probabilities
+        Whether probabilities are wanted even if the metric does not need them.
+    learned_before
+        Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
+
+    Attributes
+    ----------
+    model, baseline
+        The models; a baseline that failed is ``None``.
+    quality : Quality
+        How good predictions are.
+    examples : Examples
+        Makes features from records.
+    labels : DelayedLabels or None
+        Features and labels that wait for each other.
+    outcomes : dict
+        Records by what became of them.
+    refused : dict
+        Dead letters by kind, one of `KINDS`.
+
+    Examples
+    --------
+    >>> from river import linear_model, metrics
+    >>> processor = RecordProcessor(linear_model.LinearRegression(), label="y", metric=metrics.MAE())
+    >>> step = processor.process(Event("numbers", 1, b"", {"a": 1.0, "y": 3.0}))
+    >>> step
+    ({'a': 1.0}, 3.0, ((0.0, None), (None, None)), True)
+    >>> processor.judge(*step)
+    >>> processor.quality.by_name()
+    {'MAE': 3.0, 'MAE (baseline)': 0.0}
+    """
+
+    def __init__(
+        self,
+        model: base.Estimator,
+        *,
+        label: str,
+        ignore: Collection[str] = (),
+        metric: metrics.base.Metric,
+        baseline: base.Estimator | None = None,
+        labels: DelayedLabels | None = None,
+        with_probabilities: bool = False,
+        learned_before: int = 0,
+    ) -> None:
+        self.model: Any = model
+        self.baseline: Any = baseline
+        self.quality = Quality(metric, None if baseline is None else name_of(baseline))
+        self._pairs, self._kind = self.quality.pairs, self.quality.kind
+        self.refused = dict.fromkeys(KINDS, 0)
+        self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
+        needs_probabilities = with_probabilities or not getattr(metric, "requires_labels", True)
+        self._probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.labels = labels
+        self._learned_before = learned_before
+        self._classes: set[Any] = set()  # labels that the model is known to take
+        unseen = {*ignore, *(labels.fields if labels is not None else ())}
+        self.examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor))
+
+    @property
+    def kernel_model(self) -> KernelModel | None:
+        """The kernel model at the end of the pipeline, if it is one of ours."""
+        return kernel_model_of(self.model)
+
+    def process(self, event: Event) -> Step | None:
+        """Predict if features came, and learn if they have a label by now.
+
+        Raises
+        ------
+        InputError
+            If the record cannot be used, and whatever a step of the pipeline raises.
+        """
+        record = event.record
+        if record is None:
+            raise InputError(event.error or "Expected a record, got none")
+        labels, key, is_new = self.labels, None, True
+        x, y = self.examples.split(record) if labels is None else self.examples.read(record)
+        if labels is None or (x and y is not None):
+            answers = self._answers(x)
+        elif x:
+            key = labels.arrive(record)
+            y = labels.label_of(key)
+            answers = self._answers(x)
+            if y is None:
+                labels.wait(key, x, answers, f"{event.stream} at {event.resume}")
+                return x, y, answers, is_new
+        elif y is not None:
+            key = labels.arrive(record, is_label=True)
+            waiting = labels.waiting_for(key, y)
+            if waiting is None:
+                return None
+            x, answers = waiting.x, waiting.answers
+            self.examples.check_again(x)
+            is_new = False
+        else:
+            raise InputError("Expected features or a label besides the key, got neither")
+        if y not in self._classes:
+            self._check_class(y)
+        self.model.learn_one(x, y)
+        if labels is not None and key is not None:
+            labels.joined(key)
+        return x, y, answers, is_new
+
+    def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
+        """Count a step and judge its answers if the model has learned, and let the baseline learn it too."""
+        self.outcomes["predicted"] += is_new
+        if y is None:
+            self.outcomes["pending"] += 1
+            return
+        self.outcomes["learned"] += 1
+        self.examples.learnt(x)
+        self._pairs.append((y, answers[0][self._kind]))
+        if self.baseline is not None:
+            self.quality.baseline_pairs.append((y, answers[1][self._kind]))
+            try:
+                self.baseline.learn_one(x, y)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self._drop_baseline(error)
+
+    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
+        """Return a prediction as a record for a sink; to be called before the step is judged.
+
+        Parameters
+        ----------
+        event, y, answer
+            The record, its label if it is known, and what the model answered.
+        """
+        prediction, probabilities = answer
+        version = self._learned_before + self.outcomes["learned"]
+        line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
+        if self.labels is not None and event.record is not None:
+            line["key"] = event.record.get(self.labels.key)
+        if probabilities is not None:
+            line["probabilities"] = probabilities
+        return line
+
+    def count_refusal(self, refusal: Refusal) -> None:
+        """Count a record that becomes a dead letter."""
+        self.outcomes["dead_letter"] += 1
+        self.refused[refusal.kind] += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of it."""
+        return {
+            "model": self.model,
+            "metric": self.quality.metric,
+            "baseline": self.baseline,
+            "baseline_metric": self.quality.baseline_metric,
+            "quality": self.quality.state(),
+            "outcomes": self.outcomes,
+            "refused": self.refused,
+            "numbers": sorted(self.examples.numbers),
+            "classes": self._classes,
+            "labels": None if self.labels is None else self.labels.state(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Become what a checkpoint holds."""
+        self.model, self.baseline = saved["model"], saved["baseline"]
+        self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
+        self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
+        self.examples.restore(saved["numbers"])
+        self._classes = set(saved.get("classes", ()))
+        if self.labels is not None and saved.get("labels") is not None:
+            self.labels.restore(saved["labels"])
+
+    def _check_class(self, y: Any) -> None:
+        """Raise an InputError if the model may not learn one more label, before its preprocessing learns anything."""
+        last = self.kernel_model
+        if isinstance(last, KernelClassifier):
+            check_label(last, y)
+        elif not isinstance(self.model, base.Classifier):
+            return
+        elif len(self._classes) >= MOST_CLASSES:
+            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shortened(y)}")
+        self._classes.add(y)
+
+    def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
+        """Return what the model and the baseline predict."""
+        ours, theirs = self._predict(self.model, x), NO_ANSWER
+        if self.baseline is not None:
+            try:
+                theirs = self._predict(self.baseline, x)
+            except MemoryError:
+                raise
+            except Exception as error:
+                self._drop_baseline(error)
+        return ours, theirs
+
+    def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
+        if not self._probabilities:
+            return model.predict_one(x), None
+        return most_likely(model, x)
+
+    def _drop_baseline(self, error: Exception) -> None:
+        """Continue without a baseline that failed."""
+        log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
+        self.baseline = None
+        self.quality.drop_baseline()

@@ -1,0 +1,27 @@
+"""Reasons for which a record becomes a dead letter."""
+
+from __future__ import annotations
+
+from connectors import Event, Refusal
+from streamkernel.errors import DivergedError, InputError, JoinError, LabelError, TooManyClassesError
+
+REASONS = {
+    "classes": TooManyClassesError,
+    "label": LabelError,
+    "join": JoinError,
+    "diverged": DivergedError,
+    "value": InputError,
+    "error": Exception,
+}
+"""Kinds of records that are refused, by the error; those that cannot be read are ``unreadable``."""
+
+KINDS = ("unreadable", *REASONS)
+"""Kinds of dead letters."""
+
+
+def refusal_of(event: Event, error: Exception) -> Refusal:
+    """Return why a record that raised an error becomes a dead letter."""
+    kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
+    name = type(error).__name__
+    text = str(error) if isinstance(error, InputError) else f"{name}: {error}"
+    return Refusal(text, "unreadable" if event.record is None else kind, f"{type(error).__module__}.{name}")

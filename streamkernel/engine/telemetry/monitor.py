@@ -1,0 +1,146 @@
+"""What a run shows of itself: a snapshot, its history, and copies of the model, which any thread may read.
+
+The thread that learns makes them anew about twice a second, so whoever reads needs no lock and sees nothing half
+changed, and an event pays nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from connectors import Source
+from streamkernel.engine.retrying import REPORT_SECONDS
+from streamkernel.engine.serving_copy import Publisher
+from streamkernel.engine.telemetry.histogram import EVENT_BOUNDS, Durations
+from streamkernel.engine.telemetry.history import History
+from streamkernel.engine.telemetry.snapshot import EngineSnapshot, of_model
+from streamkernel.estimators.internals import scales_of
+
+if TYPE_CHECKING:
+    from streamkernel.engine.checkpointer import Checkpointer
+    from streamkernel.engine.cluster_snapshot import ClusterSnapshot
+    from streamkernel.engine.record_processor import RecordProcessor
+
+PUBLISH_SECONDS = 0.5
+"""Time between two snapshots, at least."""
+
+FOLD_AT = 1000
+"""Events that are judged and counted together, or a few more."""
+
+log = structlog.get_logger("streamkernel")
+
+
+class Monitor:
+    """Makes what others read of a run; only the thread that learns calls its methods.
+
+    Parameters
+    ----------
+    processor, checkpointer, source
+        What there is to show.
+    history
+        Where points are added.
+
+    Attributes
+    ----------
+    n_events : int
+        Events that were processed in this process; the runner counts them.
+    event_seconds : Durations
+        How long events took; the runner adds to it.
+    snapshot : EngineSnapshot
+        What the run is doing.
+    cluster : ClusterSnapshot or None
+        What the workers are doing, where there are some.
+    publisher : Publisher
+        Copies of the model for predictions, if they are wanted.
+    interval : float
+        Seconds between two snapshots, at least.
+    """
+
+    def __init__(
+        self, processor: RecordProcessor, checkpointer: Checkpointer, history: History, source: Source
+    ) -> None:
+        self.n_events = 0
+        self.interval = PUBLISH_SECONDS
+        self.event_seconds = Durations(EVENT_BOUNDS)
+        self.cluster: ClusterSnapshot | None = None
+        self.history = history
+        self.publisher = Publisher()
+        self._processor, self._checkpointer, self._source = processor, checkpointer, source
+        self._n_published, self._last_event = 0, 0.0
+        self._n_outlying, self._next_outlying = 0, 0.0
+        self.take_snapshot()
+
+    def refresh(self) -> None:
+        """Make anew what is due."""
+        self._report_outlying()
+        if not 0.0 <= time.time() - self.snapshot.time < self.interval:
+            self.take_snapshot()
+        if not self._checkpointer.is_uncertain and self.publisher.is_due(self._processor.outcomes["learned"]):
+            self.publish_model()
+
+    def take_snapshot(self) -> None:
+        """Make the snapshot anew."""
+        if self.n_events > self._n_published:
+            self._n_published, self._last_event = self.n_events, time.time()
+        processor, checkpointer = self._processor, self._checkpointer
+        model, examples, labels = processor.kernel_model, processor.examples, processor.labels
+        scales = None if model is None else scales_of(model)
+        names = {"kinds": len(examples.numbers), "ranges": len(examples.ranges)}
+        self.snapshot = EngineSnapshot(
+            outcomes=dict(processor.outcomes),
+            refused=dict(processor.refused),
+            labels={} if labels is None else dict(labels.counts),
+            pending_labels=0 if labels is None else len(labels),
+            outlying_inputs=examples.ranges.n_outside,
+            names=names if scales is None else names | {"scales": scales.n_names},
+            names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
+            positions=dict(checkpointer.positions),
+            scores=processor.quality.scores(),
+            model=None if model is None else of_model(model),
+            events=self.event_seconds.histogram(),
+            checkpoints=checkpointer.durations.histogram(),
+            last_event=self._last_event,
+        )
+
+    def publish_model(self, checkpoint: int | None = None) -> None:
+        """Copy the model for predictions; `checkpoint` is as for `Published`."""
+        processor = self._processor
+        self.publisher.publish(processor.model, processor.examples, processor.outcomes["learned"], checkpoint)
+
+    def add_point(self) -> None:
+        """Add a point to the history."""
+        point = point_of(self._processor)
+        self.history.add(point | {"time": time.time(), "lag": float(sum(self._source.lag().values()))})
+
+    def fold(self) -> None:
+        """Judge and count events that were processed, if they are many by now."""
+        if len(self.event_seconds.new) >= FOLD_AT:
+            self.event_seconds.fold()
+            self._processor.quality.fold()
+
+    def _report_outlying(self) -> None:
+        """Report values of inputs that were far outside their range since the last report, at most once a minute."""
+        ranges, now = self._processor.examples.ranges, time.monotonic()
+        new = ranges.n_outside - self._n_outlying
+        if new and ranges.last is not None and now >= self._next_outlying:
+            self._n_outlying, self._next_outlying = ranges.n_outside, now + REPORT_SECONDS
+            name, value, low, high = ranges.last
+            where = {"field": name, "value": value, "low": low, "high": high}
+            log.warning("values are far outside the usual range of their field", count=new, **where)
+
+
+def point_of(processor: RecordProcessor) -> dict[str, float]:
+    """Return the numbers of a run that its history keeps."""
+    model, outcomes = processor.kernel_model, processor.outcomes
+    point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
+    point |= {f"quality: {name}": value for name, value in processor.quality.by_name().items() if math.isfinite(value)}
+    if model is not None:
+        found = of_model(model)
+        point |= {"objective": found.objective, "features": float(found.n_features), "seeds": float(found.n_seeds)}
+        point |= {"step size": found.next_step}
+        point |= {f"weight: {name}": weight for name, weight in found.shares.items()}
+    return point

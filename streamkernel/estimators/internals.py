@@ -1,0 +1,53 @@
+"""Parts of a kernel model that the engine and the cluster need, and that are no business of its users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.features.scaling import Scales
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.mixture import Mixture
+
+
+def learner_of(model: KernelModel) -> Expansion | Mixture:
+    """Return the function that a model learns."""
+    return model._learner
+
+
+def parameters_of(model: KernelModel) -> dict[str, Any]:
+    """Return the arguments that a model was made with, by name."""
+    return dict(model._get_params())
+
+
+def scales_of(model: KernelModel) -> Scales | None:
+    """Return the scales of a model's inputs, ``None`` if it takes them as they are."""
+    return model._state.scales
+
+
+def check_label(model: KernelClassifier, label: Any) -> None:
+    """Raise an InputError if a classifier cannot learn a label."""
+    model._check_labels((label,))
+
+
+def check_example(model: KernelModel, x: Mapping[Any, Any], y: Any) -> None:
+    """Raise an InputError if a model cannot learn an example; the model does not learn it."""
+    model._target(y)
+    model._score(x)
+
+
+def is_young(model: KernelModel) -> bool:
+    """Return whether the examples that decide bandwidths and scales have not all been learned yet."""
+    return model._is_young
+
+
+def flush(model: KernelModel) -> None:
+    """Learn the buffered examples."""
+    model._settle()
+
+
+def become_replica(model: KernelModel, number: int, replicas: int) -> None:
+    """Make a model one of several replicas that learn apart, are merged, and restructure themselves only then."""
+    model._divide(number, replicas)

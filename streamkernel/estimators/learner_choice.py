@@ -1,0 +1,140 @@
+"""The learner that an estimator runs, by its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamkernel import losses, step_sizes
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.kernels import Kernel
+from streamkernel.learners.options import DSG, Newton, as_step, chosen
+from streamkernel.second_order.mixture import Mixture
+
+LARGEST_BLOCK = 256
+"""Features in a block at most, unless `features_per_seed` says otherwise."""
+
+
+def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
+    """Return the learner that a value of the parameter `learner` stands for.
+
+    Parameters
+    ----------
+    learner
+        The value.
+    is_curved
+        Whether the loss has a second derivative.
+    **given
+        The estimator's `loss`, `max_features` and `refit`.
+
+    Raises
+    ------
+    ValueError
+        If it is no learner, or another parameter does not go with it; names the parameter.
+
+    Examples
+    --------
+    >>> check("dsg", False, loss="hinge", max_features=None, refit=None).averaging
+    False
+    """
+    found = chosen(learner)
+    if isinstance(found, DSG):
+        return found
+    if not is_curved:
+        raise ValueError(
+            f'Expected learner="dsg" with loss={given["loss"]!r}, which has no second derivative, '
+            f"got learner={learner!r}"
+        )
+    for name, is_given in (("max_features", given["max_features"] is None), ("refit", given["refit"] is not None)):
+        if is_given:
+            raise ValueError(f'Expected learner="dsg" with {name}={given[name]!r}, got learner={learner!r}')
+    return found
+
+
+def resolve(
+    learner: Newton | DSG, max_features: int | str | None, loss: losses.Loss
+) -> tuple[int | None, Newton | DSG]:
+    """Return the cap on the features, ``None`` for none, and the learner with numbers in place of ``"auto"``.
+
+    Raises
+    ------
+    ValueError
+        If the cap is smaller than a block.
+
+    Examples
+    --------
+    >>> cap, learner = resolve(Newton(), 64, losses.Square())
+    >>> cap, learner.features_per_seed, learner.forgetting
+    (64, 16, 1.0)
+    """
+    is_second_order = isinstance(learner, Newton)
+    cap = max_features
+    if isinstance(cap, str):
+        cap = 16 * LARGEST_BLOCK if is_second_order else 4 * LARGEST_BLOCK
+    block_size = learner.features_per_seed
+    if isinstance(block_size, str):
+        quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
+        block_size = min(LARGEST_BLOCK, quarter) if is_second_order else quarter
+    if cap is not None and cap < block_size:
+        raise ValueError(f"Expected max_features to hold one block of features_per_seed={block_size}, got {cap}")
+    learner = replace(learner, features_per_seed=block_size)
+    if isinstance(learner, Newton):
+        step = as_step(learner.step_size) or step_sizes.Constant(0.75 / loss.curvature)
+        forgetting = 1.0 if isinstance(learner.forgetting, str) else learner.forgetting
+        learner = replace(learner, step_size=step, forgetting=forgetting)
+    return cap, learner
+
+
+def new_function(
+    learner: Any, kernel: Kernel, loss: losses.Loss, default_step: step_sizes.Step, cap: int | None, **others: Any
+) -> Expansion | Mixture:
+    """Return a function of a resolved learner that has learned nothing.
+
+    Parameters
+    ----------
+    learner
+        What :func:`resolve` returned.
+    kernel, loss
+        Of the estimator.
+    default_step
+        The step that ``step_size="auto"`` stands for.
+    cap
+        On the features.
+    **others
+        What both kinds of functions take: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
+    """
+    step, block_size = as_step(learner.step_size), learner.features_per_seed
+    if isinstance(learner, Newton):
+        return Mixture(
+            kernel,
+            loss,
+            step or default_step,
+            joint=learner.joint,
+            block_size=block_size,
+            max_features=cap or 0,
+            batch_size=learner.batch_size or 1,
+            forgetting=float(learner.forgetting),
+            **others,
+        )
+    return Expansion(
+        kernel,
+        loss,
+        learner.rule,
+        step or default_step,
+        per_k_xx=step is None and learner.preconditioner is None,
+        epsilon=learner.preconditioner or 0.0,
+        block_size=block_size,
+        max_features=cap,
+        batch_size=learner.batch_size,
+        average=learner.averaging,
+        per_error=step is None and loss.directional,
+        **others,
+    )
+
+
+def default_gamma(loss: losses.Loss) -> float:
+    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
+
+    It is in units of the mean absolute error where the loss is directional.
+    """
+    return min(1.0, 0.25 / loss.curvature)

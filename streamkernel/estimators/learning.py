@@ -1,0 +1,265 @@
+"""Learning and predicting with a model that other threads and signals may interrupt at any time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.estimators import model_file
+from streamkernel.estimators.model_state import Journal, State
+from streamkernel.features import numeric_names
+from streamkernel.features.directions import Directions
+from streamkernel.features.frames import table_rows
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.kernels import Kernel, bandwidth
+from streamkernel.locking import locked
+from streamkernel.second_order.mixture import Mixture
+
+log = logging.getLogger(__name__)
+
+
+class LearningModel(model_file.Serializable):
+    """A function, and the order of changes in which it learns.
+
+    What other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state says
+    what is being learned: whoever comes next finishes what was learned, or undoes what was not.
+    """
+
+    _lock: Lock
+    _state: State
+    _wanted: Kernel
+
+    @property
+    def _learner(self) -> Expansion | Mixture:
+        return self._state.learner
+
+    def _score(self, x: Mapping[Hashable, Any]) -> Any:
+        """Return f(x): a float, or an array of shape (columns,) if there are several."""
+        found = self._state
+        try:
+            if found.is_direct:
+                return found.learner.score_event(x, found.numeric)
+            found = self._complete()
+            scores = found.scores(found.learner.directions.row(x, found.numeric))[0]
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
+            raise
+        return float(scores[0]) if len(scores) == 1 else scores
+
+    def _scores_of(self, rows: Rows) -> F64:
+        """Return f of each row, shape (rows, columns)."""
+        return self._complete().scores(rows)
+
+    def _check(self, x: Any) -> None:
+        """Raise the error that says best why an example cannot be used, if there is one."""
+        if not isinstance(x, Mapping):
+            raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
+        self._learner.directions.plan.check(x)
+
+    def _complete(self) -> State:
+        """Return the state, with what an interruption has left to be done; another thread that learns does it
+        itself."""
+        found = self._state
+        if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
+            self._recovered()
+        return self._state
+
+    @locked
+    def _recovered(self) -> State:
+        """Return the state without anything that an interruption has left to be done."""
+        self._recover()
+        return self._state
+
+    def _learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
+        """Learn from one example."""
+        found = self._state
+        try:
+            if not (found.is_direct and found.learner.learn_event(x, y, found.numeric)):
+                directions = found.learner.directions
+                row = directions.row(x, found.numeric)
+                self._learn(row, np.array([y], np.float64), directions, directions.with_numeric(x, found.numeric))
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
+            raise
+
+    @locked
+    def _learn(
+        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any] = ()
+    ) -> None:
+        """Learn `rows` in order.
+
+        Parameters
+        ----------
+        rows, y
+            The examples, and their targets as numbers.
+        directions
+            Those that the rows were made with.
+        numeric
+            The names that hold numbers in these examples or before.
+        labels
+            The labels of the examples, if some may be new; `y` is set to their numbers.
+        """
+        self._recover()
+        self._check_labels(labels)
+        done = 0
+        while done < len(y):
+            found, last = self._state, len(y)
+            if directions.store is not found.learner.directions.store:  # another function has taken its place
+                directions = found.learner.directions
+                rows = directions.adopt_rows(rows)
+            if found.first is not None:
+                last = done + 1
+            elif found.upkeep is not None:
+                last = min(last, done + found.upkeep.until_due())
+            if labels:
+                last, found = self._labelled(found, labels, y, done, last)
+            if found.numeric is not numeric:
+                found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
+            self._offer(rows.part(done, last), y[done:last], found)
+            done = last
+
+    def _labelled(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+        """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there
+        is room.
+
+        Return which one that is, and the state.
+        """
+        for i in range(first, last):
+            number = found.labels.get(labels[i])
+            if number is None:
+                if i > first:
+                    return i, found
+                found = self._with_label(found, labels[i])
+                number = found.labels[labels[i]]
+            y[i] = number
+        return last, found
+
+    def _check_labels(self, labels: Sequence[Any]) -> None:
+        """Raise an InputError if not all of these labels can be learned."""
+
+    def _with_label(self, found: State, label: Any) -> State:
+        """Return the state with room for a new label."""
+        raise NotImplementedError
+
+    def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
+        """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
+        lock."""
+        learner, read = after.learner, np.empty_like(rows.values)
+        self._learner.close()  # an event in another thread waits for the lock
+        learner.close()
+        self._state = replace(after, journal=Journal(self._state, rows, y, read, learner.offered, own))
+        try:
+            learner.learn(rows, y, after.scales, read)
+        finally:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
+        lock."""
+        found = self._state
+        found.learner.finish()
+        journal = found.journal
+        if journal is None:
+            found.learner.open()
+            return
+        learned = found.learner.offered - journal.offered
+        if learned <= 0:
+            self._state = journal.before
+        else:
+            rows = journal.rows._replace(values=journal.read).part(0, learned)
+            after = replace(found, journal=None, own=found.own if journal.own is None else journal.own)
+            self._state = self._followed(after, journal.rows.part(0, learned), rows, journal.y[:learned])
+        self._learner.open()
+
+    def _followed(self, found: State, rows: Rows, read: Rows, y: F64) -> State:
+        """Return the state after examples have been learned; `read` are the rows as the function reads them."""
+        if found.first is not None:
+            first = (*found.first, (rows, float(y[0])))
+            is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
+            return self._restarted(found, first) if is_due else replace(found, first=first)
+        if found.upkeep is not None:
+            learner, upkeep = found.upkeep.observe(found.learner, read, y)
+            return replace(found, learner=learner, upkeep=upkeep)
+        return found
+
+    def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
+        """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
+        rows = Rows.stack([row for row, _ in first])
+        scales = found.scales
+        if scales is not None:
+            scales = scales.copy()
+            scales.use_moments()
+            rows = scales(rows)
+        plan = found.learner.directions.plan
+        learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
+        for i, (_, target) in enumerate(first):
+            try:
+                learner.learn_one(rows.part(i, i + 1), target)
+            except InputError as error:
+                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
+        if not bandwidth.is_enough([row for row, _ in first]):
+            return replace(found, learner=learner, scales=scales, first=first)
+        log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
+        return replace(found, learner=learner, scales=scales, first=None)
+
+    def _table(self, X: Any) -> Rows:
+        return table_rows(self._learner.directions, X, self._state.numeric)[0]
+
+    @locked
+    def _to_predict(self) -> Self:
+        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        self._recover()
+        found = self._state
+        scales = None if found.scales is None else found.scales.copy()
+        learner = found.learner.to_predict_apart()
+        twin._lock = Lock()
+        twin._state = State(learner, scales, found.first, found.labels, None, found.numeric, found.own)
+        return twin
+
+    @property
+    def _is_young(self) -> bool:
+        """Whether the examples are still to come that decide bandwidths and scales."""
+        return self._state.first is not None or self._learner.examples < bandwidth.FIRST
+
+    @locked
+    def _settle(self) -> None:
+        """Take the step that examples wait for."""
+        self._recover()
+        self._learner.settle()
+
+    @locked
+    def _keep_still(self, others: Sequence[LearningModel], do: Callable[[], None]) -> None:
+        """Do something while no thread learns with this model or others."""
+        self._recover()
+        try:
+            self._learner.close()
+            while_still(others, do)
+        finally:
+            self._learner.open()
+
+    def _divide(self, number: int, replicas: int) -> None:
+        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        self._learner.divide(number, replicas)
+
+    def _look(self) -> None:
+        """Take the scales anew, and begin a larger group if it is time to."""
+        if self._state.scales is not None:
+            self._state.scales.use_moments()
+        self._learner.grow_if_due()
+
+
+def while_still(models: Sequence[LearningModel], do: Callable[[], None]) -> None:
+    """Do something while no thread learns with any of the models."""
+    if models:
+        models[0]._keep_still(models[1:], do)
+    else:
+        do()

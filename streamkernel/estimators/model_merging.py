@@ -1,0 +1,284 @@
+"""Whole models as one: what must be the same, labels, scales, and the functions behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamkernel import losses
+from streamkernel.errors import MergeError
+from streamkernel.features import numeric_names
+from streamkernel.features.rows import I64, Rows
+from streamkernel.kernels import bandwidth
+from streamkernel.learners import schedule
+from streamkernel.merging import first_order, second_order
+from streamkernel.merging.first_order import FirstOrderSummary
+from streamkernel.merging.labels import columns_of, union
+from streamkernel.merging.moments import merged_scales
+from streamkernel.merging.second_order import SecondOrderSummary
+
+KernelModel = Any
+"""A classifier or a regressor. Their base class merges by this module, which so cannot import it."""
+
+_ORDERS: dict[str, Any] = {"first": first_order, "second": second_order}
+"""How functions are summarized and merged, by the order of their steps."""
+
+_MAY_DIFFER = ("cache_bytes", "pruning", "refit")
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a function before its large arrays are copied.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    pending
+        Buffered examples with their targets.
+    kept
+        Features that are kept since the function was pruned.
+    """
+
+    numbers: Any
+    pending: list[tuple[Rows, float]]
+    kept: I64
+
+
+class Summary(NamedTuple):
+    """What merging takes of a model: plain values and arrays.
+
+    Parameters
+    ----------
+    same
+        What must be the same in all models.
+    labels
+        The labels that a classifier knows, in its order; nothing of a regressor.
+    learned
+        Of the function behind it.
+    scales
+        Of its inputs, if it has scales.
+    numeric
+        The names of inputs that hold numbers.
+    """
+
+    same: dict[str, Any]
+    labels: list[Hashable]
+    learned: Outline | FirstOrderSummary | SecondOrderSummary
+    scales: Mapping[str, Any] | None
+    numeric: numeric_names.Names
+
+    @property
+    def events(self) -> int:
+        """Examples that it has learned."""
+        return int(self.learned.numbers["examples"])
+
+    @property
+    def examples(self) -> int:
+        """The same with those that wait for a batch."""
+        return self.events + len(self.waiting)
+
+    @property
+    def waiting(self) -> list[tuple[Rows, Any]]:
+        """Examples that wait for a batch, with their labels or targets."""
+        pending = [] if isinstance(self.learned, SecondOrderSummary) else self.learned.pending
+        return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
+
+
+def summarize(model: KernelModel, before: int | None = None) -> Summary:
+    """Return what merging takes of a model, which takes the step first that examples wait for.
+
+    Parameters
+    ----------
+    model
+        The model.
+    before
+        Examples that the model had learned which it went on from, if there is one.
+
+    Raises
+    ------
+    MergeError
+        If it has not seen the examples that decide its bandwidths.
+    """
+    known, learner = _outline(model), model._learner
+    return known._replace(learned=_ORDERS[learner.order].summarize(learner, before))
+
+
+def n_examples(model: KernelModel) -> int:
+    """Return how many examples a model has learned, with those that wait for a batch."""
+    return _outline(model).examples
+
+
+def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> None:
+    """Raise an error if models cannot be merged, of what is known before they take a step.
+
+    Raises
+    ------
+    MergeError
+        If they have not the same parameters, kernel, scales and features, one of them is of another kind, or a base
+        cannot be the one that they went on from.
+    """
+    root = None if base is None else _outline(base)
+    parts = [_outline(model) for model in models]
+    _check(parts, root)
+    known = [part for part in parts if part.examples]
+    _scales(known, root)
+    if root is not None and root.waiting and len(known) > 1:
+        _check_waiting(known, root)
+    order = _ORDERS[models[0]._learner.order]
+    if order is second_order:
+        functions: Any = [part.learned for part in ([] if root is None else [root]) + parts if part.examples]
+        second_order.check(functions)
+    if base is not None and order is second_order:
+        second_order.check_base([model._learner for model in models], base._learner)
+
+
+def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
+    """Let a model become what others are together.
+
+    Parameters
+    ----------
+    model
+        Of the same class and parameters.
+    parts
+        Of the others.
+    base
+        Of the model that all of them were; without it they have nothing in common.
+
+    Raises
+    ------
+    MergeError
+        If they have not the same parameters, kernel and scales. The model is as it was.
+    """
+    _check(parts, base)
+    numeric = model._state.numeric
+    for part in parts if base is None else (base, *parts):
+        numeric = numeric_names.join_names(numeric, part.numeric)
+    before = 0 if base is None else base.events
+    waiting = [_waiting(part, base) for part in parts]
+    more = [bool(part.events > before or own) for part, own in zip(parts, waiting, strict=True)]
+    if not any(more):
+        more = [part.examples > 0 for part in parts]  # an empty model becomes what the base is
+        if len(set(more)) < 2:
+            return
+    if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
+        waiting.append(base.waiting)  # nobody has learned them
+    parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
+    labels = union([part.labels for part in ([] if base is None else [base]) + list(parts)])
+    order = _ORDERS[model._learner.order]
+    own = [_with_labels(part, labels) for part in parts]
+    root = own[0].before() if base is None or not before else _with_labels(base, labels)
+    events = np.array([part.events - before for part in parts], np.float64)
+    weights = events / events.sum() if events.any() else np.full(len(parts), 1.0 / len(parts))
+    fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
+    columns = own[0].columns
+    tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
+    fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
+    learner = fresh._learner
+    for examples in waiting:
+        for row, y in examples:
+            learner.learn_one(learner.directions.adopt_rows(row), float(labels.index(y)) if labels else y)
+    if schedule.last_due(learner.examples) > before:
+        fresh._look()
+    upkeep = model._state.upkeep
+    upkeep_after = None if upkeep is None else upkeep.without_job()
+    model._state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)
+    if upkeep is not None:
+        upkeep.abandon()
+
+
+def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
+    """Return the examples that wait for a batch in a model without those that waited in its base."""
+    own, old = part.waiting, [] if base is None else base.waiting
+    same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
+    return own[len(old) :] if len(same) == len(old) and all(same) else own
+
+
+def _outline(model: KernelModel) -> Summary:
+    """Return what is told of a model before the large arrays.
+
+    Raises
+    ------
+    MergeError
+        If it is of a kind that is not merged, or still gathers the examples that decide its bandwidths.
+    """
+    if getattr(model, "_for_classes", None) is None:
+        raise MergeError(f"Expected classifiers or regressors to merge, got a {type(model).__name__}")
+    if model._state.first:
+        raise MergeError(
+            f"Expected a model of {bandwidth.FIRST} examples or more, which decide its bandwidths and λ, got one that "
+            f"has seen {len(model._state.first)}"
+        )
+    same = {name: value for name, value in model._get_params().items() if name not in _MAY_DIFFER}
+    learner = model._learner
+    outline = Outline(learner.numbers.copy(), getattr(learner, "pending", []), learner.directions.kept)
+    return Summary(
+        {"class": type(model).__name__, **same, "kernel": model.kernel_},
+        list(getattr(model, "labels", [])),
+        outline,
+        None if model._state.scales is None else model._state.scales.tensors(),
+        model._state.numeric,
+    )
+
+
+def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
+    """Return the scales of all, as tensors, if they have any."""
+    if not parts or parts[0].scales is None:
+        return {}
+    return merged_scales([part.scales or {} for part in parts], None if base is None else base.scales)
+
+
+def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
+    """Return the summary of a function with columns for all labels."""
+    if not labels or isinstance(part.learned, Outline):
+        return part.learned
+    loss = losses.named(part.same["loss"], for_classes=True)
+    half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
+    is_binary = not isinstance(loss, losses.Softmax)
+    return part.learned.with_columns(columns_of(part.labels, labels, is_binary, half))
+
+
+def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
+    """Return how far the functions of replicas are from their mean, in units of its size.
+
+    This is the root of Σ (n_i/n)‖f_i - f‖² over ‖f‖, in the norm of the coefficients.
+    """
+    events = np.array([part.events - (0 if base is None else base.events) for part in parts], np.float64)
+    order = _ORDERS["second" if isinstance(parts[0].learned, SecondOrderSummary) else "first"]
+    labels = union([part.labels for part in parts])
+    functions = order.coefficients([_with_labels(part, labels) for part in parts])
+    weights = events / events.sum()
+    mean = sum(w * f for w, f in zip(weights, functions, strict=True))
+    square = sum(w * np.square(f - mean).sum() for w, f in zip(weights, functions, strict=True))
+    return float(np.sqrt(square / max(np.square(mean).sum(), 1e-100)))
+
+
+def _check(parts: Sequence[Summary], base: Summary | None) -> None:
+    """Raise an error if models cannot be merged."""
+    together = [*parts, *([] if base is None else [base])]
+    first = max(together, key=lambda one: one.examples > 0)
+    for other in together:
+        for name, value in first.same.items():
+            is_provisional = name == "kernel" and not other.examples
+            if other.same.get(name) != value and not is_provisional:
+                raise MergeError(f"Expected models of the same {name}, got {value!r} and {other.same.get(name)!r}")
+        if (other.scales is None) != (first.scales is None):
+            raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")
+        if base is not None and other.examples and other.events < base.events:
+            raise MergeError(
+                f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
+            )
+
+
+def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
+    """Raise an error if what waits for a batch in a base has been learned since: it would count once a model."""
+    learned = sum(part.events > base.events for part in parts)
+    if learned:
+        raise MergeError(
+            "Expected a base of which no example waits for a batch, or models that took no step since, got "
+            f"{len(base.waiting)} that wait, which {learned} of {len(parts)} models have learned; let the base learn "
+            "until none waits, and go on from it then"
+        )

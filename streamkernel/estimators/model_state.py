@@ -1,0 +1,82 @@
+"""All that a model has learned, and what is being learned, as values that are replaced in one assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streamkernel.features import numeric_names, scaling
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.mixture import Mixture
+from streamkernel.upkeep.scheduler import BackgroundTasks
+
+
+@dataclass(slots=True)
+class State:
+    """All that a model has learned. What compiled code does not change in place is replaced, in one assignment.
+
+    Attributes
+    ----------
+    learner
+        The function.
+    scales
+        The scales of inputs, ``None`` if they are taken as they are.
+    first
+        Examples that still decide the bandwidths, with their targets; ``None`` once these are known.
+    labels
+        The numbers of labels, in the order in which they came.
+    upkeep
+        What is done to the function from time to time, ``None`` if nothing is.
+    numeric
+        The names that hold numbers.
+    own
+        What a subclass keeps besides.
+    journal
+        What is being learned, ``None`` if nothing is.
+    is_direct
+        Whether one call of the function is all that learning from an example takes.
+    """
+
+    learner: Expansion | Mixture
+    scales: scaling.Scales | None
+    first: tuple[tuple[Rows, float], ...] | None
+    labels: Mapping[Any, int]
+    upkeep: BackgroundTasks | None
+    numeric: numeric_names.Names = numeric_names.NONE
+    own: Any = None
+    journal: Journal | None = None
+    is_direct: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
+
+    def scores(self, rows: Rows) -> F64:
+        """Return f of each row, shape (rows, columns)."""
+        return self.learner.scores(rows, self.scales)
+
+
+class Journal(NamedTuple):
+    """Examples that are being learned: after an interruption it says what is still to be done, or to be undone.
+
+    Attributes
+    ----------
+    before
+        The state to go back to if none of them is learned.
+    rows, y
+        The examples.
+    read
+        Their values as the function reads them, of those that are learned.
+    offered
+        Examples that the function had been offered before.
+    own
+        What a subclass keeps once they are learned.
+    """
+
+    before: State
+    rows: Rows
+    y: F64
+    read: F64
+    offered: int
+    own: Any = None

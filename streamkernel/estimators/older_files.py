@@ -1,0 +1,144 @@
+"""Model files of format version 3, which 0.1 wrote: their names, and the parameters that a learner has now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkernel import losses
+from streamkernel.learners.options import DSG, Newton
+
+_NAMES = {
+    "multiple": "median_factor",
+    "longest": "max_step_ratio",
+    "compaction": "pruning",
+    "polish": "refit",
+}
+"""Parameters of kernels, rules and estimators that have another name now."""
+
+_TYPES = {"Compaction": "Pruning", "Polish": "Refit"}
+
+_LEARNERS = {
+    "rule": "rule",
+    "step": "step_size",
+    "features_per_seed": "features_per_seed",
+    "batch_size": "batch_size",
+    "preconditioning": "preconditioner",
+    "average": "averaging",
+}
+"""What was a parameter of an estimator, and is one of a learner now."""
+
+_GAUSSIAN_PROCESS = "GaussianProcessRegressor"
+_LARGEST = 1 << 29
+"""Numbers in the factors of the first four groups, beyond which version 3 learned by first order."""
+
+
+def renamed(value: Any) -> Any:
+    """Return a description with the names of today.
+
+    Examples
+    --------
+    >>> renamed({"rule": {"type": "CDSG", "longest": 1.0}})
+    {'rule': {'type': 'CDSG', 'max_step_ratio': 1.0}}
+    """
+    if isinstance(value, list):
+        return [renamed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {_NAMES.get(name, name): renamed(item) for name, item in value.items()}
+    return found | {"type": _TYPES[found["type"]]} if found.get("type") in _TYPES else found
+
+
+def upgraded(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the class of an estimator and its parameters as they are today, given those of version 3.
+
+    Parameters
+    ----------
+    kind
+        The name of its class.
+    parameters
+        Its parameters; those of today stay as they are.
+
+    Examples
+    --------
+    >>> old = {"loss": "hinge", "rule": None, "average": True, "second_order": "auto", "batch_size": 8}
+    >>> upgraded("KernelClassifier", old)[1]["learner"].batch_size
+    8
+    """
+    if kind == _GAUSSIAN_PROCESS and "variance" in parameters:
+        return _upgraded_process(parameters)
+    if "batch_size" not in parameters or kind == "StochasticGaussianProcessRegressor":
+        return kind, dict(parameters)
+    given = dict(parameters)
+    order, forgetting = given.pop("second_order", None), given.pop("forgetting", 1.0)
+    own = {new: given.pop(old) for old, new in _LEARNERS.items() if old in given}
+    own = {name: value for name, value in own.items() if value is not None}
+    if kind in ("KernelClassifier", "KernelRegressor") and _is_second_order(kind, order, own, given):
+        batch = {"batch_size": own["batch_size"]} if own.get("batch_size", 1) > 1 else {}
+        kept = {name: own[name] for name in ("features_per_seed", "step_size") if name in own}
+        return kind, {**given, "learner": Newton(joint=order == "full", forgetting=forgetting, **batch, **kept)}
+    if kind not in ("KernelClassifier", "KernelRegressor"):
+        from streamkernel import rules
+
+        own = {"rule": rules.DSG(), **own}
+    return kind, {**given, "learner": DSG(**own)}
+
+
+def _upgraded_process(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    given = dict(parameters)
+    own = {name: given.pop(name) for name in ("variance", "points", "features_per_seed", "batch_size", "step")}
+    if own["variance"] == "recursive":
+        return _GAUSSIAN_PROCESS, given
+    step, block_size = own.pop("step") or "auto", own.pop("features_per_seed") or "auto"
+    own |= {"step_size": step, "features_per_seed": block_size}
+    return "StochasticGaussianProcessRegressor", {**given, **own}
+
+
+def with_learner_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of a model in a configuration as one of today, with its learner and its objects as tables.
+
+    So a table of 0.1 and one of today that mean the same are equal.
+
+    Examples
+    --------
+    >>> with_learner_table({"type": "KernelClassifier", "step": {"type": "Constant", "gamma": 0.5}})["learner"]
+    {'type': 'DSG', 'step_size': 0.5}
+    >>> with_learner_table({"type": "KernelClassifier"})["learner"]
+    {'type': 'Newton'}
+    """
+    kind = str(table.get("type"))
+    if kind not in ("KernelClassifier", "KernelRegressor"):
+        return dict(table)
+    given = dict(table)
+    order, forgetting = given.pop("second_order", "auto"), given.pop("forgetting", None)
+    own = {new: given.pop(old) for old, new in _LEARNERS.items() if old in given}
+    learner = given.pop("learner", None)
+    if learner is None:
+        loss = given.get("loss", "logistic" if kind == "KernelClassifier" else "square")
+        loss = getattr(losses, loss["type"])() if isinstance(loss, dict) else loss
+        second = _is_second_order(kind, order, own, {"max_features": "auto", **given, "loss": loss})
+        learner = {"type": "Newton" if second else "DSG", **own}
+        if order == "full":
+            learner["joint"] = True
+        if forgetting is not None:
+            learner["forgetting"] = forgetting
+    elif isinstance(learner, str):
+        learner = {"type": {"newton": "Newton", "dsg": "DSG"}.get(learner, learner)}
+    learner = dict(learner)
+    if isinstance(learner.get("rule"), str):
+        learner["rule"] = {"type": learner["rule"]}
+    step = learner.get("step_size")
+    if isinstance(step, dict) and step.get("type") == "Constant":
+        learner["step_size"] = step.get("gamma")
+    return {**given, "learner": learner}
+
+
+def _is_second_order(kind: str, order: str | None, own: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Return whether version 3 learned by second order with these parameters."""
+    if order != "auto":
+        return order is not None
+    loss = losses.named(given["loss"], kind == "KernelClassifier")
+    first_order = own.keys() & {"rule", "preconditioner", "step_size"} or own.get("averaging")
+    too_large = 4 * (2 * own.get("features_per_seed", 256)) ** 2 > _LARGEST
+    without = given.get("max_features") is None or given.get("refit") is not None or given.get("l2", 0.0) > 0.0
+    return loss.is_curved and not (first_order or too_large or without)

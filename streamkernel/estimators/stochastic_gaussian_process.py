@@ -1,0 +1,119 @@
+"""The Gaussian process regressor of the paper, by doubly stochastic gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from streamkernel import step_sizes
+from streamkernel.estimators.base import _at_least
+from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+from streamkernel.features.counter_rng import domain_key
+from streamkernel.kernels import Kernel
+from streamkernel.learners.options import as_step, check_step_size
+from streamkernel.posterior.feature_matrix import FeatureMap
+from streamkernel.posterior.posteriors import Posterior, Stochastic, point_rows
+
+
+class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
+    """A Gaussian process whose posterior is learned by doubly stochastic gradients, in the paper's two forms.
+
+    :class:`~streamkernel.GaussianProcessRegressor` is more accurate; this one is for comparison with the paper.
+
+    Parameters
+    ----------
+    kernel
+        The kernel; by default a Gaussian of the median distance between the first 256 examples.
+    noise
+        Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k.
+    n_features
+        Random features at most; there are none at first.
+    variance
+        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at given `points`, in
+        O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
+    points
+        The points of ``"points"``, a list of examples whose names are strings.
+    features_per_seed
+        Random features in a block; ``"auto"`` for a quarter of `n_features`.
+    batch_size
+        Examples in a step.
+    step_size
+        γ: a number, or one of :mod:`streamkernel.step_sizes`; ``"auto"`` for 1.
+    cache_bytes, seed
+        As for :class:`~streamkernel.GaussianProcessRegressor`.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel in use, with its bandwidths.
+    noise_variance : float
+        The variance of the noise, in units of the target squared.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or does not go with another.
+
+    References
+    ----------
+    Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014, section 4 and appendix D.
+
+    Examples
+    --------
+    >>> from streamkernel import kernels
+    >>> from streamkernel.research import StochasticGaussianProcessRegressor
+    >>> model = StochasticGaussianProcessRegressor(kernels.Gaussian(1.0), noise=0.1)
+    >>> for i in range(5000):
+    ...     model.learn_one({"x": i % 7}, float(i % 7 > 3))
+    >>> round(model.predict_one({"x": 1.0}), 1), round(model.predict_one({"x": 5.0}), 1)
+    (0.1, 1.1)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        noise: float = 1.0,
+        n_features: int = 256,
+        variance: Literal["operator", "points"] = "operator",
+        points: Sequence[Mapping[str, float]] | None = None,
+        features_per_seed: int | str = "auto",
+        batch_size: int = 64,
+        step_size: float | str | step_sizes.Step = "auto",
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        _at_least(1, n_features=n_features, batch_size=batch_size)
+        block_size = max(1, n_features // 4) if isinstance(features_per_seed, str) else features_per_seed
+        _at_least(1, features_per_seed=block_size)
+        if noise is None:
+            raise ValueError("Expected noise > 0, got None")
+        if variance not in ("operator", "points"):
+            raise ValueError(f'Expected variance to be "operator" or "points", got {variance!r}')
+        if (points is not None) != (variance == "points"):
+            raise ValueError(f'Expected points with variance="points" alone, got {variance!r} and points={points!r}')
+        if n_features < block_size:
+            raise ValueError(f"Expected n_features to hold one block of {block_size} features, got {n_features}")
+        check_step_size(step_size)
+        self.variance = variance
+        self.points = points
+        self.features_per_seed = features_per_seed
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self._blocks, self._block_size = n_features // block_size, block_size
+        super().__init__(kernel, noise=noise, n_features=n_features, cache_bytes=cache_bytes, seed=seed)
+
+    def _new_features(self) -> tuple[FeatureMap, ...]:
+        features = self._blocks * self._block_size
+        seeds = [self.seed, int(domain_key(self.seed, "second features"))][: 2 if self.variance == "operator" else 1]
+        return tuple(FeatureMap(self._given, features, key, self.cache_bytes) for key in seeds)
+
+    def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
+        points = None if self.points is None else point_rows(phis[0], self.points)
+        step = as_step(self.step_size) or step_sizes.Constant(1.0)
+        noise = float(self.noise or 0.0)  # it is given
+        return Stochastic(phis, self._blocks, self.batch_size, noise, step, points, self.seed)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"n_features": 32}

@@ -1,0 +1,177 @@
+"""Feature maps, compiled: what one part of a kernel makes of a row and its random directions, for each form of z."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.compiled_kernel import (
+    ADDITIVE,
+    ARC_COSINE,
+    BLOCK,
+    ENTRIES,
+    EXPONENTIAL,
+    KERNEL,
+    LADDER,
+    LINEAR,
+    MOST_DEGREE,
+    PHASE,
+    PLACE,
+    RUNG,
+    SIGN_PRODUCTS,
+    SKETCH,
+    SMALLEST,
+    SPAN,
+    VECTOR,
+    VECTORS,
+)
+from streamkernel.features.counter_rng import cos_sin_turns, counter_bits, exp_negative, stream_of
+from streamkernel.features.distributions import shared_stream
+from streamkernel.features.projections import entries_along, project
+from streamkernel.jit import Family, inlined
+
+form = Family("form", types.boolean(KERNEL, types.int64, ENTRIES, SPAN, VECTOR, VECTOR, VECTORS))
+"""``form(number, kernel, part, row, span, re, im, room)`` sets z of one part for the features of a span, and returns
+whether `im` is used."""
+
+
+@inlined(error_model="numpy")
+def set_phases(s, re, im):  # type: ignore[no-untyped-def]
+    """Set z to exp(2πis); a function of its own, so that it vectorises."""
+    for f in range(len(s)):
+        re[f], im[f] = cos_sin_turns(s[f])
+
+
+@form.member(PHASE, allocates=False, error_model="numpy")
+def phases(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    s = room[1][: span.last - span.first]
+    project(kernel, part, row, span, s, room[0])
+    set_phases(s, re, im)
+    return True
+
+
+@form.member(LADDER, allocates=False, error_model="numpy")
+def ladder(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
+    own, s = kernel.parts[part], room[1][: span.last - span.first]
+    project(kernel, part, row, span, s, room[0])
+    run = span.block_size if own.shift != 0.0 else 1
+    position = span.panel * kernel.cache.shape[3] + span.first
+    packed = min(max(len(kernel.kept) - 1 - position, 0), len(s))
+    for i in range(packed):
+        s[i] *= np.float32(own.table[kernel.kept[position + i, RUNG] % own.order])
+    for i in range(packed, len(s), run):
+        factor = np.float32(own.table[(position + i) // run % own.order])
+        for f in range(i, min(i + run, len(s))):
+            s[f] *= factor
+    set_phases(s, re, im)
+    return True
+
+
+@form.member(LINEAR, allocates=False, error_model="numpy")
+def linear(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, room[0])
+    return False
+
+
+@form.member(EXPONENTIAL, allocates=False, error_model="numpy")
+def exponential(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, room[0])
+    for f in range(span.last - span.first):
+        re[f] = exp_negative(-re[f])
+    return False
+
+
+@form.member(ARC_COSINE, allocates=False, error_model="numpy")
+def arc_cosine(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    project(kernel, part, row, span, re, room[0])
+    order = kernel.parts[part].order
+    for f in range(span.last - span.first):
+        on = max(re[f], np.float32(0.0))
+        if order == 0:
+            on = np.float32(1.0) if on > np.float32(0.0) else np.float32(0.0)
+        elif order == 2:
+            on *= on
+        re[f] = np.float32(math.sqrt(2.0)) * on
+    return False
+
+
+@form.member(ADDITIVE, error_model="numpy")
+def additive(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish in the mean."""
+    for f in range(span.last - span.first):
+        re[f] = im[f] = np.float32(0.0)
+    scale = kernel.parts[part].shape
+    for j in range(row.counts[part]):
+        omega = entries_along(kernel, part, row, j, span, room[0])
+        root = np.float32(math.sqrt(row.values[part, j]))
+        turns = np.float32(math.log(max(row.values[part, j], SMALLEST)) * scale)  # what was rounded to 0 has no root
+        for f in range(span.last - span.first):
+            c, s = cos_sin_turns(abs(omega[f]) * turns)
+            signed = root if omega[f] > np.float32(0.0) else -root
+            re[f] += signed * c
+            im[f] += signed * s
+    return True
+
+
+@form.member(SIGN_PRODUCTS, error_model="numpy")
+def sign_products(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    """Set z to √(a_N/P[N]) ∏_{i≤N} ω_iᵀv with Rademacher ω_i and N drawn for each feature (Kar and Karnick 2012)."""
+    own, kept, n = kernel.parts[part], kernel.kept, row.counts[part]
+    block_size, width, most = span.block_size, span.last - span.first, 0
+    degrees, total = room[1], room[2]
+    for f in range(width):
+        position = span.panel * kernel.cache.shape[3] + span.first + f
+        block, place = position // block_size + kept[-1, BLOCK], position % block_size
+        if position < len(kept) - 1:
+            block, place = kept[position, BLOCK], kept[position, PLACE]
+        chance = (counter_bits(shared_stream(own.key, block), place) >> np.uint64(11)) * 2.0**-53
+        degree = 0
+        while chance >= own.table[degree] and degree < own.order:
+            degree += 1
+        re[f], degrees[f] = np.float32(own.table[MOST_DEGREE + 1 + degree]), np.float32(degree)
+        most = max(most, degree)
+    for i in range(most):
+        total[:width] = np.float32(0.0)
+        for j in range(n):
+            words = entries_along(kernel, part, row, j, span, room[0]).view(np.uint32)
+            value = row.values[part, j]
+            for f in range(width):
+                total[f] += value if (words[f] >> np.uint32(i)) & np.uint32(1) else -value
+        for f in range(width):
+            if degrees[f] > i:
+                re[f] *= total[f]
+    return False
+
+
+@form.member(SKETCH, error_model="numpy")
+def sketch(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+    """Set z to √F times the circular convolution of p count sketches of (v, √c) (TensorSketch, Pham and Pagh 2013).
+
+    A sketch has as few entries as the row, so shifting and adding convolves as fast as a projection, without FFT.
+    """
+    own, n, block_size, first = kernel.parts[part], row.counts[part], span.block_size, span.first
+    blocks, constant = kernel.cache.shape[3] // block_size, np.float32(own.shape)
+    for b in range(first // block_size, span.last // block_size):
+        out, other = re[b * block_size - first : (b + 1) * block_size - first], room[0][:block_size]
+        out[:] = np.float32(0.0)
+        out[0] = np.float32(math.sqrt(block_size))
+        block = span.panel * blocks + b + kernel.kept[-1, BLOCK]
+        for factor in range(own.order):
+            other[:] = out
+            out[:] = np.float32(0.0)
+            for j in range(n + 1):
+                value = constant if j == n else row.values[part, j]
+                stream = shared_stream(own.key, block) if j == n else stream_of(own.key, block, row.hashes[part, j])
+                bits = counter_bits(stream, factor)
+                if bits & np.uint64(1):
+                    value = -value
+                h = np.int64((bits >> np.uint64(1)) % np.uint64(block_size))
+                ahead, behind = out[h:], out[:h]
+                for i in range(block_size - h):
+                    ahead[i] += value * other[i]
+                for i in range(h):
+                    behind[i] += value * other[block_size - h + i]
+    return False

@@ -1,0 +1,257 @@
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients, and how it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from streamkernel import losses, rules, step_sizes
+from streamkernel.features.counter_rng import domain_key
+from streamkernel.features.dictionaries import FAST
+from streamkernel.features.directions import Directions
+from streamkernel.features.numeric_names import Names
+from streamkernel.features.rows import F32, F64, Rows
+from streamkernel.first_order import coefficients, single_event
+from streamkernel.first_order.preconditioning import precondition
+from streamkernel.jit.arena import Arena
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import KernelProgram
+from streamkernel.learners import scoring, state
+from streamkernel.learners.base import Learner
+from streamkernel.learners.embedding import embed_rows
+from streamkernel.learners.scoring import FirstOrder
+
+_FEW = 16
+"""Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
+
+
+class ExpandedFunction(Learner):
+    """A function f(x) = Σ_b φ_b(x)ᵀ α_b on blocks of seeded random features: its arrays, and its predictions.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k. Bandwidths that are pending count as 1.
+    loss, rule, step
+        What is minimised, which coordinate a step takes, and how far it goes.
+    per_k_xx
+        Whether γ is in units of 1/k(x, x): a step then moves f as far with every kernel.
+    epsilon
+        ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
+    block_size
+        Features in a block, F.
+    max_features
+        Hard cap on the number of features; ``None`` lets the rule grow without end.
+    batch_size
+        Examples in a step, B.
+    l2
+        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    columns
+        Outputs of f.
+    average
+        Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
+    intercept
+        What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that
+        every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
+        section 4, novelty detection, where ν is `l2`).
+    per_error
+        Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
+    cache_bytes
+        Memory for cached directions.
+    seed
+        Seed of the features.
+    """
+
+    order: ClassVar[str] = "first"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: losses.Loss,
+        rule: rules.Rule,
+        step: step_sizes.Step,
+        *,
+        per_k_xx: bool = False,
+        epsilon: float = 0.0,
+        block_size: int = 256,
+        max_features: int | None = 1024,
+        batch_size: int = 1,
+        l2: float = 0.0,
+        columns: int = 1,
+        average: bool = False,
+        intercept: int = state.NOTHING,
+        per_error: bool = False,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        self.cap = (1 << 62) - 1 if max_features is None else max_features // block_size  # on blocks at first
+        super().__init__(
+            loss, step, block_size=block_size, most_blocks=self.cap, batch_size=batch_size, l2=l2, seed=seed
+        )
+        self.directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
+        self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
+        self._averages, self._epsilon, self._rule = average, epsilon, rule
+        self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error
+        self._learns_events = batch_size == 1 and FAST is not None
+        self._is_alone = False  # whether no other thread uses it
+        if epsilon > 0.0:
+            precondition.require(0)
+        self._start(columns, intercept)
+
+    def to_predict_apart(self) -> Self:
+        """Return a copy that shares nothing that learning changes."""
+        twin = self._twin(self.directions.apart())
+        twin._arena = self._arena.copy()
+        return twin
+
+    def make_private(self) -> Self:
+        """Declare that no other thread will use this function, and return it; it then learns without holding others
+        up."""
+        self._is_alone = True
+        return self
+
+    def make_shared(self) -> Self:
+        """Declare that other threads may use this function from now on, and return it."""
+        self._is_alone = False
+        return self
+
+    def _twin(self, directions: Any) -> Self:
+        """Return a copy that shares all arrays."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self), directions=directions)
+        return twin
+
+    def _start(self, columns: int, intercept: int) -> None:
+        """Set everything to what it is before the first example."""
+        plan = self.directions.plan
+        numbers = self._new_numbers(plan, columns, intercept)
+        code, n_new, n_reused, ratio = self._rule.parameters
+        key = int(domain_key(self._seed, "rule").view(np.int64))
+        numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
+        numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
+        self._arena, self._columns = self._new_arena(numbers, 1), columns
+        self.directions.reserve(1)
+
+    def _new_arena(self, numbers: Any, panels: int) -> Arena:
+        directions = self.directions
+        return single_event.new_arena(
+            numbers, directions.plan, directions.kept, directions.width, panels, self._averages
+        )
+
+    @property
+    def numbers(self) -> Any:
+        """The scalar state."""
+        return self._arena["numbers"][0]
+
+    @property
+    def coef(self) -> F64:
+        """α without its scale, shape (panels, columns, components, features), with the sums for the average after C."""
+        return self._arena["coef"]  # type: ignore[no-any-return]
+
+    @property
+    def beta(self) -> F64:
+        """β without its scale, shape (blocks, columns), with room for more blocks."""
+        return self._arena["beta"]  # type: ignore[no-any-return]
+
+    @property
+    def penalty(self) -> float:
+        """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
+        numbers = self.numbers
+        norm2 = numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
+        return float(0.5 * self.l2 * self.n_blocks * norm2)
+
+    @property
+    def last_step(self) -> float:
+        """The last step η that the rule has taken; its check may have made it longer or shorter than γ."""
+        return float(self.numbers["last_step"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the cache of directions."""
+        return int(self._arena.memory.nbytes)
+
+    def embed_rows(self, rows: Rows) -> F32:
+        """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
+        return embed_rows(self.numbers, self.directions, rows, self.n_blocks)
+
+    def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
+        """Return f at one example, a float, or an array of shape (columns,) if there are several.
+
+        Raises
+        ------
+        InputError
+            If a value is no number, not finite or too large.
+        """
+        directions, memory = self.directions, self._arena.memory
+        if self._columns > 1:
+            return self._scores_event(x, numeric)
+        if type(x) is FAST:  # what most events are
+            score = single_event.score_event(memory, directions.store.table, directions.last.memory, id(x))
+            if score == score:
+                return score
+        if FAST:
+            record, plain = directions.example(x, numeric)
+            score = single_event.score_event(memory, directions.store.table, record.memory, id(plain))
+            if score == score:
+                return score
+        return float(self.scores(directions.row(x, numeric))[0, 0])
+
+    def _scores_event(self, x: Mapping[Hashable, Any], numeric: Names | None) -> F64:
+        """Return the several columns of f at one example."""
+        directions, memory = self.directions, self._arena.memory
+        out: F64 = np.empty(self._columns)
+        if type(x) is FAST and single_event.scores_event(
+            memory, directions.store.table, directions.last.memory, id(x), out
+        ):
+            return out
+        if FAST:
+            record, plain = directions.example(x, numeric)
+            if single_event.scores_event(memory, directions.store.table, record.memory, id(plain), out):
+                return out
+        return np.asarray(self.scores(directions.row(x, numeric))[0])
+
+    def scores(self, rows: Rows, scales: Any = None) -> F64:
+        """Return f at each of `rows`, shape (rows, columns).
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        arena, kernel = self._arena, self.directions.kernel
+        out = np.empty((len(rows.start) - 1, 2, int(arena["numbers"][0]["columns"])))
+        if len(out) <= _FEW:
+            self._evaluate(lambda rows, out: int(scoring.evaluate(function_in(arena), kernel, rows, out)), rows, out)
+        else:
+            copy = arena if self._is_alone else arena.copy()
+
+            def evaluate(rows: Rows, out: F64) -> int:
+                function = function_in(copy)._replace(phi=np.empty_like(copy["phi"]))
+                return int(scoring.evaluate_copy(function, kernel, rows, out))
+
+            self._evaluate(evaluate, rows, out)
+        return out[:, 1]
+
+    def _set_arena(self, numbers: Any, coef: F64, beta: F64) -> None:
+        """Have an arena with these coefficients."""
+        arena = self._new_arena(numbers, max(1, len(coef)))
+        arena["coef"][: len(coef)], arena["beta"][: len(beta)] = coef, beta
+        self._arena, self._columns = arena, int(numbers["columns"])
+
+    @property
+    def n_functions(self) -> int:
+        """Columns of f, and as many of its average if there is one."""
+        return self.columns * (1 + self._averages)
+
+    def functions(self) -> F64:
+        """Return the coefficients of f and of its average, shape (components × features, functions) as
+        :meth:`embed_rows`."""
+        arena = self._arena.copy()
+        return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
+
+
+def function_in(arena: Arena) -> FirstOrder:
+    """Return the function in an arena."""
+    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"])

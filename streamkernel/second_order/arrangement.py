@@ -1,0 +1,139 @@
+"""The groups of a mixture with all their arrays at one time, and how they are made for the groups that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.scale_table import ScalesState
+from streamkernel.kernels import Kernel, Ladder
+from streamkernel.kernels.plan import KernelProgram
+from streamkernel.learners import state
+from streamkernel.second_order import growth, priors
+from streamkernel.second_order.evaluation import copy_for_prediction
+from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.mixture_state import Group, MixtureState
+
+
+class Arrangement(NamedTuple):
+    """All of a mixture that changes other than in place: it is replaced in one assignment.
+
+    Attributes
+    ----------
+    state
+        The arrays.
+    groups
+        The groups, which share them.
+    directions
+        The directions, with the bandwidths of all blocks.
+    table
+        Blocks, bandwidth and first example of each group.
+    """
+
+    state: MixtureState
+    groups: Groups
+    directions: Directions
+    table: I64
+
+    def prior(self, g: int) -> float:
+        """Return λ of a group, in the units of its factor."""
+        numbers = self.state.numbers[0]
+        own = numbers["k_xx"] or numbers["mean_square"] or 1.0
+        return float(self.state.priors[g] * own * self.table[g, 0])
+
+    def squared_norm(self) -> float:
+        """Return ‖w‖² of the mixed function."""
+        flat, sizes = self.groups.flat, self.groups.counts * len(self.state.level)
+        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[:-1].reshape(2, -1))
+        return float(np.square(newton * flat.newton + steady * flat.steady).sum())
+
+    def to_predict_apart(self, scales: ScalesState) -> Arrangement:
+        """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
+        nothing: F32 = np.zeros(0, np.float32)
+        copy, _ = copy_for_prediction(self.state, scales)
+        copy = copy._replace(rows=nothing, factor=nothing)
+        groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
+        return Arrangement(copy, groups, self.directions.apart(), self.table)
+
+
+@dataclass(frozen=True)
+class Arranger:
+    """What arrangements of one model have in common.
+
+    Parameters
+    ----------
+    alone
+        Blocks of each group that begins at once.
+    stages
+        Sizes that a larger group can have, 0 if there is none.
+    outputs
+        Outputs of a block.
+    room
+        Examples that may wait for a Newton step.
+    most_blocks
+        Cap on the blocks.
+    seed
+        Of the features.
+    """
+
+    alone: tuple[int, ...]
+    stages: int
+    outputs: int
+    room: int
+    most_blocks: int
+    seed: int
+
+    def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
+        """Return what a mixture is before its first example; `numbers` is its record."""
+        alone, columns = len(self.alone), int(numbers["columns"])
+        count = alone + 2 * (self.stages > 0)
+        table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
+        table[:alone, 0] = self.alone
+        table[:alone, 1] = np.arange(alone)
+        functions = 2 * count + 1
+        arrays = {
+            "level": np.zeros((columns, 1)),
+            "weights": np.append(np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2), 0.0),
+            "mixer": np.zeros((functions, functions)),
+            "bounds": np.zeros(functions + 1),
+            "losses": np.zeros(functions),
+            "priors": np.full(count, priors.UNKNOWN),
+        }
+        return self.arrange(kernel, directions, numbers, table, {}, arrays)
+
+    def arrange(
+        self,
+        kernel: Kernel,
+        directions: Directions,
+        numbers: Any,
+        table: I64,
+        groups: Mapping[int, Group],
+        arrays: Mapping[str, F64],
+    ) -> Arrangement:
+        """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
+        take."""
+        blocks, alone = table[:, 0], len(self.alone)
+        slots = range(len(table) - alone)
+        firsts = np.array([*range(alone), *(growth.first_block(slot, self.stages) for slot in slots)])
+        sizes, columns = (blocks * self.outputs).tolist(), int(numbers["columns"])
+        all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
+        arranged = Groups(all_groups, (firsts * self.outputs).tolist())
+        if isinstance(kernel, Ladder) and blocks[alone:].any():
+            multiples = np.resize(kernel.multiples, self.most_blocks)
+            for first, (n, rung, _) in zip(firsts[alone:], table[alone:], strict=True):
+                multiples[first : first + n] = multiples[rung]
+            kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
+        used = int((firsts + blocks)[blocks > 0].max())
+        numbers = numbers.copy()
+        if blocks[alone:].any():
+            numbers["blocks"] = used
+        directions = directions.with_plan(KernelProgram(kernel, self.seed))
+        directions.reserve(used)
+        shared: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
+        function = MixtureState(np.array([numbers], state.NUMBERS), arranged.layout, **shared)
+        return Arrangement(function, arranged, directions, table)

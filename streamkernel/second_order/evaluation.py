@@ -1,0 +1,75 @@
+"""The prediction of a mixture, compiled: the scores of all functions, and the sum of them by their weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.rows import Rows
+from streamkernel.features.scale_table import ScalesState, scale_row
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.embedding import embed, embedding_room
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
+
+
+@unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
+def functions(state, z, f):  # type: ignore[no-untyped-def]
+    """Set `f`, shape (2 groups + 1, columns), to the scores of all functions."""
+    layout, columns = state.layout, f.shape[1]
+    groups = len(layout)
+    for g in range(groups):
+        n, before, phi = layout[g, COUNT], columns * layout[g, BEFORE], features_of(z, layout, g)
+        for c in range(columns):
+            first = before + c * n
+            f[g, c] = vectors.dot(phi, state.newton[first : first + n])
+            f[groups + g, c] = vectors.dot(phi, state.steady[first : first + n])
+    for c in range(columns):
+        f[2 * groups, c] = state.level[c, 0]
+
+
+@inlined
+def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to Σ_k v_k f_k."""
+    for c in range(len(out)):
+        out[c] = 0.0
+    for k in range(len(weights)):
+        vectors.add(out, f[k], weights[k])
+
+
+def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
+    numbers, room = state.numbers[0], embedding_room(state.numbers, kernel, rows)
+    z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
+    f = np.empty((len(state.weights), numbers.columns))
+    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
+    for i in range(len(rows.start) - 1):
+        scale_row(scales, rows, i, read.values)
+        if not embed(state.numbers, kernel, read, i, max(1, numbers.blocks), z, room):
+            return i
+        functions(state, z, f)
+        mix_scores(state.weights, f, out[i])
+        for c in range(len(out[i])):
+            out[i, c] += numbers.predicted_offset
+    return -1
+
+
+evaluate = compiled(_evaluate)
+"""For a function that other threads may change: it holds the interpreter's lock."""
+
+evaluate_copy = compiled(nogil=True)(_evaluate)
+"""For a function that nothing else changes."""
+
+
+@compiled
+def _copy(state, scales):  # type: ignore[no-untyped-def]
+    """Return copies of what a prediction reads: numbers, w of the functions, the level, v and scales of one moment."""
+    functions = state.newton.copy(), state.steady.copy()
+    return state.numbers.copy(), *functions, state.level.copy(), state.weights.copy(), scales.table.copy()
+
+
+def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
+    """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
+    numbers, newton, steady, level, weights, table = _copy(state, scales)
+    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights)
+    return copied, scales._replace(table=table)

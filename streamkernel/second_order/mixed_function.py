@@ -1,0 +1,265 @@
+"""The function f = Σ v_k f_k that second-order learning has: what it consists of, and its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from streamkernel import losses, step_sizes
+from streamkernel.features.directions import Directions
+from streamkernel.features.numeric_names import Names
+from streamkernel.features.rows import F32, F64, I64, Rows
+from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
+from streamkernel.features.scaling import Scales
+from streamkernel.kernels import Kernel
+from streamkernel.kernels.plan import KernelProgram
+from streamkernel.learners import state
+from streamkernel.learners.base import Learner
+from streamkernel.learners.embedding import embed_rows
+from streamkernel.second_order import evaluation, growth, mixture_files, newton_step
+from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.mixture_state import MixtureState
+from streamkernel.second_order.square_root import EIGHT
+
+LARGEST = 1 << 29
+"""Numbers in all factors at most: 2 GB."""
+
+_FEW = 4
+"""Rows that are evaluated in place; for more, a copy of the function is evaluated without the interpreter's lock."""
+
+NOT_SCALED = ScalesState(np.zeros(1, COUNTS), np.zeros(0, SCALE))
+
+
+class MixedFunction(Learner):
+    """A mixture of functions on seeded random features, f = Σ v_k f_k: its arrays, and its predictions.
+
+    Parameters
+    ----------
+    kernel
+        The kernel k. Bandwidths that are pending count as 1.
+    loss
+        What is minimised; it must have a second derivative.
+    step
+        γ of the constant steps, in units of 1/k(x, x).
+    joint
+        Whether all blocks are one group from the beginning, or as in `streamkernel.second_order.growth`.
+    block_size, max_features
+        Features in a block, F, and in all blocks at most.
+    batch_size
+        Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
+    forgetting
+        What the Newton steps keep of the past at each example; 1 keeps all.
+    l2, columns, intercept, cache_bytes, seed
+        As for :class:`~streamkernel.first_order.expansion.Expansion`.
+    """
+
+    order: ClassVar[str] = "second"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        loss: losses.Loss,
+        step: step_sizes.Step,
+        *,
+        joint: bool = False,
+        block_size: int = 256,
+        max_features: int = 4096,
+        batch_size: int = 1,
+        forgetting: float = 1.0,
+        l2: float = 0.0,
+        columns: int = 1,
+        intercept: int = state.NOTHING,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+    ) -> None:
+        blocks = max_features // block_size if joint else min(max_features // block_size, growth.MOST)
+        super().__init__(loss, step, block_size=block_size, most_blocks=blocks, batch_size=batch_size, l2=l2, seed=seed)
+        directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
+        self._kernel, self._forgetting = directions.plan.kernel, forgetting
+        outputs = block_size * directions.plan.outputs
+        self._arranger = Arranger(
+            alone=(blocks,) if joint else (1,) * min(growth.ALONE, blocks),
+            stages=0 if joint else growth.stages(blocks, outputs, LARGEST),
+            outputs=outputs,
+            room=-(-max(batch_size, newton_step.LONGEST_BATCH) // EIGHT) * EIGHT,
+            most_blocks=blocks,
+            seed=seed,
+        )
+        self.is_unfinished = self._is_private = False
+        numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
+        if numbers > LARGEST:
+            raise ValueError(
+                f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
+                'use fewer features_per_seed or learner="dsg"'
+            )
+        self._live = self._first(directions, columns, intercept)
+
+    def _first(self, directions: Directions, columns: int, intercept: int) -> Arrangement:
+        """Return what the function is before its first example."""
+        numbers = self._new_numbers(directions.plan, columns, intercept)
+        numbers["forgetting"] = self._forgetting
+        return self._arranger.first(self._kernel, directions, numbers)
+
+    def _twin(self) -> Self:
+        """Return a copy that shares everything."""
+        twin: Self = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def to_predict_apart(self) -> Self:
+        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        twin = self._twin()
+        twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
+        return twin
+
+    def make_private(self) -> Self:
+        """Declare that no other thread will use this function, and return it; it then learns without holding others
+        up."""
+        self._is_private = True
+        return self
+
+    def make_shared(self) -> Self:
+        """Declare that other threads may use this function from now on, and return it."""
+        self._is_private = False
+        return self
+
+    @property
+    def numbers(self) -> Any:
+        """The scalar state."""
+        return self._live.state.numbers[0]
+
+    @property
+    def directions(self) -> Directions:  # type: ignore[override]  # it is replaced together with the arrays
+        """The random directions of its features."""
+        return self._live.directions
+
+    @property
+    def arrays(self) -> MixtureState:
+        """The arrays; changing them changes the function."""
+        return self._live.state
+
+    @property
+    def groups(self) -> Groups:
+        """The groups."""
+        return self._live.groups
+
+    @property
+    def table(self) -> I64:
+        """Blocks, bandwidth and first example of each group."""
+        return self._live.table
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self._kernel
+
+    @property
+    def n_positions(self) -> int:
+        """Blocks that have a position, of which some may be empty."""
+        return int(self.numbers["blocks"])
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks in use, each of its own seed."""
+        live = self._live
+        return int(min(live.state.numbers["blocks"][0], live.table[:, 0].sum()))
+
+    @property
+    def penalty(self) -> float:
+        """(λ/2)‖w‖² of the mixed function."""
+        return 0.5 * self.l2 * self._live.squared_norm()
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight in f of the functions that take Newton steps, of those that take constant ones, and of the level.
+
+        Where the stream moves, the constant steps gain.
+        """
+        weights = self._live.state.weights
+        newton, steady = weights[:-1].reshape(2, -1).sum(axis=1).tolist()
+        return {"newton": newton, "constant": steady, "level": float(weights[-1])}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays but the cache of directions."""
+        return sum(part.nbytes for part in self._live.state)
+
+    def embed_rows(self, rows: Rows) -> F32:
+        """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
+        return embed_rows(self.numbers, self.directions, rows, self.n_positions)
+
+    def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
+        """Return f at one example, a float, or an array of shape (columns,) if there are several."""
+        scores = self.scores(self.directions.row(x, numeric))[0]
+        return float(scores[0]) if len(scores) == 1 else scores
+
+    def scores(self, rows: Rows, scales: Scales | None = None) -> F64:
+        """Return f at each of `rows`, shape (rows, columns).
+
+        Parameters
+        ----------
+        rows
+            The rows.
+        scales
+            The scales to bring their values to; ``None`` to take them as they are.
+
+        Raises
+        ------
+        InputError
+            If a value is not finite or too large.
+        """
+        while True:
+            live, known = self._live, NOT_SCALED if scales is None else scales.state
+            out = np.empty((len(rows.start) - 1, len(live.state.level)))
+            function, scaling, kernel = live.state, known, live.directions.kernel
+            if len(out) <= _FEW and not self._is_private:
+                bad = evaluation.evaluate(function, scaling, kernel, rows, out)
+                if bad >= 0:
+                    raise self._unusable(rows.part(bad, bad + 1))
+            else:
+                if not self._is_private:
+                    function, scaling = evaluation.copy_for_prediction(function, known)
+                self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
+            if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
+                return out
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything that has been learned, as arrays that share nothing with this function."""
+        return self.to_predict() | self.groups.tensors(int(self.numbers["buffered"]))
+
+    def to_predict(self) -> dict[str, Any]:
+        """Return of :meth:`tensors` what is needed to predict, which is small."""
+        return mixture_files.tensors_to_predict(self._live, self._kept())
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of a block."""
+        return self._arranger.outputs
+
+    @property
+    def room(self) -> int:
+        """Examples that may wait for a Newton step."""
+        return self._arranger.room
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all blocks are one group from the beginning."""
+        return not self._arranger.stages and len(self._arranger.alone) == 1
+
+    @property
+    def next_number(self) -> int:
+        """A number that no block of this function has been drawn with."""
+        return self.most_blocks
+
+    def memory(self, g: int) -> float:
+        """Return how many examples the factor of a group holds."""
+        seen = int(self.numbers["examples"] - self.table[g, 2])
+        return max(1.0, min(float(seen), 1.0 / max(1.0 - self._forgetting, 1e-18)))
+
+    def prior(self, g: int) -> float:
+        """Return λ of a group, in the units of its factor."""
+        return self._live.prior(g)

@@ -1,0 +1,93 @@
+"""What a file has of a mixture: its arrays by name, and the mixture that they restore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel import tensor_file
+from streamkernel.kernels import Kernel
+from streamkernel.learners import state
+from streamkernel.second_order import growth
+from streamkernel.second_order.arrangement import Arrangement, Arranger
+
+_NAMES = {
+    "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
+    "priors",
+}  # fmt: skip
+"""The names that arrays of the state have in files."""
+
+
+def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of what is needed to predict, which is small; `kept` are the features of a pruned function."""
+    function = mixture.state
+    arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
+    return (
+        state.pack_learned(function.numbers[0])
+        | arrays
+        | {"table": mixture.table.copy()}
+        | dict(kept)
+        | mixture.groups.functions()
+    )
+
+
+def restore(
+    tensors: Mapping[str, Any],
+    learned: Any,
+    empty: Arrangement,
+    arranger: Arranger,
+    kernel: Kernel,
+    *,
+    longest_batch: int,
+    to_learn: bool,
+) -> Arrangement:
+    """Return the mixture that is in `tensors`.
+
+    Parameters
+    ----------
+    tensors
+        Those of a file.
+    learned
+        The scalar state in them.
+    empty
+        The mixture before its first example.
+    arranger, kernel
+        What arranges its groups, and the kernel of single blocks.
+    longest_batch
+        Examples in a Newton step at most.
+    to_learn
+        Whether it is to learn, or only to predict.
+
+    Raises
+    ------
+    ValueError
+        If a tensor is missing, does not fit, or holds what no function learns.
+    """
+    shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
+    arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
+    examples, waiting = int(learned["examples"]), int(learned["buffered"])
+    if not waiting < longest_batch or not waiting <= examples == learned["steps"] < 1 << 62:
+        raise ValueError(f"expected counters of examples as ints, got {state.pack_learned(learned)['ints'].tolist()}")
+    if not ((arrays["priors"] > 0.0) & (arrays["priors"] <= 1.0)).all():
+        raise ValueError(f"expected priors from 0 to 1, got {arrays['priors'].tolist()}")
+    if not ((arrays["mixer"].diagonal() > 0.0).all() or not arrays["mixer"].any()):
+        raise ValueError("expected a mixer with a positive diagonal")
+    if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
+        raise ValueError("expected bounds, losses and a spread of at least 0")
+    table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
+    if not growth.possible(table, [*arranger.alone], arranger.stages, examples):
+        raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
+    own_arrays = {own: arrays[name].copy() for name, own in _NAMES.items()}
+    restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
+    used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
+    if learned["blocks"] != used:
+        raise ValueError(f"expected {used} blocks, got {learned['blocks']}")
+    restored.groups.restore(tensors, waiting, to_learn)
+    for group in restored.groups:
+        if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
+            raise ValueError("expected factors with positive diagonals")
+    state.set_learned(restored.state.numbers[0], learned)
+    restored.state.numbers["looked_at"] = examples
+    return restored

@@ -1,0 +1,138 @@
+"""The arrays of a mixture as compiled code reads them, and where each group is in them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.rows import F32, F64, I64
+from streamkernel.jit import inlined
+from streamkernel.learners.state import NUMBERS_TYPE
+
+FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)
+"""Columns of `layout`: the first output of a group, its outputs n; outputs, and squares of them, of the groups
+before."""
+
+
+class MixtureState(NamedTuple):
+    """The arrays of a mixture. Groups differ in size, so theirs are flat, one group after the other.
+
+    Attributes
+    ----------
+    numbers
+        The record of :mod:`streamkernel.learners.state`.
+    layout
+        Where each group is, shape (groups, 4).
+    newton, steady
+        w of the two functions of each group, shape (columns, n).
+    level
+        The constant, shape (columns, 1).
+    weights, mixer
+        v, and the factor of its own A; functions by Newton steps first, the level last.
+    bounds
+        The largest derivatives seen of the functions, and of f.
+    losses
+        The running losses of the functions of groups, and of f = 0, since the model was last restructured.
+    priors
+        λ of each group, in units of k(x, x).
+    factor
+        R of each group, shape (n, n), upper triangular, RᵀR = A.
+    rows
+        √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
+    sums
+        Σ ℓ'φ over them, shape (columns, n) for each group; when a step is prepared, what it subtracts from w.
+    """
+
+    numbers: Any
+    layout: I64
+    newton: F64
+    steady: F64
+    level: F64
+    weights: F64
+    mixer: F64
+    bounds: F64
+    losses: F64
+    priors: F64
+    factor: F32
+    rows: F32
+    sums: F64
+
+
+class Mixer(NamedTuple):
+    """What the mixture itself has learned, as :class:`MixtureState` says."""
+
+    weights: F64
+    mixer: F64
+    bounds: F64
+
+
+class Group(NamedTuple):
+    """Of a group of n outputs: the factor, its functions and what waits for a step, as :class:`MixtureState` says."""
+
+    factor: F32
+    newton: F64
+    steady: F64
+    sums: F64
+    rows: F32
+
+    @classmethod
+    def empty(cls, n: int, columns: int, room: int) -> Group:
+        """Return a group before its first example."""
+        newton, steady, sums = np.zeros((3, columns, n))
+        return cls(np.zeros((n, n), np.float32), newton, steady, sums, np.zeros((room, n), np.float32))
+
+
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+MIXTURE = types.NamedTuple(
+    [
+        NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
+        types.float32[::1], types.float32[::1], _VECTOR,
+    ],
+    MixtureState,
+)  # fmt: skip
+MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR], Mixer)
+GROUP = types.NamedTuple([types.float32[:, ::1], _MATRIX, _MATRIX, _MATRIX, types.float32[:, ::1]], Group)
+
+
+@inlined
+def features_of(z, layout, g):  # type: ignore[no-untyped-def]
+    """Return the features of group g among those of all blocks."""
+    return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
+
+
+@inlined
+def rows_per_group(state):  # type: ignore[no-untyped-def]
+    """Return how many examples `rows` has room for."""
+    return len(state.rows) // max(1, len(state.sums) // state.numbers[0].columns)
+
+
+@inlined
+def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
+    """Return what group g has of `values`, shape (height, n)."""
+    first, n = height * layout[g, BEFORE], layout[g, COUNT]
+    return values[first : first + height * n].reshape(height, n)
+
+
+@inlined
+def group_of(state, g):  # type: ignore[no-untyped-def]
+    """Return what group g has."""
+    layout, columns = state.layout, state.numbers[0].columns
+    n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
+    return Group(
+        state.factor[squares : squares + n * n].reshape(n, n),
+        _part(state.newton, layout, g, columns),
+        _part(state.steady, layout, g, columns),
+        _part(state.sums, layout, g, columns),
+        _part(state.rows, layout, g, rows_per_group(state)),
+    )
+
+
+@inlined
+def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
+    """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
+    most = blocks * numbers.components * numbers.block_size
+    for g in range(len(layout)):
+        most = max(most, layout[g, FIRST] + layout[g, COUNT])
+    return most

@@ -1,0 +1,55 @@
+"""λ of a group, in units of k(x, x), from what examples and losses say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.features.rows import F32, F64
+
+PRIOR = 0.06
+SMALLEST = 1e-3
+"""λ is PRIOR times (1 - κ)², but at least SMALLEST, where κ is the mean of k(x, x') over pairs of examples, in units of
+k(x, x): what hardly differs from example to example needs larger coefficients to tell them apart."""
+
+UNKNOWN = 0.5 * PRIOR
+"""λ before there are examples."""
+
+LEAST_UNEXPLAINED = 0.01
+"""λ of a larger group is in proportion to the loss, in units of that of f = 0, but at least this: it is what noise is
+to what is to be learned, and by then both are known."""
+
+
+def of_examples(by_group: F32) -> F64:
+    """Return λ of groups from their features of some examples, shape (examples, groups, features).
+
+    Examples
+    --------
+    >>> of_examples(np.eye(2, dtype=np.float32)[:, None]).round(3).tolist()  # nothing in common
+    [0.06]
+    >>> of_examples(np.ones((2, 1, 2), np.float32)).round(3).tolist()  # all in common
+    [0.001]
+    """
+    n = len(by_group)
+    own = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
+    mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
+    likeness = (n * mean / np.where(own > 0.0, own, 1.0) - 1.0) / (n - 1)
+    return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST))
+
+
+def of_larger_group(prior: float, least: float, nothing: float) -> float:
+    """Return λ of a larger group.
+
+    Parameters
+    ----------
+    prior
+        λ of the single block of the same bandwidth.
+    least, nothing
+        The least running loss of a function, and that of f = 0.
+
+    Examples
+    --------
+    >>> of_larger_group(0.06, 0.1, 0.5)
+    0.012
+    """
+    unexplained = least / nothing if nothing > 0.0 else 1.0
+    return float(prior * np.clip(unexplained, LEAST_UNEXPLAINED, 1.0))

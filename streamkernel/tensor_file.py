@@ -1,0 +1,143 @@
+"""Files of tensors with a JSON description: safetensors, durable, checked, and read without running anything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from streamkernel.errors import ModelFileError
+
+FORMAT = "streamkernel"
+VERSION = 4
+READABLE = ("3", "4")
+"""Versions of files that can be read; 3 is that of release 0.1."""
+
+Tensors = dict[str, Any]
+
+
+def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors, mode: int = 0o666) -> None:
+    """Write a file and make it durable; a reader finds the whole file, or the one before it. `mode` is as for `put`."""
+    tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
+    text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
+    header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
+    header["checksum"] = checksum(header, tensors)
+    put(path, save(tensors, header), mode)
+
+
+def put(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file beside `path`, make it durable, and put it in the place of `path`.
+
+    Parameters
+    ----------
+    path
+        The file. A symbolic link in its place is replaced, and none is followed.
+    content
+        What is to be in it.
+    mode
+        Its permissions, less those that the umask takes away.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, with the path; what was there is still there.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.unlink(missing_ok=True)  # of a process that was killed
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        move(draft, path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk does not say which file is meant
+        raise
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def move(old: Path, new: Path) -> None:
+    """Put a file in the place of another one, durably."""
+    old.replace(new)
+    directory = os.open(new.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
+    """Return the description and the tensors of a file of one of these kinds that :func:`write` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is truncated, corrupt, of another version or of another kind.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a {kinds[0]} file, found none - at {path}")
+    try:
+        with safe_open(path, "np") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ModelFileError(f"Expected a {FORMAT} file, got another safetensors file - at {path}")
+            if header.get("version") not in READABLE:
+                raise ModelFileError(
+                    f"Expected format version {' or '.join(READABLE)}, got {header.get('version')!r} - at {path}; "
+                    "it was written by another release of streamkernel"
+                )
+            if header.get("kind") not in kinds:
+                raise ModelFileError(f"Expected a {kinds[0]}, got a {header.get('kind')!r} - at {path}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, TypeError, AttributeError) as error:  # the last two: numbers that numpy does not have
+        raise ModelFileError(
+            f"Expected a whole safetensors file, got a truncated or corrupt one ({error}) - at {path}"
+        ) from error
+    if header.pop("checksum", None) != checksum(header, tensors):
+        raise ModelFileError(f"Expected the content to match its checksum, got a corrupt file - at {path}")
+    try:
+        return json.loads(header["description"]), tensors
+    except (KeyError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"Expected a JSON description, got {error!r} - at {path}") from error
+
+
+def require_tensor(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
+    """Return the tensor of a name, if it is of the type and shape (``None`` for any length) and finite.
+
+    Raises
+    ------
+    ValueError
+        If it is not, or is missing.
+    """
+    tensor = tensors.get(name)
+    fits = (
+        tensor is not None
+        and tensor.dtype == kind
+        and tensor.ndim == len(shape)
+        and all(want in (None, got) for want, got in zip(shape, tensor.shape, strict=True))
+        and bool(np.isfinite(tensor).all())
+    )
+    if not fits:
+        got = "none" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"
+        raise ValueError(f"expected finite {np.dtype(kind)} of shape {shape} as {name}, got {got}")
+    return tensor
+
+
+def checksum(header: Mapping[str, str], tensors: Tensors) -> str:
+    """Return the checksum of a header and its tensors."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(header):
+        digest.update(f"{name}={header[name]}\0".encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}\0".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""A model made smaller: the features that matter, chosen sparsely, and its functions fitted to them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streamkernel import losses
+from streamkernel.features.compiled_kernel import PLACE, RUNG
+from streamkernel.features.rows import F32, F64, I64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture_state import Group
+from streamkernel.solvers.progress import Tell
+from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
+from streamkernel.upkeep.distil import bends, distil
+from streamkernel.upkeep.functions import Build, Function
+from streamkernel.upkeep.tasks import kept_blocks
+
+PRICES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""l1 in units of the largest that makes sense, from few features to many."""
+
+EPOCHS = 60
+
+RIDGE = 1e-4
+"""In units of the mean square of an output."""
+
+PULL = 1e-3
+"""What pulls the weights of a mixture towards the old ones, in units of the mean square of its functions."""
+
+
+def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
+    """Return a function of some of the features of `old`, as near to it as can be on `rows`, that learns on.
+
+    Parameters
+    ----------
+    old
+        The function; it need not be able to learn.
+    rows, y
+        Examples and their targets, as it has learned them.
+    keep
+        What part of the features that it may have the new function may have.
+    build
+        Makes the new function.
+    tell
+        Is told how far it is.
+    """
+    new = build(old.columns)
+    tell = tell or (lambda done, text: None)
+    new.restore(_mixture(old, rows, y, keep, tell) if isinstance(old, Mixture) else _expansion(old, rows, keep, tell))
+    return new
+
+
+def _expansion(old: Expansion, rows: Rows, keep: float, tell: Tell) -> dict[str, Any]:
+    """Return what a first-order function of some of the features is restored from."""
+    blocks, most = kept_blocks(old.cap, keep)
+    count = blocks * old.block_size
+    Z = old.embed_rows(rows)
+    targets = Z @ old.functions()
+    chosen = _chosen(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
+    last = [[old.next_number - blocks, most, 0]]
+    found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, np.ones(len(Z)), 0.0)
+    return old.with_functions(found.T, np.concatenate([old.features_at(chosen), last]))
+
+
+def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
+    """Return what a second-order function of smaller blocks is restored from; each group keeps some of its features."""
+    smaller = max(1, int(keep * old.block_size))
+    places = np.arange(old.most_blocks * smaller)
+    kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
+    Z, f, weights = old.embed_rows(rows), old.scores(rows), np.empty(len(y))
+    bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
+    groups, near = [], np.zeros((2 * len(old.groups) + 1, len(y), old.columns))
+    near[-1] = old.arrays.level[:, 0]
+    for g, (group, (first, n, *_)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
+        block, blocks = first // old.outputs, n // old.outputs
+        small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)
+        groups.append(small)
+        if not n:
+            continue
+        z = Z[:, first : first + n]
+        targets = z @ np.concatenate([group.newton, group.steady]).T
+        chosen = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
+        tell((g + 1) / len(old.groups), f"group {g + 1}")
+        at = slice(block * smaller, (block + blocks) * smaller)
+        drawn = old.features_at(block * old.block_size + chosen)
+        kept[at, : PLACE + 1] = drawn[:, : PLACE + 1]
+        if old.is_joint:
+            kept[at, RUNG] = drawn[:, RUNG]
+        memory, prior = old.memory(g) / len(y), old.prior(g)
+        z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.block_size / smaller))
+        found, factor = _distilled(z_kept, targets, weights, prior / memory)
+        near[[g, len(old.groups) + g]] = (z_kept @ found.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
+        small.newton[:], small.steady[:] = np.split(found, 2)
+        small.factor[:] = math.sqrt(memory) * factor
+    learnt = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
+    learnt["weights"] = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
+    return learnt
+
+
+def _weights(old: Mixture, functions: F64, f: F64) -> F64:
+    """Return the weights with which functions, shape (functions, values), come nearest to f, near to the old ones."""
+    gram = functions @ functions.T
+    pull = PULL * max(float(gram.diagonal().mean()), 1e-300)
+    solved = np.linalg.solve(gram + pull * np.eye(len(gram)), functions @ f.ravel() + pull * old.arrays.weights)
+    return np.asarray(solved, np.float64)
+
+
+def _outputs(old: Function, features: I64, per_block: int) -> I64:
+    """Return the outputs of some features in the order in which blocks of so many features have them."""
+    block, place = np.divmod(features, old.block_size)
+    outputs = old.directions.plan.outputs
+    found = (block * outputs + np.arange(outputs)[:, None]) * old.block_size + place  # (outputs, features)
+    return np.ascontiguousarray(found.reshape(outputs, -1, per_block).transpose(1, 0, 2)).ravel()
+
+
+def _chosen(old: Function, Z: F32, targets: F64, count: int, tell: Tell) -> I64:
+    """Return the positions of the features with the largest parts in sparse approximations, in ascending order.
+
+    Each of the functions, of which `targets` are the values in columns, chooses as many.
+    """
+    outputs = old.directions.plan.outputs
+    by_feature = _outputs(old, np.arange(Z.shape[1] // outputs), 1)
+    scale = float(np.sqrt(np.square(Z).mean(dtype=np.float64))) or 1.0
+    z = np.ascontiguousarray(Z[:, by_feature]) / np.float32(scale)
+    worth = np.zeros((targets.shape[1], Z.shape[1] // outputs))
+    for c, target in enumerate(targets.T):
+        y = target / (target.std() or 1.0)
+        start, top = None, largest_l1(z, y, losses.Square(), group=outputs)
+        for price in PRICES if top > 0.0 else ():
+            start = minimise_sparse(
+                z, y, losses.Square(), l1=price * top, group=outputs, max_epochs=EPOCHS, tol=0.1, start=start
+            ).coef
+            worth[c] = np.linalg.norm(start.reshape(-1, outputs), axis=1)
+            kept = np.count_nonzero(worth[c])
+            tell((c + min(1.0, kept * len(worth) / count)) / len(worth), f"{kept} features")
+            if kept * len(worth) >= count:
+                break
+    ranks = np.argsort(np.argsort(-worth, axis=1, kind="stable"), axis=1, kind="stable").min(axis=0)
+    return np.sort(np.argsort(ranks, kind="stable")[:count])
+
+
+def _distilled(Z: F32, targets: F64, weights: F64, prior: float) -> tuple[F64, F32]:
+    """Return the coefficients, shape (functions, outputs), that come nearest to the targets, and their factor."""
+    found, factor = np.empty((targets.shape[1], Z.shape[1])), np.empty((Z.shape[1], Z.shape[1]), np.float32)
+    least = RIDGE * float(np.square(Z).mean(dtype=np.float64) * weights.sum())
+    distil(np.ascontiguousarray(Z), weights, targets, max(prior, least), factor, found)
+    return found, factor

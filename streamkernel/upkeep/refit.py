@@ -1,0 +1,61 @@
+"""The coefficients of a model's features solved on a window, to a certified gap."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from streamkernel import losses
+from streamkernel.features.rows import F64, Rows
+from streamkernel.first_order.expansion import Expansion
+from streamkernel.solvers.progress import Tell
+from streamkernel.solvers.saddle_point.conjugates import LOSSES
+from streamkernel.solvers.saddle_point.saddle_point import minimise
+from streamkernel.upkeep.functions import Build, Function
+from streamkernel.upkeep.tasks import Refit
+
+log = logging.getLogger(__name__)
+
+
+def refit(
+    old: Expansion, rows: Rows, y: F64, task: Refit, build: Build, tell: Tell | None = None
+) -> tuple[Function, float | None]:
+    """Return a function of the same features that minimises (1/n) Σ ℓ(f(x_i), y_i) + (λ/2)‖α‖², and the gap.
+
+    Where f has several columns, each is solved by itself against the rest, and the gap is the largest. The softmax of
+    several classes is no sum over columns; the function stays as it is, and there is no gap.
+
+    Parameters
+    ----------
+    old
+        The function.
+    rows, y
+        Examples and their targets, as it has learned them.
+    task
+        λ and the gap to reach.
+    build
+        Makes the new function.
+    tell
+        Is told how far it is.
+    """
+    if isinstance(old.loss, losses.Logistic) and old.columns > 1:
+        log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)
+        return old, None
+    (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
+    Z, before = old.embed_rows(rows).astype(np.float64), old.functions()
+    after, gaps = np.empty_like(before), []
+    for c in range(old.columns):
+        found = minimise(Z, _targets(old, y, c), name, l2=task.l2, tol=task.tol, start=before[:, c], tell=tell)
+        after[:, c :: old.columns] = found.coef[:, None]
+        gaps.append(found.gap)
+    new = build(old.columns)
+    new.restore(old.with_functions(after))
+    return new, max(gaps)
+
+
+def _targets(old: Expansion, y: F64, column: int) -> F64:
+    """Return the targets of one column: numbers without what is added to f, or -1 and 1."""
+    if not old.loss.for_classes:
+        return y - float(old.numbers["offset"])
+    return np.where(y > 0.0 if old.columns == 1 else y == column, 1.0, -1.0)

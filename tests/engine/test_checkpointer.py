@@ -1,0 +1,339 @@
+"""What counts, counts once: crashes and refusals at every step of a commit, without brokers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from cases import max_examples
+from hypothesis import given
+from hypothesis import strategies as st
+from river import linear_model, metrics
+
+from connectors import CommitRefusedError, Event, TopicMissingError, UnavailableError
+from streamkernel import ModelFileError
+from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint.commit_recovery import recover_newest
+from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, checkpoints, read_newest
+
+N = 40
+EVENTS = [{"a": (i * 7 % 11) / 11, "b": (i * 5 % 13) / 13, "y": float(i % 5)} for i in range(N)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pauses():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.0)
+        yield
+
+
+class CrashError(BaseException):
+    """The process is gone."""
+
+
+class Cluster:
+    """What brokers know: the committed offset and checkpoint, and the predictions that everybody sees."""
+
+    def __init__(self):
+        self.offset, self.number, self.seen = 0, 0, []
+
+
+class Reader:
+    """The events from the committed offset on, in small pieces."""
+
+    def __init__(self, cluster, piece=3):
+        self.cluster, self.piece, self.next, self.rewound = cluster, piece, None, None
+
+    def listen(self, revoked, lost):
+        self.revoked, self.lost = revoked, lost
+
+    def seek(self, positions):
+        pass
+
+    def rewind(self, positions):
+        self.rewound = positions["t:0"]
+
+    def again(self, positions):
+        self.next = None
+
+    def poll(self, timeout):
+        if self.next is None:
+            self.next = self.cluster.offset if self.rewound is None else self.rewound
+        first, self.next = self.next, min(N, self.next + self.piece)
+        events = [Event("t:0", i + 1, b"", EVENTS[i]) for i in range(first, self.next)]
+        return events or None
+
+    def lag(self):
+        return {}
+
+    def close(self):
+        pass
+
+
+class Commits:
+    """Transactions, and a sink within them; a commit may be refused, done without an answer, or the end."""
+
+    def __init__(self, cluster, faults):
+        self.cluster, self.faults, self.waiting = cluster, faults, []
+
+    def write(self, record, key=None):
+        self.waiting.append(record["position"])
+
+    def open(self):
+        pass
+
+    def flush(self):
+        return None
+
+    def seek(self, position):
+        pass
+
+    def newest(self):
+        self.waiting = []
+        return self.cluster.number
+
+    def commit(self, number, positions):
+        fault = self.faults.pop(0) if self.faults else "none"
+        if fault == "crash before":
+            raise CrashError
+        if fault == "refused":
+            raise CommitRefusedError("no")
+        self.cluster.number, self.cluster.offset = number, positions.get("t:0", 0)
+        self.cluster.seen += self.waiting
+        self.waiting = []
+        if fault == "crash after":
+            raise CrashError
+        if fault == "no answer":
+            raise CommitRefusedError("silence")
+
+    def close(self):
+        pass
+
+
+def engine(folder, cluster, faults, piece=3):
+    commits = Commits(cluster, faults)
+    made = Engine(
+        linear_model.LinearRegression(),
+        Reader(cluster, piece),
+        label="y",
+        metric=metrics.MAE(),
+        sink=commits,
+        state=StateDirectory(folder),
+        transactions=commits,
+        checkpoint_seconds=0.0,
+    )
+    return made
+
+
+def run(folder, cluster, faults, piece=3):
+    """Run to the end, from the state again after each crash."""
+    while True:
+        try:
+            engine(folder, cluster, faults, piece).run()
+        except CrashError:
+            continue
+        return read_newest(folder)
+
+
+def content(saved):
+    return (
+        saved["model"].weights,
+        saved["model"].intercept,
+        saved["metric"].get(),
+        saved["outcomes"],
+        saved["positions"],
+    )
+
+
+FAULTS = ["none", "refused", "no answer", "crash before", "crash after"]
+
+
+@max_examples(40)
+@given(st.lists(st.sampled_from(FAULTS), max_size=12), st.integers(1, 7))
+def test_whatever_happens_to_commits_each_event_counts_once(tmp_path_factory, faults, piece):
+    calm = run(tmp_path_factory.mktemp("calm"), Cluster(), [])
+    cluster = Cluster()
+    hurt = run(tmp_path_factory.mktemp("hurt"), cluster, list(faults), piece)
+    assert content(hurt) == content(calm)
+    assert cluster.seen == list(range(1, N + 1))
+    assert hurt["checkpoint"] == cluster.number
+
+
+def test_a_stream_that_is_taken_away_is_committed_or_gone_back_to(tmp_path):
+    cluster = Cluster()
+    made = engine(tmp_path, cluster, [])
+    polls = iter(range(100))
+    poll, source = made.source.poll, made.source
+
+    def interrupted(timeout):
+        turn = next(polls)
+        if turn == 3:
+            source.revoked(["t:0"])
+            assert cluster.offset == source.next
+            assert "t:0" not in made.parts.checkpointer.positions
+        if turn == 5:
+            source.lost(["t:0"])
+            return poll(timeout)  # it is dropped: who has it now learns it
+        return poll(timeout)
+
+    source.poll = interrupted
+    made.run()
+    assert cluster.seen == list(range(1, N + 1))
+    assert content(read_newest(tmp_path)) == content(run(tmp_path / "calm", Cluster(), []))
+    assert made.incidents["rebalance"] == 2
+
+
+def test_a_checkpoint_that_cannot_be_written_is_tried_again(tmp_path, monkeypatch):
+    made, write = engine(tmp_path, Cluster(), []), StateDirectory.prepare
+    turns = iter(range(1000))
+
+    def full(self, state):
+        if 3 < next(turns) < 9:
+            raise OSError(28, "No space left on device")
+        return write(self, state)
+
+    monkeypatch.setattr(StateDirectory, "prepare", full)
+    made.run()
+    assert made.incidents["checkpoint_failed"] == 5
+    assert content(read_newest(tmp_path)) == content(run(tmp_path / "calm", Cluster(), []))
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    made = engine(tmp_path, Cluster(), [])
+
+    def full(self, state):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(StateDirectory, "prepare", full)
+    with pytest.raises(OSError, match="No space left"):
+        made.run()
+
+
+def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
+    cluster, silent = Cluster(), [3]
+    made = engine(tmp_path, cluster, [])
+    ask = made.parts.checkpointer.transactions.newest
+
+    def newest():
+        if silent[0]:
+            silent[0] -= 1
+            raise UnavailableError("nobody is there")
+        return ask()
+
+    made.parts.checkpointer.transactions.newest = newest
+    made.run()
+    assert made.incidents["unreachable"] == 3
+    assert cluster.seen == list(range(1, N + 1))
+
+
+def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
+    cluster, missing = Cluster(), [2, 3]
+    made = engine(tmp_path, cluster, [])
+    poll = made.source.poll
+
+    def looked(which):
+        if missing[which]:
+            missing[which] -= 1
+            raise TopicMissingError("no such topic")
+
+    def polled(timeout):
+        looked(0)
+        return poll(timeout)
+
+    made.source.poll, made.parts.outputs.predictions.open = polled, lambda: looked(1)
+    made.run()
+    assert made.incidents["topic_missing"] == 5
+    assert cluster.seen == list(range(1, N + 1))
+
+
+def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
+    made, asked = engine(tmp_path, Cluster(), []), []
+
+    def look():
+        asked.append(1)
+        raise TopicMissingError("no such topic")
+
+    made.parts.outputs.predictions.open = look
+    made.run(stopping=lambda: len(asked) > 0)
+    assert checkpoints(tmp_path) == []
+
+
+def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
+    run(tmp_path, Cluster(), [])
+    before = [path.read_bytes() for path in checkpoints(tmp_path)]
+    made, asked = engine(tmp_path, Cluster(), []), []
+
+    def newest():
+        asked.append(1)
+        raise UnavailableError("nobody is there")
+
+    made.parts.checkpointer.transactions.newest = newest
+    made.run(stopping=lambda: len(asked) > 0)
+    assert [path.read_bytes() for path in checkpoints(tmp_path)] == before
+
+
+def test_a_torn_checkpoint_falls_back_and_says_so(tmp_path):
+    """What was written for the events since is written again; the model is right."""
+    cluster = Cluster()
+    calm = run(tmp_path, cluster, [])
+    newest = checkpoints(tmp_path)[-1]
+    newest.write_bytes(newest.read_bytes()[:-7])
+    before = list(cluster.seen)
+    hurt = run(tmp_path, cluster, [])
+    assert content(hurt) == content(calm)
+    assert cluster.seen[: len(before)] == before
+    assert cluster.seen[len(before) :] == list(range(read_position(tmp_path), N + 1))
+
+
+def read_position(folder: Path) -> int:
+    return read_newest_but(folder)["positions"]["t:0"] + 1
+
+
+def read_newest_but(folder):
+    """Return what the checkpoint before the torn one holds; by now it is the oldest."""
+    copy = folder / "copy"
+    copy.mkdir()
+    shutil.copy(checkpoints(folder)[0], copy)
+    return read_newest(copy)
+
+
+def test_a_copy_of_a_directory_that_was_used_after_is_refused(tmp_path):
+    cluster = Cluster()
+    made = engine(tmp_path / "a", cluster, [])
+    seen = []
+    made.run(stopping=lambda: len(seen) > 5 or seen.append(1))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    run(tmp_path / "a", cluster, [])
+    with pytest.raises(StateDirectoryError, match="a copy of a state directory that was used after"):
+        engine(tmp_path / "b", cluster, []).run()
+
+
+def test_what_the_brokers_have_forgotten_is_asked_of_a_person(tmp_path):
+    with StateDirectory(tmp_path) as state:
+        state.write({"n": 1})
+        state.prepare({"n": 2})
+        with pytest.raises(
+            StateDirectoryError, match=r"Expected Kafka to know whether checkpoint 2 counts, got nothing"
+        ):
+            recover_newest(state, 0)
+        assert recover_newest(state, 2) == {"n": 2, "checkpoint": 2}
+
+
+def test_a_prepared_checkpoint_that_counts_must_be_whole(tmp_path):
+    with StateDirectory(tmp_path) as state:
+        state.prepare({"n": 1})
+        path = next(tmp_path.glob("prepared-*"))
+        path.write_bytes(path.read_bytes()[:-3])
+        with pytest.raises(ModelFileError, match="whole"):
+            recover_newest(state, 1)
+
+
+def test_a_directory_keeps_its_name(tmp_path):
+    with StateDirectory(tmp_path / "a") as a, StateDirectory(tmp_path / "b") as b:
+        name = a.identity
+        assert name != b.identity
+    with StateDirectory(tmp_path / "a") as a:
+        assert a.identity == name
