@@ -15,10 +15,9 @@ from streamkernel.features.rows import I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.learners import schedule
 from streamkernel.merging import first_order, second_order
-from streamkernel.merging.first_order import FirstOrderSummary
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
-from streamkernel.merging.second_order import SecondOrderSummary
+from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
 
 KernelModel = Any
 """A classifier or a regressor. Their base class merges by this module, which so cannot import it."""

@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from streamkernel.errors import MergeError
-from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.features.rows import F64, I64
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.learners import state
-from streamkernel.merging.numbers import merge_numbers, no_numbers
-
-
-@dataclass(frozen=True)
-class FirstOrderSummary:
-    """What merging takes of a function of blocks: copies of its arrays.
-
-    Attributes
-    ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
-    is_mean
-        Whether the offset is a mean over all examples.
-    functions
-        Coefficients of f, and of its average where there is one: shape (blocks, outputs of a block, functions).
-    beta
-        β of each block, shape (blocks, columns).
-    drawn
-        Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
-    next, most
-        The number of the next block, and how many there may be.
-    pending
-        Buffered examples with their targets.
-    """
-
-    numbers: Any
-    is_mean: bool
-    functions: F64
-    beta: F64
-    drawn: I64
-    next: int
-    most: int
-    pending: list[tuple[Rows, float]]
-
-    @property
-    def columns(self) -> int:
-        """Outputs of f."""
-        return int(self.beta.shape[1])
-
-    def with_columns(self, columns: F64) -> FirstOrderSummary:
-        """Return a summary with other columns, which are sums of its own."""
-        own = columns.shape[1]
-        halves = np.split(self.functions, range(own, self.functions.shape[2], own), axis=2)
-        functions = np.concatenate([half @ columns.T for half in halves], axis=2)
-        return replace(self, functions=functions, beta=self.beta @ columns.T)
-
-    def before(self) -> FirstOrderSummary:
-        """Return the summary of a function like this one before its first example."""
-        none = {name: getattr(self, name)[:0] for name in ("functions", "beta", "drawn")}
-        return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
+from streamkernel.merging.numbers import merge_numbers
+from streamkernel.merging.summaries import FirstOrderSummary
 
 
 def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.learners import state
-from streamkernel.merging.numbers import merge_numbers, no_numbers
+from streamkernel.merging.numbers import merge_numbers
+from streamkernel.merging.summaries import Kept, SecondOrderSummary
 from streamkernel.second_order import newton_step
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture import Mixture
@@ -20,77 +21,6 @@ from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
-
-
-class Kept(Protocol):
-    """A summary of a function that may have been pruned."""
-
-    @property
-    def kept(self) -> I64:
-        """The features that are kept."""
-
-
-@dataclass(frozen=True)
-class SecondOrderSummary:
-    """What merging takes of a mixture of groups: copies of its arrays.
-
-    Attributes
-    ----------
-    numbers
-        The scalar state, a record of :mod:`streamkernel.learners.state`.
-    is_mean
-        Whether the offset is a mean over all examples.
-    table
-        Blocks, bandwidth and first example of each group, shape (groups, 3).
-    kept
-        Features that are kept since the function was pruned.
-    priors, units
-        λ of each group, as a share and in the units of its factor.
-    faded
-        What part of the base's Gram matrix is left in that of each group.
-    grams, moments, newton, steady
-        Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
-    level
-        Of f, shape (columns, 1).
-    weights, mixer, bounds, standing
-        The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
-    """
-
-    numbers: Any
-    is_mean: bool
-    table: I64
-    kept: I64
-    priors: F64
-    units: F64
-    faded: F64
-    grams: list[F64] | None
-    moments: list[F64]
-    newton: list[F64]
-    steady: list[F64]
-    level: F64
-    weights: F64
-    mixer: F64
-    bounds: F64
-    standing: F64
-
-    @property
-    def columns(self) -> int:
-        """Outputs of f."""
-        return int(self.level.shape[0])
-
-    def with_columns(self, columns: F64) -> SecondOrderSummary:
-        """Return a summary with other columns, which are sums of its own."""
-        spread: dict[str, Any] = {
-            name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
-        }
-        return replace(self, level=columns @ self.level, **spread)
-
-    def before(self) -> SecondOrderSummary:
-        """Return the summary of a function like this one before its first example."""
-        zeros: dict[str, Any] = {
-            name: [0.0 * one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
-        }
-        return replace(self, numbers=no_numbers(), grams=None, **zeros)
 
 
 def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:

@@ -1,0 +1,131 @@
+"""What merging takes of functions that learned apart: values that are copied once and never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.merging.numbers import no_numbers
+
+
+class Kept(Protocol):
+    """A summary of a function that may have been pruned."""
+
+    @property
+    def kept(self) -> I64:
+        """The features that are kept."""
+
+
+@dataclass(frozen=True)
+class FirstOrderSummary:
+    """What merging takes of a function of blocks: copies of its arrays.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    is_mean
+        Whether the offset is a mean over all examples.
+    functions
+        Coefficients of f, and of its average where there is one: shape (blocks, outputs of a block, functions).
+    beta
+        β of each block, shape (blocks, columns).
+    drawn
+        Block, position and bandwidth that each feature was drawn with, shape (blocks, features in a block, 3).
+    next, most
+        The number of the next block, and how many there may be.
+    pending
+        Buffered examples with their targets.
+    """
+
+    numbers: Any
+    is_mean: bool
+    functions: F64
+    beta: F64
+    drawn: I64
+    next: int
+    most: int
+    pending: list[tuple[Rows, float]]
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.beta.shape[1])
+
+    def with_columns(self, columns: F64) -> FirstOrderSummary:
+        """Return a summary with other columns, which are sums of its own."""
+        own = columns.shape[1]
+        halves = np.split(self.functions, range(own, self.functions.shape[2], own), axis=2)
+        functions = np.concatenate([half @ columns.T for half in halves], axis=2)
+        return replace(self, functions=functions, beta=self.beta @ columns.T)
+
+    def before(self) -> FirstOrderSummary:
+        """Return the summary of a function like this one before its first example."""
+        none = {name: getattr(self, name)[:0] for name in ("functions", "beta", "drawn")}
+        return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
+
+
+@dataclass(frozen=True)
+class SecondOrderSummary:
+    """What merging takes of a mixture of groups: copies of its arrays.
+
+    Attributes
+    ----------
+    numbers
+        The scalar state, a record of :mod:`streamkernel.learners.state`.
+    is_mean
+        Whether the offset is a mean over all examples.
+    table
+        Blocks, bandwidth and first example of each group, shape (groups, 3).
+    kept
+        Features that are kept since the function was pruned.
+    priors, units
+        λ of each group, as a share and in the units of its factor.
+    faded
+        What part of the base's Gram matrix is left in that of each group.
+    grams, moments, newton, steady
+        Of each group: A = RᵀR, shape (n, n); Aw, w, and the coefficients of the constant steps, shape (columns, n).
+    level
+        Of f, shape (columns, 1).
+    weights, mixer, bounds, standing
+        The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
+    """
+
+    numbers: Any
+    is_mean: bool
+    table: I64
+    kept: I64
+    priors: F64
+    units: F64
+    faded: F64
+    grams: list[F64] | None
+    moments: list[F64]
+    newton: list[F64]
+    steady: list[F64]
+    level: F64
+    weights: F64
+    mixer: F64
+    bounds: F64
+    standing: F64
+
+    @property
+    def columns(self) -> int:
+        """Outputs of f."""
+        return int(self.level.shape[0])
+
+    def with_columns(self, columns: F64) -> SecondOrderSummary:
+        """Return a summary with other columns, which are sums of its own."""
+        spread: dict[str, Any] = {
+            name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
+        }
+        return replace(self, level=columns @ self.level, **spread)
+
+    def before(self) -> SecondOrderSummary:
+        """Return the summary of a function like this one before its first example."""
+        zeros: dict[str, Any] = {
+            name: [0.0 * one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
+        }
+        return replace(self, numbers=no_numbers(), grams=None, **zeros)
