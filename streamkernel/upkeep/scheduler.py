@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import numpy as np
 
 from streamkernel import tensor_file
-from streamkernel.errors import InputError
 from streamkernel.features import example_tensors
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
 from streamkernel.second_order.mixture import Mixture
+from streamkernel.upkeep.background_job import BackgroundJob, Examples
 from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.tasks import Pruning, Task, kept_blocks
 
 log = logging.getLogger(__name__)
 
-LONG = 0.05
-"""Seconds that a stream may wait without a log line."""
-
 _PREDICTING = "upkeep.asked."
 _FEW = 8
 _LOADED: set[tuple[type, type]] = set()
-
-Examples = tuple[Rows, F64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ class BackgroundTasks:
     build: Build
     recent: Log[Examples]
     held: int = 0
-    job: Job | None = None
+    job: BackgroundJob | None = None
     fed: int = 0
     seen: int = 0
     n_prunings: int = 0
@@ -128,7 +120,7 @@ class BackgroundTasks:
         tasks = [task for task in found.tasks if found.seen % task.every == 0 and _has_work(task, function)]
         if tasks and found.job is None:
             until = found.seen + min(task.every for task in tasks) // 2
-            job = Job(tasks, until, function.columns, function.to_predict(), [*found.recent], found.build)
+            job = BackgroundJob(tasks, until, function.columns, function.to_predict(), [*found.recent], found.build)
             job.start()
             found = replace(found, job=job, fed=0)
         return function, found
@@ -140,7 +132,7 @@ class BackgroundTasks:
         self.job.feed(None, self.fed)
         return replace(self, fed=self.fed + 1)
 
-    def _ended(self, function: Function, job: Job) -> tuple[Function, BackgroundTasks]:
+    def _ended(self, function: Function, job: BackgroundJob) -> tuple[Function, BackgroundTasks]:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
@@ -199,7 +191,7 @@ class BackgroundTasks:
         runs = [_unpacked(name, tensors, function) for name in names]
         predicting = {n.removeprefix(_PREDICTING): tensor for n, tensor in tensors.items() if n.startswith(_PREDICTING)}
         tasks = [task for task, is_one in zip(self.tasks, is_done, strict=True) if is_one]
-        job = Job(tasks, until, columns, predicting, recent, self.build)
+        job = BackgroundJob(tasks, until, columns, predicting, recent, self.build)
         log_of, held, fed = found.recent, found.held, 0
         for i, run in enumerate(runs):
             for examples in [None, *run] if i else run:
@@ -221,100 +213,6 @@ class BackgroundTasks:
             self.job.abandon()
 
 
-class Job:
-    """The making of a new function in a thread, which learns what the old one learns meanwhile."""
-
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        until: int,
-        columns: int,
-        predicting: Mapping[str, Any],
-        window: Sequence[Examples],
-        build: Build,
-    ) -> None:
-        self.tasks, self.until, self.columns = tasks, until, columns
-        self.predicting, self.window = predicting, window
-        self.since: list[Examples | None] = []  # None for one more column of f
-        self.gap = float("nan")
-        self._build = build
-        self._last: int | None = None  # how many of `since` there are when nothing more comes
-        self._signals: SimpleQueue[None] = SimpleQueue()
-        self._new: Function | None = None
-        self._thread = Thread(target=self._run, name="streamkernel upkeep", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def feed(self, examples: Examples | None, place: int) -> None:
-        """Pass on what was learned, ``None`` for one more column of f; it may be done twice for a place."""
-        if len(self.since) == place:
-            self.since.append(examples)
-        self._signals.put(None)
-
-    def abandon(self) -> None:
-        """Let the thread end when it will."""
-        self._end(0)
-
-    def _end(self, last: int) -> None:
-        self._last = last
-        self._signals.put(None)
-
-    def result(self, last: int) -> Function | None:
-        """Wait for the new function, which has learned all that it was fed; ``None`` if there is none."""
-        self._end(last)
-        began = time.perf_counter()
-        self._thread.join()
-        waited = time.perf_counter() - began
-        if waited > LONG:
-            log.warning("the stream has waited %.1f s for %s; with a longer `every` it does not", waited, self._names)
-        return self._new
-
-    @property
-    def _names(self) -> str:
-        return " and ".join(type(task).__name__.lower() for task in self.tasks)
-
-    def _run(self) -> None:
-        try:
-            function = self._build(self.columns)
-            function.restore(self.predicting, to_learn=False)
-            rows, y = _joined(self.window, function)
-            from streamkernel.upkeep.work import done
-
-            for task in self.tasks:
-                first = max(0, len(y) - task.window)
-                function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
-                self.gap = self.gap if gap is None else gap
-            log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
-            self._new = self._caught_up(function.make_private()).make_shared()
-        except Exception:
-            log.exception("%s has failed; the model stays as it is", self._names)
-
-    def _caught_up(self, function: Function) -> Function:
-        """Return the function after it has learned what is fed until the end."""
-        learned = 0
-        while self._last is None or learned < self._last:
-            if learned == len(self.since):
-                self._signals.get()
-                continue
-            examples = self.since[learned]
-            learned += 1
-            if examples is None:
-                function = function.with_column()
-                continue
-            rows, y = _joined([examples], function)
-            done, before = 0, function.offered
-            while done < len(y):
-                try:
-                    function.learn(rows.part(done, len(y)), y[done:])
-                    done = len(y)
-                except InputError as error:
-                    done, before = done + function.offered - before + 1, function.offered
-                    log.warning("a model after %s cannot learn an example: %s", self._names, error)
-        return function
-
-
 def _has_work(task: Task, function: Function) -> bool:
     """Return whether there is anything for a task to do."""
     if not isinstance(task, Pruning):
@@ -322,12 +220,6 @@ def _has_work(task: Task, function: Function) -> bool:
     if isinstance(function, Mixture):
         return not function.is_packed and 2 * function.n_blocks > function.most_blocks
     return function.n_blocks > kept_blocks(function.cap, task.keep)[0]
-
-
-def _joined(examples: Sequence[Examples], function: Function) -> Examples:
-    """Return examples as one, their rows as a function reads them."""
-    rows = Rows.stack([rows for rows, _ in examples])
-    return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])
 
 
 def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
