@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,16 +13,13 @@ from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
 from streamkernel.estimators.base import KernelModel, _at_least, refuse_weights
 from streamkernel.estimators.model_state import State
+from streamkernel.estimators.targets import Label, as_label, label_array, probabilities, sigmoid
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
-from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-
-Label = bool | str | int
-"""What River takes for a label; a float is a label too."""
 
 
 class KernelClassifier(KernelModel, base.MiniBatchClassifier):
@@ -177,11 +173,11 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             number = found.labels.get(y)
             if number is not None and found.is_direct and found.learner.learn_event(x, number, found.numeric):
                 return
-            label, directions = _checked(y), found.learner.directions
+            label, directions = as_label(y), found.learner.directions
             row = directions.row(x, found.numeric)
             self._learn(row, np.empty(1), directions, directions.with_numeric(x, found.numeric), [label])
         except (InputError, TypeError, AttributeError):
-            _checked(y)
+            as_label(y)
             self._check(x)
             raise
 
@@ -191,7 +187,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return self._state.labels
 
     def _target(self, y: Any) -> float:
-        number = self.labels.get(_checked(y))
+        number = self.labels.get(as_label(y))
         if number is None:
             raise LabelError(f"Expected a label that the model has learned, {[*self.labels]}, got {y!r} - at y")
         return number
@@ -212,10 +208,10 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         """
         score, labels = self._score(x), self._state.labels
         if type(score) is float and len(labels) == 2:  # what most events are
-            up = _sigmoid(score)
+            up = sigmoid(score)
             return dict(zip(labels, (1.0 - up, up), strict=True))
-        probabilities = self._probabilities(np.array(score).reshape(1, -1), len(labels))[0]
-        return dict(zip(labels, probabilities.tolist(), strict=True))
+        found = probabilities(self._loss, np.array(score).reshape(1, -1), len(labels))[0]
+        return dict(zip(labels, found.tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
         """Return the label of the highest score, ``None`` before the first label is learned.
@@ -254,7 +250,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
-        labels = [_checked(label) for label in targets_of(y, rows)]
+        labels = [as_label(label) for label in targets_of(y, rows)]
         self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
@@ -266,8 +262,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string; names the column and the row.
         """
         scores, labels = self._scores_of(self._table(X)), self._state.labels
-        probabilities = self._probabilities(scores, len(labels))
-        return native_frame({label: probabilities[:, i] for label, i in labels.items()}, X)
+        found = probabilities(self._loss, scores, len(labels))
+        return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame.
@@ -280,21 +276,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         scores, labels = self._scores_of(self._table(X)), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
-        best = self._probabilities(scores, len(labels)).argmax(axis=1)
-        return native_series((np.array(list(labels)) if _one_type(labels) else _objects(labels))[best], X)
-
-    def _probabilities(self, scores: F64, labels: int) -> F64:
-        """Return probabilities, shape (examples, labels), for scores, shape (examples, columns)."""
-        if labels < 2:
-            return np.ones((len(scores), labels))
-        if isinstance(self._loss, (losses.Logistic, losses.Softmax)) and scores.shape[1] > 1:
-            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-            return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-        if scores.shape[1] == 1:
-            up = np.array([_sigmoid(score) for score in scores[:, 0].tolist()]).reshape(-1, 1)
-            return np.concatenate([1.0 - up, up], axis=1)
-        sigmoids = 0.5 * (1.0 + np.tanh(0.5 * scores)) + 1e-300
-        return np.asarray(sigmoids / sigmoids.sum(axis=1, keepdims=True))
+        best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)
+        return native_series(label_array(labels)[best], X)
 
     def _check_labels(self, labels: Sequence[Label]) -> None:
         known = self._state.labels
@@ -314,7 +297,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         return super()._description() | {"labels": list(self.labels)}
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
-        labels = {_checked(label): i for i, label in enumerate(description["labels"])}
+        labels = {as_label(label): i for i, label in enumerate(description["labels"])}
         if len(labels) != len(description["labels"]):
             raise ValueError(f"expected labels that differ, got {description['labels']!r}")
         return labels
@@ -323,26 +306,3 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         if isinstance(self._loss, losses.Softmax):
             return max(1, labels)
         return 1 if labels <= 2 else labels
-
-
-def _sigmoid(score: float) -> float:
-    return 0.5 * (1.0 + math.tanh(0.5 * score))
-
-
-def _checked(y: Any) -> Any:
-    label = y.item() if isinstance(y, np.generic) else y
-    if not isinstance(label, (bool, int, float, str)) or (isinstance(label, float) and not math.isfinite(label)):
-        raise LabelError(
-            f"Expected a label that is a string, a number or a Boolean, got {type(y).__name__} {y!r} - at y"
-        )
-    return label
-
-
-def _one_type(labels: Mapping[Label, int]) -> bool:
-    return len({type(label) for label in labels}) == 1
-
-
-def _objects(labels: Mapping[Label, int]) -> Any:
-    array = np.empty(len(labels), object)
-    array[:] = list(labels)
-    return array

@@ -15,7 +15,7 @@ from streamkernel import tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least
-from streamkernel.estimators.regressor import _checked
+from streamkernel.estimators.targets import as_target
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
@@ -146,7 +146,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         InputError
             If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
         """
-        self._learn(self._row(x), np.array([_checked(y)], np.float64))
+        self._learn(self._row(x), np.array([as_target(y)], np.float64))
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
@@ -164,7 +164,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             If a value or a target is unusable; names the column and the row. Nothing is learned.
         """
         rows = self._seen.phis[0].table(X)
-        targets = [_checked(target) for target in targets_of(y, rows)]
+        targets = [as_target(target) for target in targets_of(y, rows)]
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:

@@ -9,18 +9,15 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import LabelError
 from streamkernel.estimators.base import KernelModel, refuse_weights
+from streamkernel.estimators.targets import as_target
 from streamkernel.features.frames import native_series, table_rows, targets_of
-from streamkernel.features.rows import number
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-
-LARGEST_TARGET = 1e90
 
 
 class KernelRegressor(KernelModel, base.MiniBatchRegressor):
@@ -148,10 +145,10 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         """
         if w != 1.0:
             refuse_weights(w)
-        self._learn_event(x, _checked(y))
+        self._learn_event(x, as_target(y))
 
     def _target(self, y: Any) -> float:
-        return _checked(y)
+        return as_target(y)
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
         """Return the prediction for one example.
@@ -186,7 +183,7 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
-        targets = [_checked(target) for target in targets_of(y, rows)]
+        targets = [as_target(target) for target in targets_of(y, rows)]
         self._learn(rows, np.array(targets, np.float64), directions, numeric)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
@@ -207,10 +204,3 @@ def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
     if loss != "quantile":
         raise ValueError(f'Expected tau with loss="quantile" only, got tau={tau!r} with loss={loss!r}')
     return losses.Quantile(tau)
-
-
-def _checked(y: Any) -> float:
-    target = number(y, "y")
-    if not abs(target) <= LARGEST_TARGET:
-        raise LabelError(f"Expected a finite number of usable size, got {y!r} - at y")
-    return target
