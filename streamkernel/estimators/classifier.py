@@ -43,7 +43,7 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
-        :mod:`streamkernel.losses`. The hinge losses and the sigmoid need ``learner="dsg"``.
+        :mod:`streamkernel.losses`. ``"hinge"`` and ``"sigmoid"`` need ``learner="dsg"``.
     learner
         ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options. :class:`~learners.Newton` is
         second-order learning. :class:`~learners.DSG` is the doubly stochastic gradients of the papers: a fixed and
