@@ -115,8 +115,8 @@ def test_charts_draw_and_numbers_move(page: webdriver.Chrome) -> None:
     legend = page.find_element(By.CSS_SELECTOR, ".legend").text
     assert "Accuracy" in legend
     assert "baseline" in legend
-    before, line = number(page, "learnt"), page.execute_script(lines)[0]
-    wait_for(lambda: number(page, "learnt") > before + 100)
+    before, line = number(page, "learned"), page.execute_script(lines)[0]
+    wait_for(lambda: number(page, "learned") > before + 100)
     wait_for(lambda: page.execute_script(lines)[0] != line)
     assert page.find_element(By.ID, "state").text == "running"
     assert number(page, "lag") == 7
@@ -164,8 +164,8 @@ def test_everybody_can_read_it(page: webdriver.Chrome, scheme: str) -> None:
 
 @pytest.mark.browser
 def test_the_console_has_no_error(page: webdriver.Chrome) -> None:
-    before = number(page, "learnt")
-    wait_for(lambda: number(page, "learnt") > before + 100)
+    before = number(page, "learned")
+    wait_for(lambda: number(page, "learned") > before + 100)
     assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

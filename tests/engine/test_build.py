@@ -167,6 +167,30 @@ def test_a_model_with_objects() -> None:
     )
 
 
+def test_a_learner_by_its_name_or_as_a_table() -> None:
+    for given, expected in (
+        ("newton", "newton"),
+        ("dsg", "dsg"),
+        ("DSG", learners.DSG()),
+        ({"type": "Newton", "forgetting": 0.99}, learners.Newton(forgetting=0.99)),
+        ({"type": "DSG", "step_size": 1}, learners.DSG(step_size=1.0)),
+        (
+            {"type": "DSG", "step_size": "auto", "rule": {"type": "UDSG", "reuse": 4}},
+            learners.DSG(rule=rules.UDSG(1, 4)),
+        ),
+    ):
+        assert build({"type": "KernelRegressor", "learner": given}, models(), "model").learner == expected
+    for given, text in (
+        ("newtn", 'expected learner as "newton", "dsg"'),
+        ({"type": "Newton", "rule": "DSG"}, "model.learner.rule: "),
+        ({"type": "DSG", "step_size": "fast"}, "model.learner: expected step_size as a number"),
+        ({"type": "DSG", "step_size": True}, "model.learner.step_size: expected"),
+        (3, r"model.learner: expected a learner \(DSG, Newton\), got 3"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            build({"type": "KernelRegressor", "learner": given}, models(), "model")
+
+
 def test_upkeep_in_a_table() -> None:
     table = {"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 0.5}, "refit": "Refit", "learner": "dsg"}
     model = build(table, models(), "model")

@@ -238,7 +238,7 @@ def test_metrics_are_there(run: Running) -> None:
 
 def test_the_status_has_what_the_page_shows(run: Running) -> None:
     found = run.ask("GET", "/status")[2]
-    assert found["now"]["learnt"] == N
+    assert found["now"]["learned"] == N
     assert found["dead_letters"][0]["raw"] == "<bad> & bytes"
     assert found["history"]["events"][-1] == N // 64 * 64
     assert len({len(column) for column in found["history"].values()}) == 1

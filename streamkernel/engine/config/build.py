@@ -9,7 +9,7 @@ from typing import Any
 
 from river import base, preprocessing
 
-from streamkernel.engine.config.coercion import expectation, fit_value, takes_strings
+from streamkernel.engine.config.coercion import expectation, fit_value, takes_numbers, takes_strings
 from streamkernel.engine.config.limits import problem_with
 from streamkernel.engine.config.messages import ConfigError, did_you_mean, of_error, to_toml, unknown_key
 from streamkernel.engine.config.registry import (
@@ -206,7 +206,9 @@ def _argument(value: Any, parameter: inspect.Parameter, where: str) -> Any:
     annotation = parameter.annotation
     if parameter.name in OBJECTS:
         catalogue = objects_for(parameter.name)
-        if not isinstance(value, str) or value in catalogue.classes or not takes_strings(annotation):
+        is_name = isinstance(value, str) and value not in catalogue.classes and takes_strings(annotation)
+        is_number = type(value) in (int, float) and takes_numbers(annotation)
+        if not is_name and not is_number:
             return build(value, catalogue, where)
     wanted = expectation(annotation)
     if not wanted:

@@ -92,6 +92,19 @@ def takes_strings(annotation: Any) -> bool:
     return annotation in (Any, str)
 
 
+def takes_numbers(annotation: Any) -> bool:
+    """Return whether numbers fit an annotation.
+
+    Examples
+    --------
+    >>> takes_numbers(float | str), takes_numbers(str | None)
+    (True, False)
+    """
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(map(takes_numbers, get_args(annotation)))
+    return annotation in (Any, int, float)
+
+
 def fit_value(value: Any, annotation: Any) -> Any:
     """Return the value as the annotation has it: a list can become a set, 1 can become 1.0.
 
