@@ -127,7 +127,7 @@ def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tupl
                 except InputError:
                     refused += 1
                     continue
-                examples.learnt(raw)
+                examples.observe(raw)
                 found.append((x, y))
     finally:
         source.close()

@@ -121,7 +121,7 @@ class Examples:
             if isinstance(value, str) and name in self.numbers:
                 raise _not_a_number(name, value)
 
-    def learnt(self, x: Mapping[str, Any]) -> None:
+    def observe(self, x: Mapping[str, Any]) -> None:
         """Remember which fields of an example that was learned were numbers, and in which range."""
         self.ranges.learn(x)
         numbers = self.numbers

@@ -155,7 +155,7 @@ class RecordProcessor:
             self.outcomes["pending"] += 1
             return
         self.outcomes["learned"] += 1
-        self.examples.learnt(x)
+        self.examples.observe(x)
         self._pairs.append((y, answers[0][self._kind]))
         if self.baseline is not None:
             self.quality.baseline_pairs.append((y, answers[1][self._kind]))

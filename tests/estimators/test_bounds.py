@@ -123,16 +123,16 @@ def test_fields_of_numbers_are_remembered_up_to_a_bound(monkeypatch: pytest.Monk
     monkeypatch.setattr(engine_examples, "MOST_CHARACTERS", 5000)
     found = Examples("y", numeric_label=False)
     for x in wide(3):
-        found.learnt(x)
+        found.observe(x)
     assert (len(found.numbers), found.n_refused) == (100, 80)
     again = Examples("y", numeric_label=False)
-    again.learnt({"long": 1.0, "n" * 4992: 1.0, "more than there is room": 1.0, "short": 1.0, "text": "a"})
+    again.observe({"long": 1.0, "n" * 4992: 1.0, "more than there is room": 1.0, "short": 1.0, "text": "a"})
     assert again.numbers == {"long", "n" * 4992}
     assert again.n_refused == 2
     resumed = Examples("y", numeric_label=False)
     resumed.restore(again.numbers)
     for one in (again, resumed):
-        one.learnt({"four": 1, "five": 2})
+        one.observe({"four": 1, "five": 2})
     assert resumed.numbers == again.numbers == {"long", "n" * 4992, "four"}
 
 
