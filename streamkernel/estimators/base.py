@@ -58,15 +58,11 @@ class KernelModel(LearningModel):
         pruning: Pruning | None = None,
         refit: Refit | None = None,
     ) -> None:
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+        check_shared(kernel, cache_bytes, seed)
         if max_features is not None and not isinstance(max_features, str):
             _at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
-        _at_least(0, cache_bytes=cache_bytes)
-        if not isinstance(seed, (int, np.integer)):
-            raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         self.kernel = kernel
@@ -332,6 +328,15 @@ def _at_least(least: int, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, (int, np.integer)) or value < least:
             raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
+
+
+def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
+    """Raise a ValueError if a parameter that estimators share is out of its range; names it."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+    _at_least(0, cache_bytes=cache_bytes)
+    if not isinstance(seed, (int, np.integer)):
+        raise ValueError(f"Expected seed to be an integer, got {seed!r}")
 
 
 def refuse_weights(w: Any) -> None:

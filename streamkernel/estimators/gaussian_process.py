@@ -14,7 +14,7 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.base import _at_least
+from streamkernel.estimators.base import _at_least, check_shared
 from streamkernel.estimators.targets import as_target
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
@@ -93,12 +93,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+        check_shared(kernel, cache_bytes, seed)
         _at_least(1, n_features=n_features)
-        _at_least(0, cache_bytes=cache_bytes)
-        if not isinstance(seed, (int, np.integer)):
-            raise ValueError(f"Expected seed to be an integer, got {seed!r}")
         if noise is not None and (isinstance(noise, (str, bool)) or not 0.0 < noise < math.inf):
             raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
         self.kernel = kernel
