@@ -154,7 +154,7 @@ class LearningModel(model_file.Serializable):
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
-        self._state = replace(after, journal=Journal(self._state, rows, y, read, learner.offered, own))
+        self._state = after.with_journal(Journal(self._state, rows, y, read, learner.offered, own), after.own)
         try:
             learner.learn(rows, y, after.scales, read)
         finally:
@@ -173,18 +173,21 @@ class LearningModel(model_file.Serializable):
         if learned <= 0:
             self._state = journal.before
         else:
-            rows = journal.rows._replace(values=journal.read).part(0, learned)
-            after = replace(found, journal=None, own=found.own if journal.own is None else journal.own)
-            self._state = self._followed(after, journal.rows.part(0, learned), rows, journal.y[:learned])
+            after = found.with_journal(None, found.own if journal.own is None else journal.own)
+            self._state = self._followed(after, journal, learned)
         self._learner.open()
 
-    def _followed(self, found: State, rows: Rows, read: Rows, y: F64) -> State:
-        """Return the state after examples have been learned; `read` are the rows as the function reads them."""
+    def _followed(self, found: State, journal: Journal, learned: int) -> State:
+        """Return the state after the first examples of a journal have been learned."""
+        if found.first is None and found.upkeep is None:
+            return found
+        rows, y = journal.rows.part(0, learned), journal.y[:learned]
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
             return self._restarted(found, first) if is_due else replace(found, first=first)
         if found.upkeep is not None:
+            read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found

@@ -52,6 +52,10 @@ class State:
     def __post_init__(self) -> None:
         self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
 
+    def with_journal(self, journal: Journal | None, own: Any) -> State:
+        """Return the same with another journal: every event needs two of them, and `dataclasses.replace` is slow."""
+        return State(self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, own, journal)
+
     def scores(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
         return self.learner.scores(rows, self.scales)

@@ -28,7 +28,7 @@ from streamkernel.jit import compiled
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import embed, embedding_room, set_scaled
-from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, MEAN, NO_ROOM
+from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_ROOM
 from streamkernel.second_order import newton_step, square_root
 from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.mixture_state import (
@@ -78,6 +78,8 @@ class Options(NamedTuple):
 
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
+
+    The status says whether a step is due, or a look at what has been learned.
 
     Where nothing is scaled, `scales` are those of no names.
     """
@@ -172,8 +174,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
                 use_moments(scales)
         if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
-            return DONE, i + 1
-    return DONE, last
+            return DUE, i + 1
+    return DUE if schedule.compiled_is_due(numbers.examples) else DONE, last
 
 
 learn = compiled(_learn)

@@ -83,17 +83,18 @@ class Mixture(MixedFunction):
             If a value is not finite or too large, or the steps have diverged. The rows before are learned.
         """
         self.finish()
-        t, n, done = int(self.numbers["steps"]), len(y), 0
+        n, done = len(y), 0
         read = np.empty_like(rows.values) if read is None else read
         if isinstance(self.step, step_sizes.Constant):
-            gammas = np.full(n, self.step(1))
+            gammas = np.full(n, self.step.gamma)
         else:
+            t = int(self.numbers["steps"])
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
         examples = Examples(rows, y, gammas, read)
         learn = learning.learn_apart if self._is_private else learning.learn
         while done < n:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
-            seen = int(self.numbers["examples"])
+            seen = int(live.state.numbers["examples"][0])
             last = min(n, done + schedule.until_due(seen))
             options = Options(
                 restructured=schedule.last_due(seen),
@@ -105,6 +106,9 @@ class Mixture(MixedFunction):
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
             if status == state.NO_ROOM and scales is not None:
                 scales.grow()
+            if status == state.DONE:
+                self.is_unfinished = False
+                continue
             self.finish()
             if status == state.BAD_VALUE:
                 raise self._unusable(
