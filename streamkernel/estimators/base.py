@@ -167,6 +167,7 @@ class KernelModel(LearningModel):
             intercept=self._intercept,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
+            is_scaled=self.kernel is None,
         )
 
     def _new_upkeep(self) -> BackgroundTasks | None:

@@ -213,8 +213,11 @@ class Directions:
 
     def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
         """Return rows that were saved without their places in this cache."""
-        slots = np.array([self._place(int(h)) for h in hashes], np.int64)
-        return Rows(start, slots, hashes, readers, values)
+        return Rows(start, self.places_of(hashes), hashes, readers, values)
+
+    def places_of(self, hashes: Any) -> I64:
+        """Return the places of names in the cache, which they get if there is room; -1 for those without one."""
+        return np.array([self._place(int(h)) for h in hashes], np.int64)
 
     def adopt_rows(self, rows: Rows) -> Rows:
         """Return rows that other directions made, as these read them."""

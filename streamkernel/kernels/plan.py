@@ -156,6 +156,11 @@ class KernelProgram:
         return View(len(self._spaces))
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is one stationary kernel: phases of projections of the example as it is."""
+        return len(self.parts) == 1 and not self._spaces and self.parts[0][0].part.form in (PHASE, LADDER)
+
+    @property
     def transforms(self) -> bool:
         """Whether examples have to be expanded before they are read."""
         return bool(self._spaces)

@@ -46,6 +46,27 @@ def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
         to[j] = scale * values[j]
 
 
+@unit(
+    types.boolean(NUMBERS_TYPE, KERNEL, ENTRIES, types.int64, types.int64, VECTOR, EMBEDDING_ROOM), error_model="numpy"
+)
+def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-untyped-def]
+    """Set what `z` has of the blocks ``begin <= b < end``, from what is read of a row; return if all is usable."""
+    numbers, phi = state[0], room.panel
+    size, components, width = numbers.block_size, numbers.components, phi.shape[1]
+    per_panel = width // size
+    normaliser = np.float32(1.0 / math.sqrt(size))
+    for p in range(begin // per_panel, (end + per_panel - 1) // per_panel):
+        first, last = max(0, begin - p * per_panel), min(per_panel, end - p * per_panel)
+        features(kernel, row, Span(size, p, first * size, last * size), phi, room.parts)
+        if numbers.k_xx == 0.0 and power(phi, first * size, last * size)[0] < 0.0:
+            return False
+        for b in range(first, last):
+            for o in range(components):
+                at = ((p * per_panel + b) * components + o) * size
+                set_scaled(z[at : at + size], phi[o, b * size : (b + 1) * size], normaliser)
+    return True
+
+
 @unit(types.boolean(NUMBERS_TYPE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM), error_model="numpy")
 def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-def]
     """Set `z` to the features of all blocks for row i, 0 beyond the given blocks; return if the row is usable.
@@ -54,22 +75,9 @@ def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-d
     """
     if not prepare(kernel, rows, i, room.row):
         return False
-    numbers, phi = state[0], room.panel
-    size, components, width = numbers.block_size, numbers.components, phi.shape[1]
-    per_panel = width // size
-    for j in range(blocks * components * size, len(z)):
+    for j in range(blocks * state[0].components * state[0].block_size, len(z)):
         z[j] = np.float32(0.0)
-    normaliser = np.float32(1.0 / math.sqrt(size))
-    for p in range((blocks + per_panel - 1) // per_panel):
-        last = min(per_panel, blocks - p * per_panel)
-        features(kernel, room.row, Span(size, p, 0, last * size), phi, room.parts)
-        if numbers.k_xx == 0.0 and power(phi, 0, last * size)[0] < 0.0:
-            return False
-        for b in range(last):
-            for o in range(components):
-                first = ((p * per_panel + b) * components + o) * size
-                set_scaled(z[first : first + size], phi[o, b * size : (b + 1) * size], normaliser)
-    return True
+    return embed_blocks(state, kernel, room.row, 0, blocks, z, room)
 
 
 @compiled(nogil=True)

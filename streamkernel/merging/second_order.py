@@ -14,7 +14,7 @@ from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
-from streamkernel.second_order import newton_step
+from streamkernel.second_order import metric, metric_files, newton_step
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.second_order.mixture_state import Group
@@ -58,6 +58,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
         mixer=mixer,
         bounds=function.bounds.copy(),
         standing=function.losses.copy(),
+        metric=metric.copied(function.metric),
     )
 
 
@@ -90,7 +91,7 @@ def merge(
         If their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
-    table, has = _together([part.table for part in parts], weights)
+    table, has = _together(parts, weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
     for g in range(count):
@@ -124,6 +125,7 @@ def merge(
         "level": level,
         "standing": standing,
         **kept,
+        **metric_files.tensors(metric.merged([part.metric for part in parts], has)),
         **Groups(groups, [0] * count).tensors(0),
     }
 
@@ -175,7 +177,8 @@ def _grams(part: SecondOrderSummary) -> list[F64]:
 
 def _is_same(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool:
     """Return whether a group is one that the base had."""
-    return base.grams is not None and bool((part.table[g] == base.table[g]).all())
+    is_same = base.grams is not None and bool((part.table[g] == base.table[g]).all())
+    return is_same and metric.is_same(part.metric, base.metric, g)
 
 
 def _group(
@@ -204,13 +207,21 @@ def _group(
     return found
 
 
-def _together(tables: Sequence[I64], weights: F64) -> tuple[I64, Any]:
-    """Return the table of all groups, the larger one of two that differ in a place, and which part has which group."""
+def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, Any]:
+    """Return the table of all groups, the larger one of two that differ in a place, and which part has which group.
+
+    Groups are the same if their blocks, bandwidths and metrics are.
+    """
+    tables = [part.table for part in parts]
     own = zip(weights.tolist(), tables, strict=True)
     rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in own]
     best = [max(places) for places in zip(*rows, strict=True)]
     found: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
     has = np.stack([(table[:, :2] == found[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
+    for g in range(len(found)):
+        first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == found[g, 2])).argmax())]
+        for i, part in enumerate(parts):
+            has[i, g] &= metric.is_same(part.metric, first.metric, g)
     return found, has
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.merging.numbers import no_numbers
+from streamkernel.second_order.metric import Metric
 
 
 class Kept(Protocol):
@@ -92,6 +93,8 @@ class SecondOrderSummary:
         Of f, shape (columns, 1).
     weights, mixer, bounds, standing
         The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
+    metric
+        The metric of its groups.
     """
 
     numbers: Any
@@ -110,6 +113,7 @@ class SecondOrderSummary:
     mixer: F64
     bounds: F64
     standing: F64
+    metric: Metric
 
     @property
     def columns(self) -> int:

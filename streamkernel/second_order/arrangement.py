@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
-from streamkernel.second_order import growth, priors
+from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture_state import Group, MixtureState
@@ -58,7 +58,9 @@ class Arrangement(NamedTuple):
         copy, _ = copy_for_prediction(self.state, scales)
         copy = copy._replace(rows=nothing, factor=nothing)
         groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
-        return Arrangement(copy, groups, self.directions.apart(), self.table)
+        directions = self.directions.apart()
+        copy = copy._replace(metric=metric.placed(copy.metric, directions))
+        return Arrangement(copy, groups, directions, self.table)
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Arranger:
         Cap on the blocks.
     seed
         Of the features.
+    has_metric
+        Whether new groups may be in a metric.
     """
 
     alone: tuple[int, ...]
@@ -87,6 +91,7 @@ class Arranger:
     room: int
     most_blocks: int
     seed: int
+    has_metric: bool
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return what a mixture is before its first example; `numbers` is its record."""
@@ -103,6 +108,7 @@ class Arranger:
             "bounds": np.zeros(functions + 1),
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
+            "metric": metric.empty(count),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 
@@ -113,7 +119,7 @@ class Arranger:
         numbers: Any,
         table: I64,
         groups: Mapping[int, Group],
-        arrays: Mapping[str, F64],
+        arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
         take."""
@@ -123,10 +129,11 @@ class Arranger:
         sizes, columns = (blocks * self.outputs).tolist(), int(numbers["columns"])
         all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
         arranged = Groups(all_groups, (firsts * self.outputs).tolist())
-        if isinstance(kernel, Ladder) and blocks[alone:].any():
+        if isinstance(kernel, Ladder) and (blocks[alone:].any() or (table[:alone, 1] != np.arange(alone)).any()):
+            own = np.resize(kernel.multiples, alone)
             multiples = np.resize(kernel.multiples, self.most_blocks)
-            for first, (n, rung, _) in zip(firsts[alone:], table[alone:], strict=True):
-                multiples[first : first + n] = multiples[rung]
+            for first, (n, rung, _) in zip(firsts, table, strict=True):
+                multiples[first : first + n] = own[rung % alone]
             kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
         used = int((firsts + blocks)[blocks > 0].max())
         numbers = numbers.copy()

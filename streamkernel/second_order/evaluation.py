@@ -9,7 +9,10 @@ from streamkernel import vectors
 from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.learners.embedding import embed, embedding_room
+from streamkernel.learners.embedding import embedding_room
+from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order.gradients import embed_groups
+from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
 
 
@@ -40,12 +43,13 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room = state.numbers[0], embedding_room(state.numbers, kernel, rows)
+    changed = metric_room(longest_row(rows))
     z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
     f = np.empty((len(state.weights), numbers.columns))
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if not embed(state.numbers, kernel, read, i, max(1, numbers.blocks), z, room):
+        if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(state, z, f)
         mix_scores(state.weights, f, out[i])

@@ -27,6 +27,12 @@ ALONE = 4
 MOST = 64
 """Blocks in all, as many as a ladder has multiples."""
 
+PROBED = 512
+"""Examples before the first block in a metric."""
+
+TRUSTED = 0.5
+"""While so much of the loss or more is unexplained, a metric has to show what it is worth."""
+
 FROM = 1024
 """Examples before the first larger group."""
 
@@ -90,9 +96,19 @@ def possible(table: I64, alone: list[int], last: int, seen: int) -> bool:
     for stage in range(1, last + 1):
         sizes[slot(stage, last)].add(1 << stage)
     return (
-        single.tolist() == [[blocks, g, 0] for g, blocks in enumerate(alone)]
+        _are_possible(single.tolist(), alone, seen)
         and all(int(blocks) in known for blocks, known in zip(larger[:, 0], sizes, strict=False))
-        and bool(((larger >= 0) & (larger <= [1 << last, len(alone) - 1, seen])).all())
+        and bool(((larger >= 0) & (larger <= [1 << last, 2 * len(alone) - 1, seen])).all())
+    )
+
+
+def _are_possible(single: list[list[int]], alone: list[int], seen: int) -> bool:
+    """Return whether these can be the single blocks: as at first, or one of the two at the ends in a metric."""
+    count = len(alone)
+    changed = [g for g, (_, rung, born) in enumerate(single) if (rung, born) != (g, 0)]
+    return [blocks for blocks, *_ in single] == alone and all(
+        changed == [g] and g in (0, count - 1) and count <= single[g][1] < 2 * count and 0 <= single[g][2] <= seen
+        for g in changed
     )
 
 
@@ -138,6 +154,64 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     is_misplaced = rung != wanted and (1.0 - GAIN) * own > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(own, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
+
+
+def probe(table: I64, standing: F64) -> int:
+    """Return which single block is, or may begin anew, in the metric: the widest, or the narrowest if that is the best.
+
+    Parameters
+    ----------
+    table
+        Blocks, bandwidth and first example of the single blocks.
+    standing
+        Their running losses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0]])
+    >>> probe(table, np.array([0.5, 0.4, 0.6, 0.7])), probe(table, np.array([0.5, 0.4, 0.6, 0.3]))
+    (3, 0)
+    """
+    begun = np.flatnonzero(table[:, 1] >= len(table))
+    if len(begun):
+        return int(begun[0])
+    return 0 if int(standing.argmin()) == len(table) - 1 else len(table) - 1
+
+
+def wanted(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:
+    """Return the bandwidth for a larger group: the number of a single block; as many more as these are in the metric.
+
+    It is in the metric if the block in the metric has the least loss of the single blocks; or, while that block is
+    young, if most is explained already, and so the metric is to be trusted.
+
+    Parameters
+    ----------
+    standing, multiples
+        Running losses of the single blocks, and multiples of their bandwidths.
+    table
+        Blocks, bandwidth, and the examples before it, of the single blocks.
+    seen
+        Examples so far.
+    unexplained
+        The share of the loss that is still there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 5, 512]])
+    >>> losses, multiples = np.array([0.5, 0.4, 0.6, 0.3]), [0.25, 0.5, 1.5, 6.0]
+    >>> wanted(losses, multiples, table, 1024, 0.8), wanted(losses, multiples, table, 2048, 0.8)
+    (1, 5)
+    """
+    alone, own = len(table), probe(table, standing)
+    if table[own, 1] < alone:
+        return bandwidth(standing, multiples)
+    others = np.delete(np.arange(alone), own)
+    isotropic = int(others[bandwidth(standing[others], [multiples[k] for k in others])])
+    is_young = 2 * table[own, 2] >= seen
+    is_better = unexplained < TRUSTED if is_young else standing[own] < standing[others].min()
+    return isotropic + alone * bool(is_better)
 
 
 def bandwidth(standing: F64, multiples: list[float]) -> int:

@@ -27,10 +27,13 @@ from streamkernel.features.scale_table import has_room, observe_row, scale_row, 
 from streamkernel.jit import compiled
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.embedding import embed, embedding_room, set_scaled
+from streamkernel.learners.embedding import embedding_room, set_scaled
+from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_ROOM
 from streamkernel.second_order import newton_step, square_root
 from streamkernel.second_order.evaluation import functions, mix_scores
+from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
+from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
@@ -68,12 +71,15 @@ class Options(NamedTuple):
         The step of the level.
     may_use_moments
         Whether the scales of inputs may change.
+    has_metric
+        Whether gradients are gathered for the metric of larger groups.
     """
 
     restructured: int
     growing: int
     follow: float
     may_use_moments: bool
+    has_metric: bool
 
 
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
@@ -84,7 +90,9 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     Where nothing is scaled, `scales` are those of no names.
     """
     numbers, layout, rows = state.numbers[0], state.layout, examples.rows
-    room = embedding_room(state.numbers, kernel, rows)
+    longest = longest_row(rows)
+    room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
+    slopes = gradient_room(longest, numbers.block_size)
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
     count = 2 * groups + 1
     z = np.empty(outputs_of(numbers, layout, max(numbers.blocks, options.growing)), np.float32)
@@ -99,7 +107,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
         if not has_room(scales, scale_row(scales, rows, i, examples.scaled)):
             return NO_ROOM, i
-        if not embed(state.numbers, kernel, scaled_rows, i, blocks, z, room):
+        if not embed_groups(state, kernel, scaled_rows, i, blocks, z, room, changed):
             return BAD_VALUE, i
         # 1. all scores and derivatives; what cannot be learned is refused before anything changes
         functions(state, z, f)
@@ -135,6 +143,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
                 newton_step.begin(state, j, state.priors[j] * own * (layout[j, COUNT] // per_block))
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
+        if options.has_metric and seen % EVERY == 0:
+            add_gradient(state, kernel, z, seen, room, changed, slopes)
         newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
         if not bounded:
             for k in range(count):

@@ -18,9 +18,9 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import evaluation, growth, mixture_files, newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.square_root import EIGHT
@@ -53,6 +53,8 @@ class MixedFunction(Learner):
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
         What the Newton steps keep of the past at each example; 1 keeps all.
+    has_metric
+        Whether new groups may draw their features in a metric that is learned.
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.Expansion`.
     """
@@ -75,6 +77,7 @@ class MixedFunction(Learner):
         intercept: int = state.NOTHING,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
+        has_metric: bool = False,
     ) -> None:
         blocks = max_features // block_size if joint else min(max_features // block_size, growth.MOST)
         super().__init__(loss, step, block_size=block_size, most_blocks=blocks, batch_size=batch_size, l2=l2, seed=seed)
@@ -88,6 +91,7 @@ class MixedFunction(Learner):
             room=-(-max(batch_size, newton_step.LONGEST_BATCH) // EIGHT) * EIGHT,
             most_blocks=blocks,
             seed=seed,
+            has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
         )
         self.is_unfinished = self._is_private = False
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
@@ -153,6 +157,11 @@ class MixedFunction(Learner):
         return self._live.table
 
     @property
+    def has_metric(self) -> bool:
+        """Whether gradients are gathered for a metric; a function that was pruned only keeps those it has."""
+        return self._arranger.has_metric and not self.is_packed
+
+    @property
     def kernel(self) -> Kernel:
         """The kernel, with its bandwidths as numbers."""
         return self._kernel
@@ -186,11 +195,11 @@ class MixedFunction(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays but the cache of directions."""
-        return sum(part.nbytes for part in self._live.state)
+        return sum(part.nbytes for part in [*self._live.state[:-1], *self._live.state.metric])
 
     def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
-        return embed_rows(self.numbers, self.directions, rows, self.n_positions)
+        return embed_rows(self._live.state, self.directions, rows, self.n_positions)
 
     def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several."""

@@ -23,7 +23,7 @@ from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
 from streamkernel.second_order.mixture_state import Group
-from streamkernel.second_order.restructuring import with_larger_group
+from streamkernel.second_order.restructuring import with_new_groups
 
 FOLLOW = 0.075
 """The step of the level, over the loss's curvature."""
@@ -101,6 +101,7 @@ class Mixture(MixedFunction):
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
                 may_use_moments=self.may_restructure,
+                has_metric=self.has_metric,
             )
             self.is_unfinished = True
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
@@ -146,7 +147,7 @@ class Mixture(MixedFunction):
 
     def grow_if_due(self) -> None:
         """Begin a larger group if it is time to."""
-        new = with_larger_group(self._live, self._arranger, self._kernel)
+        new = with_new_groups(self._live, self._arranger, self._kernel)
         if new is None:
             self.numbers["looked_at"] = self.numbers["examples"]
         else:
@@ -165,7 +166,8 @@ class Mixture(MixedFunction):
         }
         function = live.state
         names = ("weights", "mixer", "bounds", "losses", "priors")
-        arrays = {name: getattr(function, name).copy() for name in names} | {"level": more(function.level)}
+        arrays: dict[str, Any] = {"metric": function.metric}
+        arrays |= {name: getattr(function, name).copy() for name in names} | {"level": more(function.level)}
         twin = self._twin()
         numbers = self._with_column(function.numbers[0])
         twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)

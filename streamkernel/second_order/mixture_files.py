@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.second_order import growth
+from streamkernel.second_order import growth, metric_files
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 
 _NAMES = {
@@ -30,6 +30,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | {"table": mixture.table.copy()}
         | dict(kept)
         | mixture.groups.functions()
+        | metric_files.tensors(function.metric)
     )
 
 
@@ -79,7 +80,8 @@ def restore(
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     if not growth.possible(table, [*arranger.alone], arranger.stages, examples):
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
-    own_arrays = {own: arrays[name].copy() for name, own in _NAMES.items()}
+    own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
+    own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
     used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
     if learned["blocks"] != used:

@@ -10,6 +10,7 @@ from numba import types
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.second_order.metric import METRIC, Metric
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, and squares of them, of the groups
@@ -41,6 +42,8 @@ class MixtureState(NamedTuple):
         R of each group, shape (n, n), upper triangular, RᵀR = A.
     rows
         √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
+    metric
+        The metric that larger groups draw their features in.
     sums
         Σ ℓ'φ over them, shape (columns, n) for each group; when a step is prepared, what it subtracts from w.
     """
@@ -58,6 +61,7 @@ class MixtureState(NamedTuple):
     factor: F32
     rows: F32
     sums: F64
+    metric: Metric
 
 
 class Mixer(NamedTuple):
@@ -88,7 +92,7 @@ _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], types.float32[::1], _VECTOR,
+        types.float32[::1], types.float32[::1], _VECTOR, METRIC,
     ],
     MixtureState,
 )  # fmt: skip

@@ -36,20 +36,35 @@ def of_examples(by_group: F32) -> F64:
     return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST))
 
 
-def of_larger_group(prior: float, least: float, nothing: float) -> float:
-    """Return λ of a larger group.
+def unexplained(least: float, nothing: float) -> float:
+    """Return the share of the loss that is still there.
 
     Parameters
     ----------
-    prior
-        λ of the single block of the same bandwidth.
     least, nothing
         The least running loss of a function, and that of f = 0.
 
     Examples
     --------
-    >>> of_larger_group(0.06, 0.1, 0.5)
+    >>> unexplained(0.1, 0.5)
+    0.2
+    """
+    return float(np.clip(least / nothing, 0.0, 1.0)) if nothing > 0.0 else 1.0
+
+
+def of_new_group(prior: float, unexplained: float) -> float:
+    """Return λ of a group that begins beside others.
+
+    Parameters
+    ----------
+    prior
+        λ of the single block of the same bandwidth.
+    unexplained
+        The share of the loss that is still there.
+
+    Examples
+    --------
+    >>> of_new_group(0.06, 0.2)
     0.012
     """
-    unexplained = least / nothing if nothing > 0.0 else 1.0
-    return float(prior * np.clip(unexplained, LEAST_UNEXPLAINED, 1.0))
+    return float(prior * max(unexplained, LEAST_UNEXPLAINED))

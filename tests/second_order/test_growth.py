@@ -37,8 +37,9 @@ KERNELS = {
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch):
-    """Larger groups begin early, for fewer examples."""
+    """Groups in a metric and larger ones begin early, for fewer examples."""
     monkeypatch.setattr(growth, "FROM", 256)
+    monkeypatch.setattr(growth, "PROBED", 256)
 
 
 def classifier(**options):

@@ -1,0 +1,187 @@
+"""The features of all groups for a row, each in its metric, and the gradients of f that the next metric is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.compiled_kernel import KERNEL, LADDER, VECTOR, Span
+from streamkernel.features.directions import Directions
+from streamkernel.features.evaluate import prepare
+from streamkernel.features.projections import entries_along
+from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners import schedule
+from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
+from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order.metric import (
+    GRADIENTS,
+    METRIC_ROOM,
+    MOST_NAMES,
+    metric_room,
+    number_for,
+    number_of,
+    transform,
+)
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState
+
+EVERY = 4
+"""Examples from one gradient to the next."""
+
+
+class GradientRoom(NamedTuple):
+    """Room for the numbers and derivatives of a row's names, derivatives by the names of a metric, and of a block: its
+    coefficients, its derivatives by ωᵀx, and its directions along a name."""
+
+    numbers: I64
+    gradient: F64
+    in_metric: F64
+    coefficients: F64
+    slopes: F32
+    scratch: F32
+
+
+GRADIENT_ROOM = types.NamedTuple(
+    [
+        types.int64[::1], types.float64[::1], types.float64[::1], types.float64[::1], types.float32[::1],
+        types.float32[::1],
+    ],
+    GradientRoom,
+)  # fmt: skip
+
+
+@inlined
+def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
+    """Return room for the gradients at rows of at most so many entries."""
+    return GradientRoom(
+        np.empty(longest, np.int64),
+        np.empty(longest),
+        np.empty(MOST_NAMES),
+        np.empty(2 * block_size),
+        np.empty(block_size, np.float32),
+        np.empty(block_size, np.float32),
+    )
+
+
+@unit(
+    types.boolean(MIXTURE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM, METRIC_ROOM),
+    error_model="numpy",
+)
+def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
+    """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
+    row is usable.
+
+    They are in the order of blocks, components and features.
+    """
+    if not prepare(kernel, rows, i, room.row):
+        return False
+    numbers, layout, metric = state.numbers[0], state.layout, state.metric
+    per_block, done = numbers.components * numbers.block_size, 0
+    for j in range(blocks * per_block, len(z)):
+        z[j] = np.float32(0.0)
+    for g in range(len(layout)):
+        if metric.known[g] == 0 or layout[g, COUNT] == 0:
+            continue
+        first = layout[g, FIRST] // per_block
+        last = min(first + layout[g, COUNT] // per_block, blocks)
+        if done < first and not embed_blocks(state.numbers, kernel, room.row, done, first, z, room):
+            return False
+        transform(room.row, metric, g, changed)
+        if first < last and not embed_blocks(state.numbers, kernel, changed.row, first, last, z, room):
+            return False
+        done = last
+    return done >= blocks or embed_blocks(state.numbers, kernel, room.row, done, blocks, z, room)
+
+
+@inlined
+def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
+    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
+
+    f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
+    """
+    numbers, layout, part = state.numbers[0], state.layout, kernel.parts[0]
+    size, n, groups = numbers.block_size, layout[g, COUNT], len(layout)
+    here = block * 2 * size
+    first = numbers.columns * layout[g, BEFORE] + c * n + here - layout[g, FIRST]
+    factor = part.table[block % part.order] if part.form == LADDER else 1.0
+    coefficients = room.coefficients
+    for k in range(2 * size):
+        coefficients[k] = (
+            state.weights[g] * state.newton[first + k] + state.weights[groups + g] * state.steady[first + k]
+        )
+    for k in range(size):
+        slope = coefficients[size + k] * z[here + k] - coefficients[k] * z[here + size + k]
+        room.slopes[k] = np.float32(factor * slope)
+
+
+@unit(types.void(MIXTURE, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM), error_model="numpy")
+def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-untyped-def]
+    """Set `own.gradient` to ∇f_c at the row that was embedded last, by what is read of its names."""
+    numbers, layout, metric, row = state.numbers[0], state.layout, state.metric, room.row
+    size, count = numbers.block_size, row.counts[0]
+    per_panel, gradient = kernel.cache.shape[3] // size, own.gradient
+    gradient[:count] = 0.0
+    for g in range(len(layout)):
+        known, begin = metric.known[g], layout[g, FIRST] // (2 * size)
+        if layout[g, COUNT] == 0:
+            continue
+        if known > 0:
+            transform(row, metric, g, changed)
+            own.in_metric[:known] = 0.0
+        for block in range(begin, begin + layout[g, COUNT] // (2 * size)):
+            _set_slopes(state, kernel, z, g, block, c, own)
+            at = block % per_panel * size
+            span = Span(size, block // per_panel, at, at + size)
+            for a in range(known):
+                along = entries_along(kernel, np.int64(0), changed.row, a, span, own.scratch)
+                own.in_metric[a] += vectors.dot(own.slopes, along)
+            for j in range(count):
+                if known == 0 or not 0 <= number_of(metric, row.hashes[0, j]) < known:
+                    along = entries_along(kernel, np.int64(0), row, j, span, own.scratch)
+                    gradient[j] += vectors.dot(own.slopes, along)
+        for j in range(count if known > 0 else 0):
+            number = number_of(metric, row.hashes[0, j])
+            if 0 <= number < known:
+                gradient[j] += vectors.dot(metric.roots[g, number, :known], own.in_metric[:known])
+
+
+@unit(types.void(MIXTURE, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM), error_model="numpy")
+def add_gradient(state, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
+    """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric."""
+    metric, row = state.metric, room.row
+    if schedule.compiled_is_due(seen - EVERY):  # the first one after a look
+        metric.sums[:] = 0.0
+        metric.counts[GRADIENTS] = 0
+    set_gradient(state, kernel, z, seen // EVERY % state.numbers[0].columns, room, changed, own)
+    count = row.counts[0]
+    for j in range(count):
+        own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
+    for j in range(count):
+        for k in range(count):
+            if own.numbers[j] >= 0 and own.numbers[k] >= 0:
+                metric.sums[own.numbers[j], own.numbers[k]] += own.gradient[j] * own.gradient[k]
+    metric.counts[GRADIENTS] += 1
+
+
+@compiled(nogil=True)
+def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to the features of the first blocks, as many as fit, for row i; 0 if it is unusable."""
+    numbers, longest = state.numbers[0], longest_row(rows)
+    room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
+    blocks = out.shape[1] // (numbers.components * numbers.block_size)
+    for i in range(len(rows.start) - 1):
+        if not embed_groups(state, kernel, rows, i, blocks, out[i], room, changed):
+            out[i] = np.float32(0.0)
+
+
+def embed_rows(function: MixtureState, directions: Directions, rows: Rows, blocks: int) -> F32:
+    """Return the features of the first blocks of a mixture for each of `rows`, shape (rows, components × features).
+
+    They are in the order of blocks, components and features; 0 for a row that is unusable.
+    """
+    out = np.empty((len(rows.start) - 1, blocks * directions.block_size * directions.plan.outputs), np.float32)
+    _embed_each(function, directions.kernel, rows, out)
+    return out

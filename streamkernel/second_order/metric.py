@@ -1,0 +1,258 @@
+"""The metric that new groups draw their features in: the average gradient outer product of what f has learned.
+
+What f has learned says in which directions it changes,
+
+    M = (1/N) Σ_i ∇f(x_i) ∇f(x_i)ᵀ
+
+over the scaled inputs of every fourth example since the last look; of several outputs, each example takes the next
+one. A group that begins in this metric has random directions ω' = M^½ ω instead of ω, with M of the trace of the
+identity, so that the distance of two examples is ‖M^½(x - x')‖ (Radhakrishnan, Beaglehole, Pandit and Belkin,
+"Mechanism for feature learning in neural networks and backpropagation-free machine learning models", Science 2024).
+Since ω'ᵀx = ωᵀ(M^½x), it is the row that is brought into the metric: directions, their seeds and their cache are those
+of all groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.errors import MergeError
+from streamkernel.features.compiled_kernel import ENTRIES, Entries
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F64, I64, U64
+from streamkernel.jit import inlined, unit
+from streamkernel.learners.scoring import entries_room
+
+MOST_NAMES = 128
+"""Names that a metric has; where there are more, all groups are isotropic."""
+
+CHANGED = 0.2
+"""A metric is another one if M^½ differs by more than this part of its size."""
+
+NAMES, GRADIENTS = 0, 1
+"""Entries of `counts`."""
+
+_PLACES = 4 * MOST_NAMES
+
+
+class Metric(NamedTuple):
+    """The names, the sums over gradients, and the metrics of groups.
+
+    Attributes
+    ----------
+    counts
+        Names that are known, and gradients in the sums.
+    names, slots
+        Hashes of the names, and their places in the cache of directions.
+    places
+        A table of the names: 1 + the number of a name, found by its hash; 0 where there is none.
+    sums
+        Σ ∇f ∇fᵀ, shape (most names, most names).
+    known
+        Names in the metric of each group, 0 if it is isotropic.
+    roots
+        M^½ of each group, shape (groups, names, names).
+    """
+
+    counts: I64
+    names: U64
+    slots: I64
+    places: I64
+    sums: F64
+    known: I64
+    roots: F64
+
+
+METRIC = types.NamedTuple(
+    [
+        types.int64[::1], types.uint64[::1], types.int64[::1], types.int64[::1], types.float64[:, ::1],
+        types.int64[::1], types.float64[:, :, ::1],
+    ],
+    Metric,
+)  # fmt: skip
+
+
+class MetricRoom(NamedTuple):
+    """Room for a row in a metric: its entries, and their values in the order of the metric's names."""
+
+    row: Entries
+    values: F64
+
+
+METRIC_ROOM = types.NamedTuple([ENTRIES, types.float64[::1]], MetricRoom)
+
+
+@inlined
+def metric_room(longest):  # type: ignore[no-untyped-def]
+    """Return room for rows of at most so many entries."""
+    return MetricRoom(entries_room(1, longest + MOST_NAMES), np.empty(MOST_NAMES))
+
+
+@inlined
+def number_of(metric, name):  # type: ignore[no-untyped-def]
+    """Return the number of a name, or -1 - the place where it would be."""
+    last = np.uint64(_PLACES - 1)
+    place = name & last
+    while metric.places[place] > 0:
+        number = metric.places[place] - 1
+        if metric.names[number] == name:
+            return number
+        place = (place + np.uint64(1)) & last
+    return -1 - np.int64(place)
+
+
+@inlined
+def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
+    """Return the number of a name, which gets one if there is room; else it is negative."""
+    number, known = number_of(metric, name), metric.counts[NAMES]
+    if number >= 0 or known == MOST_NAMES:
+        return number
+    metric.names[known], metric.slots[known] = name, slot
+    metric.places[-1 - number] = known + 1
+    metric.counts[NAMES] = known + 1
+    return known
+
+
+@unit(types.void(ENTRIES, METRIC, types.int64, METRIC_ROOM))
+def transform(row, metric, g, room):  # type: ignore[no-untyped-def]
+    """Set `room` to M^½x in the metric of group g, first of the names that it has; others stay as they are."""
+    known, root, x, out = metric.known[g], metric.roots[g], room.values, room.row
+    for a in range(known):
+        x[a] = 0.0
+    n = known
+    for j in range(row.counts[0]):
+        number = number_of(metric, row.hashes[0, j])
+        if 0 <= number < known:
+            vectors.add(x[:known], root[number, :known], np.float64(row.values[0, j]))
+        else:
+            out.slots[0, n], out.hashes[0, n], out.values[0, n] = row.slots[0, j], row.hashes[0, j], row.values[0, j]
+            n += 1
+    for a in range(known):
+        out.slots[0, a], out.hashes[0, a], out.values[0, a] = metric.slots[a], metric.names[a], np.float32(x[a])
+    out.counts[0] = n
+
+
+def empty(groups: int) -> Metric:
+    """Return the metric of groups before the first example."""
+    names: U64 = np.zeros(MOST_NAMES, np.uint64)
+    slots, places = np.zeros(MOST_NAMES, np.int64), np.zeros(_PLACES, np.int64)
+    sums = np.zeros((MOST_NAMES, MOST_NAMES))
+    return Metric(
+        np.zeros(2, np.int64), names, slots, places, sums, np.zeros(groups, np.int64), np.zeros((groups, 0, 0))
+    )
+
+
+def of_names(names: U64, groups: int) -> Metric:
+    """Return the metric of groups before the first gradient, with some names known."""
+    metric = empty(groups)
+    metric.names[: len(names)], metric.counts[NAMES] = names, len(names)
+    for number, name in enumerate(names.tolist()):
+        place = name & (_PLACES - 1)
+        while metric.places[place]:
+            place = (place + 1) & (_PLACES - 1)
+        metric.places[place] = number + 1
+    return metric
+
+
+def placed(metric: Metric, directions: Directions) -> Metric:
+    """Return the metric with the places of names in another cache."""
+    slots, n = metric.slots.copy(), int(metric.counts[NAMES])
+    slots[:n] = directions.places_of(metric.names[:n])
+    return metric._replace(slots=slots)
+
+
+def root_of(metric: Metric, unexplained: float) -> F64 | None:
+    """Return M^½, of the trace of the identity; ``None`` if nothing is known of it, or there are too many names.
+
+    What f does not explain of the targets is noise to it, and to its gradients: for a share s of the loss that is
+    unexplained, M is (1 - s³) M + s³I, so that nothing is made of noise alone.
+    """
+    n = int(metric.counts[NAMES])
+    sums = metric.sums[:n, :n]
+    total = float(np.trace(sums))
+    if not 2 <= n < MOST_NAMES or not np.isfinite(sums).all() or not total > 0.0:
+        return None
+    pull = unexplained**3
+    squares, along = np.linalg.eigh((1.0 - pull) * (n / total) * sums + pull * np.eye(n))
+    return np.asarray((along * np.sqrt(np.maximum(squares, 0.0))) @ along.T)
+
+
+def copied(metric: Metric) -> Metric:
+    """Return a metric that shares nothing with this one."""
+    arrays: dict[str, Any] = {name: part.copy() for name, part in metric._asdict().items()}
+    return Metric(**arrays)
+
+
+def is_same(metric: Metric, other: Metric, g: int) -> bool:
+    """Return whether two functions have a group in the same metric."""
+    k = int(metric.known[g])
+    return (
+        k == other.known[g]
+        and np.array_equal(metric.names[:k], other.names[:k])
+        and np.array_equal(metric.roots[g, :k, :k], other.roots[g, :k, :k])
+    )
+
+
+def merged(parts: Sequence[Metric], has: Any) -> Metric:
+    """Return the metric of groups that learned apart, with the gradients of all parts.
+
+    Parameters
+    ----------
+    parts
+        Metrics of functions; those of one group are the same in all parts that have it.
+    has
+        Which part has which group, shape (parts, groups).
+
+    Raises
+    ------
+    MergeError
+        If the groups have more names together than a metric can have.
+    """
+    in_groups = [part.names[: part.known.max()] for part in parts]
+    rest = [part.names[: part.counts[NAMES]] for part in parts]
+    names = list(dict.fromkeys(name for own in (*in_groups, *rest) for name in own.tolist()))[:MOST_NAMES]
+    found = of_names(np.array(names, np.uint64), len(parts[0].known))
+    places = {name: number for number, name in enumerate(names)}
+    known = found.known
+    roots = np.zeros((len(known), len(names), len(names)))
+    for part in parts:
+        own = part.names[: part.counts[NAMES]].tolist()
+        at = np.array([places[name] for name in own if name in places], np.int64)
+        of = np.array([number for number, name in enumerate(own) if name in places], np.int64)
+        found.sums[np.ix_(at, at)] += part.sums[np.ix_(of, of)]
+        found.counts[GRADIENTS] += part.counts[GRADIENTS]
+    for g in np.flatnonzero(has.any(axis=0)).tolist():
+        own = parts[int(np.argmax(has[:, g]))]
+        k = int(own.known[g])
+        if not set(own.names[:k].tolist()) <= places.keys():
+            raise MergeError(f"Expected metrics of at most {MOST_NAMES} names together, got more")
+        at = np.array([places[name] for name in own.names[:k].tolist()], np.int64)
+        known[g] = at.max(initial=-1) + 1
+        np.fill_diagonal(roots[g], 1.0)
+        roots[g][np.ix_(at, at)] = own.roots[g, :k, :k]
+    return found._replace(roots=roots)
+
+
+def differs(metric: Metric, g: int, root: F64) -> bool:
+    """Return whether M^½ is another one than that of a group."""
+    known = int(metric.known[g])
+    own = metric.roots[g, :known, :known]
+    return known != len(root) or bool(np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
+
+
+def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:
+    """Return the metric when some groups have ended, and some begin in M^½."""
+    known = metric.known.copy()
+    known[ended] = 0
+    if root is not None:
+        known[begun] = len(root)
+    most = int(known.max())
+    roots = np.zeros((len(known), most, most))
+    for g, n in enumerate(known.tolist()):
+        roots[g, :n, :n] = root if g in begun and root is not None else metric.roots[g, :n, :n]
+    return metric._replace(known=known, roots=roots)
