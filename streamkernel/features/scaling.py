@@ -11,6 +11,7 @@ from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import (
+    BY_COUNTS,
     COUNTS,
     HORIZON,
     LEAST_SPREAD,
@@ -23,6 +24,13 @@ from streamkernel.features.scale_table import (
     scale_rows,
     use_moments,
 )
+
+MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
+"""The columns of moments in a file; the first three alone where scales do not know what is usually there."""
+
+
+def _columns(edition: int) -> int:
+    return len(MOMENTS) if edition == BY_COUNTS else 3
 
 
 class Scales:
@@ -72,6 +80,7 @@ class Scales:
 
     def __init__(self) -> None:
         self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE))
+        self.state.counts["edition"] = BY_COUNTS
 
     @property
     def n(self) -> int:
@@ -127,12 +136,14 @@ class Scales:
             "scales.n": np.array([counts["n"]]),
             "scales.weights": np.array([counts["weight"], counts["taken"]]),
             "scales.names": known["key"].view(np.int64),
-            "scales.moments": np.stack([known[name] for name in ("count", "mean", "squares")], axis=1),
+            "scales.moments": np.stack([known[name] for name in MOMENTS[: _columns(counts["edition"])]], axis=1),
             "scales.in_use": np.stack([known[name] for name in ("centre", "spread")], axis=1),
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` returned.
+
+        Files of format 4 before these scales have three columns of moments; they keep the scales of that time.
 
         Raises
         ------
@@ -142,7 +153,10 @@ class Scales:
         (n,) = tensor_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
         weights = tensor_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
         names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))
-        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), 3))
+        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), None))
+        edition = 0 if moments.shape[1] == _columns(0) else BY_COUNTS
+        if moments.shape[1] != _columns(edition):
+            raise ValueError(f"expected {_columns(edition)} columns of scales.moments, got {moments.shape[1]}")
         in_use = tensor_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
@@ -150,8 +164,8 @@ class Scales:
         usable = (
             n >= weights.max()
             and weights.min() >= 0.0
-            and (moments[:, 0] <= weights[0]).all()
-            and (moments[:, [0, 2]] >= 0.0).all()
+            and (moments[:, [0, *range(3, moments.shape[1] - 1)]] <= weights[0]).all()
+            and (moments[:, [0, *range(2, moments.shape[1] - 1)]] >= 0.0).all()
             and (moments <= LARGEST_VALUE**2 * HORIZON).all()
             and (np.abs(np.c_[moments[:, 1], in_use]) <= 2.0 * LARGEST_VALUE).all()
             and ((in_use[:, 1] == 0.0) | (in_use[:, 1] >= LEAST_SPREAD)).all()
@@ -160,10 +174,11 @@ class Scales:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
         known = np.zeros(len(hashes), SCALE)
         known["key"] = hashes
-        known["count"], known["mean"], known["squares"] = moments.T
+        for name, column in zip(MOMENTS, moments.T, strict=False):
+            known[name] = column
         known["centre"], known["spread"] = in_use.T
-        rescale(known)
+        rescale(known, edition)
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
-        counts[0] = n, len(hashes), *weights.tolist()
+        counts[0] = n, len(hashes), *weights.tolist(), edition
         rehash(known, table)
         self.state = ScalesState(counts, table)
