@@ -46,8 +46,9 @@ HALF = 0.5
 RATHER_NOT = 0.4
 """A name that was usually there is so until its share falls below this, so that none goes to and fro at a half."""
 
-LIGHT = 0.5
-"""A rare value of size 1 counts as (share of the values)^¼/LIGHT: a word of 1 in 1,000 as 0.36, of 1 in 10 as 1.1."""
+LIGHT = 0.6
+"""A rare value of size 1 is brought to p^¼/LIGHT at most, p the share of examples that have it: a word of one in 1,000
+to 0.3. Values of a string are so: of five, each comes to 1.1, and two are 1.6 apart, as two random numbers are 1.4."""
 
 BY_COUNTS = 1
 """The edition of scales that know what is usually there; 0 in files that do not say so."""
@@ -211,7 +212,8 @@ def _scale(own, n):  # type: ignore[no-untyped-def]
     if s > 0.0:
         share = own.count / of
         size = max(abs(own.mean), 0.5 * math.sqrt(own.squares / own.count + own.mean**2))
-        s = max(s, LIGHT * (1.0 - share) * size / math.sqrt(math.sqrt(share)))
+        rare = LIGHT * size / math.sqrt(math.sqrt(share))
+        s = max(s, (1.0 - share) * rare if is_usual else rare)
     return (c if is_usual else 0.0), s
 
 
@@ -221,7 +223,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
 
     With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. The n are
     the values of a name that is usually there, and all examples for one that is not, whose centre is 0. A spread is no
-    less than what rare values of their size m ask for, ½ (1 - k/n) m/(k/n)^¼. In edition 0 the n are all examples.
+    less than what rare values of their size m ask for. In edition 0 the n are all examples.
     """
     table, counts, changed = scales.table, scales.counts[0], False
     n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON

@@ -60,8 +60,8 @@ def wanted(seen, n):
     is_usual = len(seen) >= 0.5 * n
     seen = np.asarray(seen if is_usual else [*seen, *[0.0] * (n - len(seen))])
     share, others = np.mean(seen != 0.0), seen[seen != 0.0]
-    rare = 0.5 * (1.0 - share) / share**0.25 * max(abs(others.mean()), 0.5 * math.sqrt(np.mean(others**2)))
-    return seen.mean() if is_usual else 0.0, max(seen.std(), rare)
+    rare = 0.6 / share**0.25 * max(abs(others.mean()), 0.5 * math.sqrt(np.mean(others**2)))
+    return (seen.mean(), max(seen.std(), (1.0 - share) * rare)) if is_usual else (0.0, max(seen.std(), rare))
 
 
 def content(scales):
@@ -150,7 +150,7 @@ def test_constants_and_names_without_a_scale():
         assert value(scales, {name: -1.5}, name) == -1.5
         assert value(scales, {name: 100.0}, name) == expected(100.0, 0.0, 1.0)
     scales.use_moments()
-    assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 0.0, 0.5 * 0.75 * 1e6 / 0.25**0.25))
+    assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 0.0, 0.6 * 1e6 / 0.25**0.25))
 
 
 def test_scales_change_only_when_they_are_taken():
@@ -223,7 +223,7 @@ def test_rare_spikes_keep_their_scale(explicit):
     scales = observed(rows)
     hashes = scales.tensors()["scales.names"].view(np.uint64)
     ((c, s),) = in_use(scales)[hashes == hash64("a")]
-    assert s == pytest.approx(0.5 / 1e-3**0.25, rel=0.25)
+    assert s == pytest.approx(0.6 / 1e-3**0.25, rel=0.25)
     assert c == pytest.approx(1e-3 if explicit else 0.0, abs=3e-4)
 
 
