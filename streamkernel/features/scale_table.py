@@ -112,6 +112,15 @@ def _place(table, key):  # type: ignore[no-untyped-def]
     return row
 
 
+@inlined(error_model="numpy")
+def _newness(counts):  # type: ignore[no-untyped-def]
+    """Return what a name without a scale is divided by: it is as rare as what one example has had.
+
+    Of the examples when the scales were taken, so that models that go on from one divide by the same.
+    """
+    return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
+
+
 @unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), error_model="numpy")
 def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
     """Set the entries of row i in `out`, which is as long as all values, to t(v); return how many names are new.
@@ -126,11 +135,11 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
             continue
         key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
         own = table[_place(table, key)]
-        if own.key == key:
+        if own.spread > 0.0 or own.centre != 0.0:
             out[j] = _bend((v - own.centre) / own.unit) - own.shift
         else:
-            out[j] = _bend(v)
-            new += 1
+            out[j] = _bend(v) / _newness(scales.counts[0])
+            new += own.key != key
     return new
 
 
