@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
+from streamkernel.features.outliers import without_outliers
 from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import (
     BY_COUNTS,
@@ -36,21 +37,37 @@ def _columns(edition: int) -> int:
 class Scales:
     """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
-    A value v of a name whose scale is (c, s), its mean and standard deviation, becomes
+    A value v of a name whose scale is (c, s) becomes
 
-        t(v) = q((v - c)/s) - q(-c/s),   q(z) = z for \\|z\\| ≤ √3, else sign(z) √3 (1 + log(\\|z\\|/√3)).
+        t(v) = q((v - c)/s),   q(z) = z for \\|z\\| ≤ √3, else sign(z) √3 (1 + log(\\|z\\|/√3)).
 
-    A missing name counts as 0, here as everywhere, and t(0) = 0: what is missing takes no part. √3, because a uniform
-    variable is only shifted and divided; beyond it spikes and outliers neither blow up nor vanish.
+    √3, because a uniform variable is only shifted and divided; beyond it spikes and outliers neither blow up nor
+    vanish. A missing name has no entry, which is as if it had t = 0. What it stands for then, counts decide:
+
+    * A name that at least half of the examples have is usually there. c and s are mean and deviation of its values,
+      so that it counts as its mean where it is missing.
+    * Others, such as words and the values of strings, are usually absent, which is 0: c = 0, and s is the deviation with
+      absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So a value of
+      a string comes to p^¼/0.6 or less: a string as a whole counts about as much as a number, and a rare value less
+      than a frequent one, of which more is known. Zeros among the values of a name that is usually there have
+      the same effect, with 0.6 (1 - p) m/p^¼.
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
     use changes only when :meth:`use_moments` is called, which `learners.schedule` says when to do: during the first 256
     examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
-    stand still keep their values bit for bit, and inputs that move are followed. A value counts in the moments for at
-    most 10 s, or √n s for n examples, from c: one outlier hides nothing.
+    stand still keep their values bit for bit, and inputs that move are followed.
 
-    A name that has been constant has s = \\|c\\|, or 1 if it has been 0. A name without a scale, because it is new or
-    because 65,536 others have one, has c = 0 and s = 1: it is left as it is up to √3, and is not shifted.
+    A value more than 6 s from c is far out, and does not count in the moments while at most a tenth of its name's
+    values are so far out: neither corrupt values nor heavy tails hide what the others do. Where more are, the input has
+    moved, and they count, for at most 10 s, or √n s for n examples. They count, too, where most values are as the one
+    before: then what is far out is all that moves.
+
+    A name that has been constant has t(v) = v/c, or v if it has been 0. A name without a scale, because it is new or
+    because 65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), n the examples when scales were taken: as one that
+    one example has had.
+
+    Files written before this rule was there have another one, which their models keep (edition 0): absences are zeros
+    for all names, and t(v) = q((v - c)/s) - q(-c/s), so that t(0) = 0.
 
     Attributes
     ----------
@@ -123,6 +140,22 @@ class Scales:
         values = np.empty_like(rows.values)
         scale_rows(self.state, rows, values)
         return rows._replace(values=values)
+
+    def of_first(self, rows: Rows) -> Scales:
+        """Return the scales of the first examples, which are all that these have observed, in use at once.
+
+        Values that turn out to be absurd are left out of them.
+        """
+        found, kept = self.copy(), without_outliers(rows)
+        if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:
+            found, done, n = Scales(), 0, len(rows.start) - 1
+            while done < n:  # as they came: taken at 2, 4, 8, ... examples
+                last = min(max(2, 2 * done), n)
+                found.observe(kept.part(done, last))
+                found.use_moments()
+                done = last
+        found.use_moments()
+        return found
 
     def use_moments(self) -> bool:
         """Put the scales of the moments in use, and return whether one of them has changed."""

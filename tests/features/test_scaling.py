@@ -340,6 +340,26 @@ def test_scales_that_are_restored_go_on_with_the_same_bits(seed, n, more):
     assert twin(rows).values.tobytes() == scales(rows).values.tobytes()
 
 
+@pytest.mark.parametrize("at", [0, 1, 100])
+def test_scales_of_the_first_examples_are_those_without_absurd_values(at):
+    values = np.random.default_rng(13).normal(50.0, 2.0, 256)
+    values[at] = 1e30
+    rows = column(values)
+    found = observed(rows).of_first(rows)
+    assert found.n == 256
+    assert in_use(found)[0] == pytest.approx([50.0, 2.0], abs=0.3)
+
+
+def test_scales_of_first_examples_that_are_not_absurd_are_their_own():
+    rows = column(np.random.default_rng(13).standard_cauchy(256))
+    scales = observed(rows)
+    before = content(scales)
+    found = scales.of_first(rows)
+    assert content(scales) == before
+    scales.use_moments()
+    assert content(found) == content(scales)
+
+
 def test_scales_without_examples_are_restored():
     scales = Scales()
     scales.restore(Scales().tensors())
