@@ -44,12 +44,12 @@ class Scales:
     √3, because a uniform variable is only shifted and divided; beyond it spikes and outliers neither blow up nor
     vanish. A missing name has no entry, which is as if it had t = 0. What it stands for then, counts decide:
 
-    * A name that at least half of the examples have is usually there. c and s are mean and deviation of its values,
-      so that it counts as its mean where it is missing.
-    * Others, such as words and the values of strings, are usually absent, which is 0: c = 0, and s is the deviation with
-      absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So a value of
-      a string comes to p^¼/0.6 or less: a string as a whole counts about as much as a number, and a rare value less
-      than a frequent one, of which more is known. Zeros among the values of a name that is usually there have
+    * A name that at least half of the examples have is usually there. c and s are mean and deviation of its
+      values, so that it counts as its mean where it is missing.
+    * Others, such as words and the values of strings, are usually absent, which is 0: c = 0, and s is the deviation
+      with absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So a value
+      of a string comes to p^¼/0.6 or less: a string as a whole counts about as much as a number, and a rare value
+      less than a frequent one, of which more is known. Zeros among the values of a name that is usually there have
       the same effect, with 0.6 (1 - p) m/p^¼.
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
