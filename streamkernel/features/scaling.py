@@ -200,7 +200,7 @@ class Scales:
             and (moments[:, [0, *range(3, moments.shape[1] - 1)]] <= weights[0]).all()
             and (moments[:, [0, *range(2, moments.shape[1] - 1)]] >= 0.0).all()
             and (moments <= LARGEST_VALUE**2 * HORIZON).all()
-            and (np.abs(np.c_[moments[:, 1], in_use]) <= 2.0 * LARGEST_VALUE).all()
+            and (np.abs(np.c_[moments[:, [1, *range(6, moments.shape[1])]], in_use]) <= 2.0 * LARGEST_VALUE).all()
             and ((in_use[:, 1] == 0.0) | (in_use[:, 1] >= LEAST_SPREAD)).all()
         )
         if not usable:

@@ -786,6 +786,19 @@ def test_default_models_go_on_from_one():
     assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
 
 
+def test_strings_that_replicas_have_not_seen_in_common_are_merged():
+    """What a name without a scale is divided by depends on the model that replicas go on from alone."""
+    xs, ys = stream(900)
+    xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
+    base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
+    one, other = (pickle.loads(pickle.dumps(base)) for _ in range(2))
+    learnt(one, xs[300:450], ys[300:450])
+    learnt(other, xs[450:600], ys[450:600])
+    merged = one.merge(other, base=base)
+    assert merged._state.scales.n_names == 3 + 300 + 7
+    learnt(merged, xs[600:], ys[600:])
+
+
 # --- pruning ---------------------------------------------------------------------------------------------------
 
 
