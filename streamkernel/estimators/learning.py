@@ -197,8 +197,7 @@ class LearningModel(model_file.Serializable):
         rows = Rows.stack([row for row, _ in first])
         scales = found.scales
         if scales is not None:
-            scales = scales.copy()
-            scales.use_moments()
+            scales = scales.of_first(rows)
             rows = scales(rows)
         plan = found.learner.directions.plan
         learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)

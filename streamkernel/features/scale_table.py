@@ -19,19 +19,39 @@ HORIZON = 16_384
 """Examples after which those so far count half."""
 
 MOST_NAMES = 65_536
-"""The most names that have a scale; their table takes 8 MB."""
+"""The most names that have a scale; their table takes 13 MB."""
 
 NEAR = 1.25
 """A scale in use is kept while it is off by no more than this factor, and its centre by no more than SHIFTED of it."""
 
 SHIFTED = 0.25
 
-FURTHEST = 10.0
-"""Standard deviations at which a value counts in the moments at most, or √n of the n examples so far if that is more.
+FAR = 6.0
+"""Units of a name from its centre beyond which a value is far out."""
 
-No value of n is further than √(n - 1) standard deviations from their mean (Samuelson 1968). So an outlier at most
-doubles a variance of many examples, and spikes that the moments know of, however rare, count in full.
+RARE = 0.1
+"""While no larger share of a name's values is far out, those do not count in its moments: they are outliers. But they
+do where no larger share differs from the value before: what moves a name at all is no outlier."""
+
+FURTHEST = 10.0
+"""Units at which a value that is far out counts at most, or √n of the n examples so far if that is more.
+
+No value of n is further than √(n - 1) standard deviations from their mean (Samuelson 1968). So such a value at most
+doubles a variance of many examples.
 """
+
+HALF = 0.5
+"""A name that at least this share of the examples has is usually there; what it lacks is missing, and not zero."""
+
+RATHER_NOT = 0.4
+"""A name that was usually there is so until its share falls below this, so that none goes to and fro at a half."""
+
+LIGHT = 0.6
+"""A rare value of size 1 is brought to p^¼/LIGHT at most, p the share of examples that have it: a word of one in 1,000
+to 0.3. Values of a string are so: of five, each comes to 1.1, and two are 1.6 apart, as two random numbers are 1.4."""
+
+BY_COUNTS = 1
+"""The edition of scales that know what is usually there; 0 in files that do not say so."""
 
 EDGE = math.sqrt(3.0)
 """A uniform variable is never further out, in standard deviations."""
@@ -42,19 +62,24 @@ LEAST_SPREAD = 1e-200
 SCALE = np.dtype(
     [
         ("key", "u8"),  # the hash of the name, 0 for an empty row
-        ("count", "f8"),  # presences
+        ("count", "f8"),  # values other than 0 in the moments; zeros too in edition 0
         ("mean", "f8"),
         ("squares", "f8"),  # the sum of squared deviations from the mean
         ("centre", "f8"),  # the scale in use
         ("spread", "f8"),
         ("unit", "f8"),  # what values are divided by
-        ("shift", "f8"),  # q(-c/s)
+        ("shift", "f8"),  # what is taken off, so that 0 stays 0 where it has to
+        ("present", "f8"),  # values in the moments, with zeros
+        ("far", "f8"),  # values that were far out
+        ("moved", "f8"),  # values that were not as the one before
+        ("last", "f8"),  # the last value
     ]
 )
 """What is known of a name."""
 
-COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8")])
-"""Examples observed, names in the table, and examples in the moments, now and when the scales were taken."""
+COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("edition", "i8")])
+"""Examples observed, names in the table, examples in the moments, now and when the scales were taken, and how scales
+follow from moments."""
 
 
 class ScalesState(NamedTuple):
@@ -87,6 +112,15 @@ def _place(table, key):  # type: ignore[no-untyped-def]
     return row
 
 
+@inlined(error_model="numpy")
+def _newness(counts):  # type: ignore[no-untyped-def]
+    """Return what a name without a scale is divided by: it is as rare as what one example has had.
+
+    Of the examples when the scales were taken, so that models that go on from one divide by the same.
+    """
+    return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
+
+
 @unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), error_model="numpy")
 def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
     """Set the entries of row i in `out`, which is as long as all values, to t(v); return how many names are new.
@@ -101,11 +135,11 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
             continue
         key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
         own = table[_place(table, key)]
-        if own.key == key:
+        if own.spread > 0.0 or own.centre != 0.0:
             out[j] = _bend((v - own.centre) / own.unit) - own.shift
         else:
-            out[j] = _bend(v)
-            new += 1
+            out[j] = _bend(v) / _newness(scales.counts[0])
+            new += own.key != key
     return new
 
 
@@ -132,8 +166,19 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
                 continue
             counts.names += 1
             own.key, own.unit = key, 1.0
+        if counts.edition == BY_COUNTS:
+            own.moved += v != own.last
+            own.last = v
         if own.spread > 0.0:
+            if counts.edition == BY_COUNTS and abs(v - own.centre) > FAR * own.spread:
+                own.far += 1.0
+                if own.far <= RARE * own.present < own.moved:
+                    continue
             v = min(max(v, own.centre - furthest * own.spread), own.centre + furthest * own.spread)
+        if counts.edition == BY_COUNTS:
+            own.present += 1.0
+            if v == 0.0:
+                continue
         own.count += 1.0
         off = v - own.mean
         own.mean += off / own.count
@@ -151,18 +196,43 @@ def _unit(c, s):  # type: ignore[no-untyped-def]
 
 
 @inlined(error_model="numpy")
-def _use(own, c, s):  # type: ignore[no-untyped-def]
-    """Put a scale in use."""
+def _use(own, edition, c, s):  # type: ignore[no-untyped-def]
+    """Put a scale in use; a name that is missing counts as its centre, or as 0 where that is all it has been."""
     own.centre, own.spread, own.unit = c, s, _unit(c, s)
-    own.shift = _bend((0.0 - c) / own.unit)
+    own.shift = 0.0 if edition == BY_COUNTS and s > 0.0 else _bend((0.0 - c) / own.unit)
+
+
+@inlined(error_model="numpy")
+def _moments(count, mean, squares, of):  # type: ignore[no-untyped-def]
+    """Return mean and deviation of `of` values: `count` of them with these moments, and zeros."""
+    share = count / of
+    c = share * mean
+    return c, math.sqrt(max(squares / of + c * mean * (1.0 - share), 0.0))
+
+
+@inlined(error_model="numpy")
+def _scale(own, n):  # type: ignore[no-untyped-def]
+    """Return centre and spread of a name by its moments in n examples."""
+    is_usual = own.present >= n * (RATHER_NOT if own.spread > 0.0 and own.centre != 0.0 else HALF)
+    of = own.present if is_usual else n
+    if of == 0.0:
+        return own.centre, own.spread
+    c, s = _moments(own.count, own.mean, own.squares, of)
+    if s > 0.0:
+        share = own.count / of
+        size = max(abs(own.mean), 0.5 * math.sqrt(own.squares / own.count + own.mean**2))
+        rare = LIGHT * size / math.sqrt(math.sqrt(share))
+        s = max(s, (1.0 - share) * rare if is_usual else rare)
+    return (c if is_usual else 0.0), s
 
 
 @unit(types.boolean(SCALES), error_model="numpy")
 def use_moments(scales):  # type: ignore[no-untyped-def]
     """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
 
-    With k presences of mean m and sum of squares M in n examples, absences being 0: c = km/n, s² = (M + km²(1 -
-    k/n))/n.
+    With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. The n are
+    the values of a name that is usually there, and all examples for one that is not, whose centre is 0. A spread is no
+    less than what rare values of their size m ask for. In edition 0 the n are all examples.
     """
     table, counts, changed = scales.table, scales.counts[0], False
     n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
@@ -172,19 +242,23 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
         own = table[i]
         if own.key == np.uint64(0):
             continue
-        share = own.count / n
-        c = share * own.mean
-        s = math.sqrt(max(own.squares / n + c * own.mean * (1.0 - share), 0.0))
+        if counts.edition == BY_COUNTS:
+            c, s = _scale(own, n)
+        else:
+            c, s = _moments(own.count, own.mean, own.squares, n)
         s = s if s >= LEAST_SPREAD else 0.0
         ratio = _unit(c, s) / own.unit
         off = not 1.0 / NEAR <= ratio <= NEAR or abs(c - own.centre) > SHIFTED * own.unit
         first = own.spread == 0.0 and s > 0.0
         if off or first or (early and (c != own.centre or s != own.spread)):
             changed = True
-            _use(own, c, s)
+            _use(own, counts.edition, c, s)
         if halve:
             own.count *= 0.5
             own.squares *= 0.5
+            own.present *= 0.5
+            own.far *= 0.5
+            own.moved *= 0.5
     counts.taken = n
     if halve:
         counts.weight *= 0.5
@@ -200,11 +274,11 @@ def rehash(old, new):  # type: ignore[no-untyped-def]
 
 
 @compiled(error_model="numpy")
-def rescale(table):  # type: ignore[no-untyped-def]
+def rescale(table, edition):  # type: ignore[no-untyped-def]
     """Set what follows from the scales in use."""
     for i in range(len(table)):
         if table[i].key != np.uint64(0):
-            _use(table[i], table[i].centre, table[i].spread)
+            _use(table[i], edition, table[i].centre, table[i].spread)
 
 
 @compiled(error_model="numpy")

@@ -9,8 +9,10 @@ import numpy as np
 
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
+from streamkernel.features.outliers import without_outliers
 from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import (
+    BY_COUNTS,
     COUNTS,
     HORIZON,
     LEAST_SPREAD,
@@ -24,25 +26,48 @@ from streamkernel.features.scale_table import (
     use_moments,
 )
 
+MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
+"""The columns of moments in a file; the first three alone where scales do not know what is usually there."""
+
+
+def _columns(edition: int) -> int:
+    return len(MOMENTS) if edition == BY_COUNTS else 3
+
 
 class Scales:
     """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
-    A value v of a name whose scale is (c, s), its mean and standard deviation, becomes
+    A value v of a name whose scale is (c, s) becomes
 
-        t(v) = q((v - c)/s) - q(-c/s),   q(z) = z for \\|z\\| ≤ √3, else sign(z) √3 (1 + log(\\|z\\|/√3)).
+        t(v) = q((v - c)/s),   q(z) = z for \\|z\\| ≤ √3, else sign(z) √3 (1 + log(\\|z\\|/√3)).
 
-    A missing name counts as 0, here as everywhere, and t(0) = 0: what is missing takes no part. √3, because a uniform
-    variable is only shifted and divided; beyond it spikes and outliers neither blow up nor vanish.
+    √3, because a uniform variable is only shifted and divided; beyond it spikes and outliers neither blow up nor
+    vanish. A missing name has no entry, which is as if it had t = 0. What it stands for then, counts decide:
+
+    * A name that at least half of the examples have is usually there. c and s are mean and deviation of its
+      values, so that it counts as its mean where it is missing.
+    * Others, such as words and the values of strings, are usually absent, which is 0: c = 0, and s is the deviation
+      with absences as zeros, at least 0.6 m/p^¼ where a share p of the examples has values of mean size m. So a value
+      of a string comes to p^¼/0.6 or less: a string as a whole counts about as much as a number, and a rare value
+      less than a frequent one, of which more is known. Zeros among the values of a name that is usually there have
+      the same effect, with 0.6 (1 - p) m/p^¼.
 
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
     use changes only when :meth:`use_moments` is called, which `learners.schedule` says when to do: during the first 256
     examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
-    stand still keep their values bit for bit, and inputs that move are followed. A value counts in the moments for at
-    most 10 s, or √n s for n examples, from c: one outlier hides nothing.
+    stand still keep their values bit for bit, and inputs that move are followed.
 
-    A name that has been constant has s = \\|c\\|, or 1 if it has been 0. A name without a scale, because it is new or
-    because 65,536 others have one, has c = 0 and s = 1: it is left as it is up to √3, and is not shifted.
+    A value more than 6 s from c is far out, and does not count in the moments while at most a tenth of its name's
+    values are so far out: neither corrupt values nor heavy tails hide what the others do. Where more are, the input has
+    moved, and they count, for at most 10 s, or √n s for n examples. They count, too, where most values are as the one
+    before: then what is far out is all that moves.
+
+    A name that has been constant has t(v) = v/c, or v if it has been 0. A name without a scale, because it is new or
+    because 65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), n the examples when scales were taken: as one that
+    one example has had.
+
+    Files written before this rule was there have another one, which their models keep (edition 0): absences are zeros
+    for all names, and t(v) = q((v - c)/s) - q(-c/s), so that t(0) = 0.
 
     Attributes
     ----------
@@ -72,6 +97,7 @@ class Scales:
 
     def __init__(self) -> None:
         self.state = ScalesState(np.zeros(1, COUNTS), np.zeros(16, SCALE))
+        self.state.counts["edition"] = BY_COUNTS
 
     @property
     def n(self) -> int:
@@ -115,6 +141,22 @@ class Scales:
         scale_rows(self.state, rows, values)
         return rows._replace(values=values)
 
+    def of_first(self, rows: Rows) -> Scales:
+        """Return the scales of the first examples, which are all that these have observed, in use at once.
+
+        Values that turn out to be absurd are left out of them.
+        """
+        found, kept = self.copy(), without_outliers(rows)
+        if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:
+            found, done, n = Scales(), 0, len(rows.start) - 1
+            while done < n:  # as they came: taken at 2, 4, 8, ... examples
+                last = min(max(2, 2 * done), n)
+                found.observe(kept.part(done, last))
+                found.use_moments()
+                done = last
+        found.use_moments()
+        return found
+
     def use_moments(self) -> bool:
         """Put the scales of the moments in use, and return whether one of them has changed."""
         return bool(use_moments(self.state))
@@ -127,12 +169,14 @@ class Scales:
             "scales.n": np.array([counts["n"]]),
             "scales.weights": np.array([counts["weight"], counts["taken"]]),
             "scales.names": known["key"].view(np.int64),
-            "scales.moments": np.stack([known[name] for name in ("count", "mean", "squares")], axis=1),
+            "scales.moments": np.stack([known[name] for name in MOMENTS[: _columns(counts["edition"])]], axis=1),
             "scales.in_use": np.stack([known[name] for name in ("centre", "spread")], axis=1),
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` returned.
+
+        Files of format 4 before these scales have three columns of moments; they keep the scales of that time.
 
         Raises
         ------
@@ -142,7 +186,10 @@ class Scales:
         (n,) = tensor_file.require_tensor(tensors, "scales.n", np.int64, (1,)).tolist()
         weights = tensor_file.require_tensor(tensors, "scales.weights", np.float64, (2,))
         names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))
-        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), 3))
+        moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), None))
+        edition = 0 if moments.shape[1] == _columns(0) else BY_COUNTS
+        if moments.shape[1] != _columns(edition):
+            raise ValueError(f"expected {_columns(edition)} columns of scales.moments, got {moments.shape[1]}")
         in_use = tensor_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
@@ -150,20 +197,21 @@ class Scales:
         usable = (
             n >= weights.max()
             and weights.min() >= 0.0
-            and (moments[:, 0] <= weights[0]).all()
-            and (moments[:, [0, 2]] >= 0.0).all()
+            and (moments[:, [0, *range(3, moments.shape[1] - 1)]] <= weights[0]).all()
+            and (moments[:, [0, *range(2, moments.shape[1] - 1)]] >= 0.0).all()
             and (moments <= LARGEST_VALUE**2 * HORIZON).all()
-            and (np.abs(np.c_[moments[:, 1], in_use]) <= 2.0 * LARGEST_VALUE).all()
+            and (np.abs(np.c_[moments[:, [1, *range(6, moments.shape[1])]], in_use]) <= 2.0 * LARGEST_VALUE).all()
             and ((in_use[:, 1] == 0.0) | (in_use[:, 1] >= LEAST_SPREAD)).all()
         )
         if not usable:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
         known = np.zeros(len(hashes), SCALE)
         known["key"] = hashes
-        known["count"], known["mean"], known["squares"] = moments.T
+        for name, column in zip(MOMENTS, moments.T, strict=False):
+            known[name] = column
         known["centre"], known["spread"] = in_use.T
-        rescale(known)
+        rescale(known, edition)
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
-        counts[0] = n, len(hashes), *weights.tolist()
+        counts[0] = n, len(hashes), *weights.tolist(), edition
         rehash(known, table)
         self.state = ScalesState(counts, table)

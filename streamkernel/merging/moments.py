@@ -10,6 +10,7 @@ import numpy as np
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
 from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scaling import MOMENTS
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import added
 
@@ -18,7 +19,8 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     """Return what :class:`~streamkernel.features.scaling.Scales` is restored from.
 
     With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
-    1983), s = k(m - c) and q = M + k(m - c)² of the parts add up; what they have of the base counts once.
+    1983), s = k(m - c) and q = M + k(m - c)² of the parts add up, as counts do; what they have of the base counts once.
+    The last value is that of the first part.
 
     Parameters
     ----------
@@ -32,8 +34,15 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     """
     everything = [*parts, *([] if base is None else [base])]
     names: I64 = np.unique(np.concatenate([part["scales.names"] for part in everything]).view(np.uint64)).view(np.int64)
+    columns = {part["scales.moments"].shape[1] for part in everything}
+    if len(columns) > 1:
+        raise MergeError(
+            "Expected models that scale their inputs in one way, got one that counts what is missing in another way "
+            "than files of today; let both go on from one model"
+        )
     known = np.zeros((len(everything), len(names)), bool)
-    moments, in_use = np.zeros((len(everything), len(names), 3)), np.zeros((len(everything), len(names), 2))
+    moments = np.zeros((len(everything), len(names), *columns))
+    in_use = np.zeros((len(everything), len(names), 2))
     for i, part in enumerate(everything):
         at = np.searchsorted(names.view(np.uint64), part["scales.names"].view(np.uint64))
         known[i, at], moments[i, at], in_use[i, at] = True, part["scales.moments"], part["scales.in_use"]
@@ -55,13 +64,16 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     sums = (moments[:, :, 0], moments[:, :, 0] * off, moments[:, :, 2] + moments[:, :, 0] * off**2, weights[:, :1])
     count, s, q, (weight,) = (share @ values for values in sums)
     mean = np.divide(s, count, out=np.zeros_like(s), where=count > 0.0)
-    count = np.minimum(count, weight)
+    found = [np.minimum(count, weight), centre + mean, np.maximum(q - s * mean, 0.0)]
+    if columns == {len(MOMENTS)}:
+        counts = (np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1))
+        found += [*counts, moments[first, every, -1]]
     kept = slice(MOST_NAMES)
     return {
         "scales.n": added([*n[: len(parts)]], n[-1] if base is not None else 0),
         "scales.weights": np.array([weight, weights[:, 1].max()]),
         "scales.names": names[kept],
-        "scales.moments": np.stack([count, centre + mean, np.maximum(q - s * mean, 0.0)], axis=1)[kept],
+        "scales.moments": np.stack(found, axis=1)[kept],
         "scales.in_use": in_use[first, every][kept],
     }
 

@@ -69,11 +69,12 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return copies of what a prediction reads: numbers, w of the functions, the level, v and scales of one moment."""
     functions = state.newton.copy(), state.steady.copy()
-    return state.numbers.copy(), *functions, state.level.copy(), state.weights.copy(), scales.table.copy()
+    mixed = state.level.copy(), state.weights.copy()
+    return state.numbers.copy(), *functions, *mixed, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
-    numbers, newton, steady, level, weights, table = _copy(state, scales)
+    numbers, newton, steady, level, weights, counts, table = _copy(state, scales)
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights)
-    return copied, scales._replace(table=table)
+    return copied, ScalesState(counts, table)

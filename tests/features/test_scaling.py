@@ -51,11 +51,17 @@ def value(scales, x, name="a"):
 
 def expected(v, c, s):
     """t(v) as it is printed."""
+    z = (v - c) / s
+    return z if abs(z) <= math.sqrt(3.0) else math.copysign(math.sqrt(3.0) * (1.0 + math.log(abs(z / 3**0.5))), z)
 
-    def q(z):
-        return z if abs(z) <= math.sqrt(3.0) else math.copysign(math.sqrt(3.0) * (1.0 + math.log(abs(z / 3**0.5))), z)
 
-    return q((v - c) / s) - q(-c / s)
+def wanted(seen, n):
+    """Centre and spread of a name whose values are these in n examples."""
+    is_usual = len(seen) >= 0.5 * n
+    seen = np.asarray(seen if is_usual else [*seen, *[0.0] * (n - len(seen))])
+    share, others = np.mean(seen != 0.0), seen[seen != 0.0]
+    rare = 0.6 / share**0.25 * max(abs(others.mean()), 0.5 * math.sqrt(np.mean(others**2)))
+    return (seen.mean(), max(seen.std(), (1.0 - share) * rare)) if is_usual else (0.0, max(seen.std(), rare))
 
 
 def content(scales):
@@ -70,17 +76,19 @@ sparse = st.lists(st.dictionaries(st.sampled_from(NAMES), st.floats(-1e6, 1e6), 
 
 
 @given(sparse, st.floats(-1e7, 1e7))
-def test_a_value_is_scaled_by_mean_and_deviation_with_missing_names_as_zeros(xs, v):
+def test_a_value_is_scaled_by_mean_and_deviation_of_what_is_usual(xs, v):
     scales = Scales()
     scales.observe(told(xs))
     scales.use_moments()
     for name in {name for x in xs for name in x}:
-        seen = np.array([x.get(name, 0.0) for x in xs])
-        c, s = seen.mean(), seen.std()
+        seen = np.array([x[name] for x in xs if name in x])
+        if not seen.any():
+            continue
+        c, s = wanted(seen, len(xs))
         if s < 1e-6 * np.abs(seen).max() or s < 1e-150:
             continue  # NumPy rounds, too; constants have a test of their own
         assert value(scales, {name: v}, name) == pytest.approx(expected(v, c, s), rel=1e-6, abs=1e-6)
-        assert value(scales, {name: 0.0}, name) == 0.0
+        assert value(scales, {name: c}, name) == pytest.approx(0.0, abs=1e-6)
 
 
 @given(sparse, st.randoms(use_true_random=False))
@@ -142,7 +150,7 @@ def test_constants_and_names_without_a_scale():
         assert value(scales, {name: -1.5}, name) == -1.5
         assert value(scales, {name: 100.0}, name) == expected(100.0, 0.0, 1.0)
     scales.use_moments()
-    assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 2.5e5, 1e6 * math.sqrt(3.0) / 4.0))
+    assert value(scales, {"late": 1e6}, "late") == pytest.approx(expected(1e6, 0.0, 0.6 * 1e6 / 0.25**0.25))
 
 
 def test_scales_change_only_when_they_are_taken():
@@ -208,14 +216,87 @@ def test_one_outlier_does_not_flatten_a_column(outlier):
 
 @pytest.mark.parametrize("explicit", [True, False])
 def test_rare_spikes_keep_their_scale(explicit):
-    """A flag that is set once in 1,000 examples is 32 standard deviations out, and no outlier."""
+    """A flag that is set once in 1,000 examples is 32 standard deviations out, but no outlier, and far from ruling."""
     generator = np.random.default_rng(7)
     flags = (generator.uniform(size=200_000) < 1e-3).astype(float)
     rows = column(flags) if explicit else told([{"a": 1.0} if flag else {"b": 1.0} for flag in flags[:60_000]])
     scales = observed(rows)
     hashes = scales.tensors()["scales.names"].view(np.uint64)
-    s = in_use(scales)[hashes == hash64("a"), 1]
-    assert 0.6 < s / math.sqrt(1e-3) < 1.6
+    ((c, s),) = in_use(scales)[hashes == hash64("a")]
+    assert s == pytest.approx(0.6 / 1e-3**0.25, rel=0.25)
+    assert c == pytest.approx(1e-3 if explicit else 0.0, abs=3e-4)
+
+
+@pytest.mark.parametrize("bad", [-9999.0, 1e30, 0.0])
+@pytest.mark.parametrize("share", [5e-4, 0.05])
+def test_values_that_are_far_out_and_rare_do_not_count(bad, share):
+    generator = np.random.default_rng(9)
+    values = generator.normal(50.0, 1.0, 30_000)
+    values[100:][generator.uniform(size=29_900) < share] = bad
+    assert in_use(observed(column(values)))[0] == pytest.approx([50.0, 1.0], abs=0.3)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.05])
+def test_a_name_that_only_rare_values_move_has_their_spread(share):
+    """What is left without them stands still, and has none of its own."""
+    values = np.where(np.random.default_rng(10).uniform(size=100_000) < share, 7.0, 5.0)
+    ((c, s),) = in_use(observed(column(values)))
+    assert abs(c - 5.0) < 0.2
+    assert s == pytest.approx(2.0 * math.sqrt(share), rel=0.6)
+
+
+def gaps(share, n=4096):
+    generator = np.random.default_rng(11)
+    values = generator.normal(100.0, 2.0, n)
+    is_there = generator.uniform(size=n) < share
+    return told([{"a": values[i], "b": 1.0} if is_there[i] else {"b": 1.0} for i in range(n)])
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.55])
+def test_a_number_that_is_usually_there_counts_as_its_mean_where_it_is_missing(share):
+    """Rows have no entry for it then, which is what the mean is brought to."""
+    scales = observed(gaps(share))
+    assert value(scales, {"a": 100.0}) == pytest.approx(0.0, abs=0.1)
+    assert value(scales, {"a": 102.0}) - value(scales, {"a": 100.0}) == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_name_that_is_usually_missing_counts_as_0_there():
+    scales = observed(gaps(0.3))
+    assert value(scales, {"a": 0.0}) == 0.0
+    assert 1.0 < value(scales, {"a": 100.0}) < 3.0
+
+
+def test_a_name_at_a_half_does_not_go_to_and_fro():
+    scales = observed(gaps(0.6))
+    before = in_use(scales)
+    observed(gaps(0.4), scales)
+    assert scales.n == 8192
+    assert np.array_equal(in_use(scales), before)
+    observed(gaps(0.0), scales)
+    observed(gaps(0.0), scales)
+    assert (in_use(scales)[:, 0] != before[:, 0]).any()
+
+
+def old_bend(z):
+    return expected(z, 0.0, 1.0)
+
+
+def test_scales_of_a_file_of_before_stay_what_they_are():
+    """Of three columns of moments, with absences as zeros and t(0) = 0; they follow the stream as then."""
+    scales = Scales()
+    now = observed(DIRECTIONS.rows(["a", "b"], np.random.default_rng(12).normal(5.0, 2.0, (600, 2)))).tensors()
+    before = now | {"scales.moments": now["scales.moments"][:, :3]}
+    scales.restore(before)
+    assert content(scales) == {name: (t.dtype, t.shape, t.tobytes()) for name, t in before.items()}
+    hashes = before["scales.names"].view(np.uint64)
+    ((c, s),) = before["scales.in_use"][hashes == hash64("a")]
+    for v in (0.0, 3.0, 50.0):
+        assert value(scales, {"a": v}) == pytest.approx(old_bend((v - c) / s) - old_bend(-c / s), rel=1e-12)
+    observed(told([{"b": 5.0}] * 6000), scales)
+    assert scales.tensors()["scales.in_use"][hashes == hash64("a"), 0] < 1.5
+    twin = Scales()
+    twin.restore(scales.tensors())
+    assert content(twin) == content(scales)
 
 
 def test_an_outlier_at_the_start_is_forgotten():
@@ -259,6 +340,26 @@ def test_scales_that_are_restored_go_on_with_the_same_bits(seed, n, more):
     assert twin(rows).values.tobytes() == scales(rows).values.tobytes()
 
 
+@pytest.mark.parametrize("at", [0, 1, 100])
+def test_scales_of_the_first_examples_are_those_without_absurd_values(at):
+    values = np.random.default_rng(13).normal(50.0, 2.0, 256)
+    values[at] = 1e30
+    rows = column(values)
+    found = observed(rows).of_first(rows)
+    assert found.n == 256
+    assert in_use(found)[0] == pytest.approx([50.0, 2.0], abs=0.3)
+
+
+def test_scales_of_first_examples_that_are_not_absurd_are_their_own():
+    rows = column(np.random.default_rng(13).standard_cauchy(256))
+    scales = observed(rows)
+    before = content(scales)
+    found = scales.of_first(rows)
+    assert content(scales) == before
+    scales.use_moments()
+    assert content(found) == content(scales)
+
+
 def test_scales_without_examples_are_restored():
     scales = Scales()
     scales.restore(Scales().tensors())
@@ -278,11 +379,11 @@ def test_memory_is_flat_at_the_most_names():
     bytes_before = scales.state.table.nbytes
     scales.observe(hashes_as_rows(hashes))
     scales.use_moments()
-    assert scales.state.table.nbytes == bytes_before == 8 * 8 * 2 * MOST_NAMES
+    assert scales.state.table.nbytes == bytes_before == 12 * 8 * 2 * MOST_NAMES
     assert len(scales.tensors()["scales.names"]) == MOST_NAMES
     found = scales(hashes_as_rows(hashes)).values
-    assert (found[:MOST_NAMES] > 10.0).all()  # rare names stand out
-    assert (found[MOST_NAMES:] == expected(5.0, 0.0, 1.0)).all()
+    assert (found[:MOST_NAMES] < 0.2).all()  # rare names do not stand out
+    assert found[MOST_NAMES:] == pytest.approx(expected(5.0, 0.0, 1.0) / (0.6 * scales.n**0.25), rel=0.2)
     twin = Scales()
     twin.restore(scales.tensors())
     assert twin(hashes_as_rows(hashes)).values.tobytes() == found.tobytes()

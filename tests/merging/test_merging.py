@@ -732,8 +732,9 @@ def test_moments_are_those_of_all_events(first, lists, centre):
     assert found["scales.n"] == expected["scales.n"]
     assert found["scales.weights"] == pytest.approx(expected["scales.weights"])
     assert (found["scales.names"] == expected["scales.names"]).all()
-    count, mean, squares = found["scales.moments"].T
-    wanted_count, wanted_mean, wanted = expected["scales.moments"].T
+    count, mean, squares, *counts, _, _ = found["scales.moments"].T
+    wanted_count, wanted_mean, wanted, *wanted_counts, _, _ = expected["scales.moments"].T
+    assert np.array(counts) == pytest.approx(np.array(wanted_counts))
     assert count == pytest.approx(wanted_count)
     assert mean == pytest.approx(wanted_mean, abs=1e-9, rel=1e-13)
     assert squares == pytest.approx(wanted, rel=1e-6, abs=1e-7 * (1.0 + 1e-12 * centre**2))
@@ -755,12 +756,20 @@ def test_moments_that_were_halved_since(n):
     assert found.n == n + 27_000
     weight = float(found.state.counts["weight"][0])
     assert 9000 <= weight <= n + 27_000
-    for (count, mean, squares), share in zip(found.tensors()["scales.moments"], (1.0, 2 / 3), strict=True):
+    for (count, mean, squares, *_), share in zip(found.tensors()["scales.moments"], (1.0, 2 / 3), strict=True):
         assert count == pytest.approx(share * weight, rel=0.01) or count == pytest.approx(
             (5 / 3 - share) * weight, rel=0.01
         )
         assert abs(mean) < 0.3 or abs(mean - 1.7e9) < 0.3
         assert np.sqrt(squares / count) == pytest.approx(5.0, rel=0.02)
+
+
+def test_scales_of_a_file_of_before_are_merged_among_themselves():
+    now = [observed([{"a": v} for v in values]).tensors() for values in ([1.0, 2.0], [3.0])]
+    before = [part | {"scales.moments": part["scales.moments"][:, :3]} for part in now]
+    assert moments.merged_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
+    with pytest.raises(MergeError, match="in another way"):
+        moments.merged_scales([now[0], before[1]], None)
 
 
 def test_default_models_go_on_from_one():
@@ -775,6 +784,19 @@ def test_default_models_go_on_from_one():
     merged = one.merge(other, base=base)
     assert merged._state.scales.n == merged.n_steps == 3000
     assert np.mean((np.array(merged.predict_many(frame(some))) - ys[:200]) ** 2) < max(errors_of)
+
+
+def test_strings_that_replicas_have_not_seen_in_common_are_merged():
+    """What a name without a scale is divided by depends on the model that replicas go on from alone."""
+    xs, ys = stream(900)
+    xs = [{**x, "id": f"n{i}", f"late{i % 7}": x["a"]} if i >= 300 else x for i, x in enumerate(xs)]
+    base = learnt(KernelRegressor(max_features=64), xs[:300], ys[:300])
+    one, other = (pickle.loads(pickle.dumps(base)) for _ in range(2))
+    learnt(one, xs[300:450], ys[300:450])
+    learnt(other, xs[450:600], ys[450:600])
+    merged = one.merge(other, base=base)
+    assert merged._state.scales.n_names == 3 + 300 + 7
+    learnt(merged, xs[600:], ys[600:])
 
 
 # --- pruning ---------------------------------------------------------------------------------------------------
