@@ -162,6 +162,7 @@ class KernelModel(LearningModel):
             self._loss,
             self._default_step(),
             self._cap,
+            is_scaled=self.kernel is None,
             l2=self.l2,
             columns=columns,
             intercept=self._intercept,

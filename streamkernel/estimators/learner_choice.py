@@ -86,7 +86,14 @@ def resolve(
 
 
 def new_function(
-    learner: Any, kernel: Kernel, loss: losses.Loss, default_step: step_sizes.Step, cap: int | None, **others: Any
+    learner: Any,
+    kernel: Kernel,
+    loss: losses.Loss,
+    default_step: step_sizes.Step,
+    cap: int | None,
+    *,
+    is_scaled: bool,
+    **others: Any,
 ) -> Expansion | Mixture:
     """Return a function of a resolved learner that has learned nothing.
 
@@ -100,6 +107,8 @@ def new_function(
         The step that ``step_size="auto"`` stands for.
     cap
         On the features.
+    is_scaled
+        Whether inputs are brought to one scale.
     **others
         What both kinds of functions take: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
     """
@@ -114,6 +123,7 @@ def new_function(
             max_features=cap or 0,
             batch_size=learner.batch_size or 1,
             forgetting=float(learner.forgetting),
+            is_linear=is_scaled,
             **others,
         )
     return Expansion(

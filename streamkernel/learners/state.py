@@ -54,10 +54,10 @@ PER_K_XX, PER_ERROR = 1, 2
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
 
-DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD = range(6)
+DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, NO_PLACE = range(7)
 """What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the
 arrays have been copied, and what is learned in them would be lost; there is no room for another block; the
-dictionary could not be read. Nothing is changed but in the first case."""
+dictionary could not be read; there is no place for a new name. Nothing is changed but in the first case."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.numbers import no_numbers
 
 
@@ -92,6 +93,8 @@ class SecondOrderSummary:
         Of f, shape (columns, 1).
     weights, mixer, bounds, standing
         The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
+    linear
+        The linear functions.
     """
 
     numbers: Any
@@ -110,6 +113,7 @@ class SecondOrderSummary:
     mixer: F64
     bounds: F64
     standing: F64
+    linear: LinearSummary
 
     @property
     def columns(self) -> int:
@@ -121,7 +125,7 @@ class SecondOrderSummary:
         spread: dict[str, Any] = {
             name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
         }
-        return replace(self, level=columns @ self.level, **spread)
+        return replace(self, level=columns @ self.level, linear=self.linear.with_columns(columns), **spread)
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of a function like this one before its first example."""

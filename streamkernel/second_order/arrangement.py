@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import KernelProgram
@@ -17,7 +17,11 @@ from streamkernel.learners import state
 from streamkernel.second_order import growth, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import copied, grown, new_linear
 from streamkernel.second_order.mixture_state import Group, MixtureState
+
+BEGINNING = 0.5
+"""The weight that the first linear function has before there are examples; those of groups share what is left."""
 
 
 class Arrangement(NamedTuple):
@@ -49,14 +53,18 @@ class Arrangement(NamedTuple):
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
         flat, sizes = self.groups.flat, self.groups.counts * len(self.state.level)
-        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[:-1].reshape(2, -1))
+        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[: 2 * len(self.groups)].reshape(2, -1))
         return float(np.square(newton * flat.newton + steady * flat.steady).sum())
+
+    def with_more_places(self) -> Arrangement:
+        """Return the same with room for more names in the linear functions."""
+        return self._replace(state=self.state._replace(linear=grown(self.state.linear)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
         """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
-        copy = copy._replace(rows=nothing, factor=nothing)
+        copy = copy._replace(rows=nothing, factor=nothing, linear=copied(copy.linear))
         groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
         return Arrangement(copy, groups, self.directions.apart(), self.table)
 
@@ -79,6 +87,8 @@ class Arranger:
         Cap on the blocks.
     seed
         Of the features.
+    linear, linear_prior
+        Linear functions, and their λ.
     """
 
     alone: tuple[int, ...]
@@ -87,6 +97,8 @@ class Arranger:
     room: int
     most_blocks: int
     seed: int
+    linear: int
+    linear_prior: float
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return what a mixture is before its first example; `numbers` is its record."""
@@ -95,14 +107,17 @@ class Arranger:
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
-        functions = 2 * count + 1
-        arrays = {
+        functions = 2 * count + 1 + self.linear
+        first = np.array([BEGINNING, *[0.0] * self.linear][: self.linear])
+        single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
+        arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
-            "weights": np.append(np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2), 0.0),
+            "weights": np.concatenate([np.tile(single, 2), [0.0], first]),
             "mixer": np.zeros((functions, functions)),
-            "bounds": np.zeros(functions + 1),
+            "bounds": np.zeros(functions + 2),
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
+            "linear": new_linear(self.linear, columns, self.linear_prior),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 
@@ -113,7 +128,7 @@ class Arranger:
         numbers: Any,
         table: I64,
         groups: Mapping[int, Group],
-        arrays: Mapping[str, F64],
+        arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
         take."""

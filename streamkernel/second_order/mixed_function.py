@@ -22,6 +22,7 @@ from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import evaluation, growth, mixture_files, newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import FORGETTING, prior
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.square_root import EIGHT
 
@@ -53,6 +54,8 @@ class MixedFunction(Learner):
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
         What the Newton steps keep of the past at each example; 1 keeps all.
+    is_linear
+        Whether there are functions linear in the inputs.
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.Expansion`.
     """
@@ -73,6 +76,7 @@ class MixedFunction(Learner):
         l2: float = 0.0,
         columns: int = 1,
         intercept: int = state.NOTHING,
+        is_linear: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -88,6 +92,8 @@ class MixedFunction(Learner):
             room=-(-max(batch_size, newton_step.LONGEST_BATCH) // EIGHT) * EIGHT,
             most_blocks=blocks,
             seed=seed,
+            linear=len(FORGETTING) if is_linear else 0,
+            linear_prior=prior(loss),
         )
         self.is_unfinished = self._is_private = False
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
@@ -175,18 +181,22 @@ class MixedFunction(Learner):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight in f of the functions that take Newton steps, of those that take constant ones, and of the level.
+        """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, and of
+        linear functions.
 
         Where the stream moves, the constant steps gain.
         """
         weights = self._live.state.weights
-        newton, steady = weights[:-1].reshape(2, -1).sum(axis=1).tolist()
-        return {"newton": newton, "constant": steady, "level": float(weights[-1])}
+        level = 2 * len(self._live.groups)
+        newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
+        found = {"newton": newton, "constant": steady, "level": float(weights[level])}
+        return found | ({"linear": float(weights[level + 1 :].sum())} if len(weights) > level + 1 else {})
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays but the cache of directions."""
-        return sum(part.nbytes for part in self._live.state)
+        *own, linear = self._live.state
+        return sum(part.nbytes for part in (*own, *linear))
 
     def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
@@ -226,6 +236,13 @@ class MixedFunction(Learner):
                 self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
             if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
                 return out
+
+    def linear_scores(self, rows: Rows) -> F64:
+        """Return the scores of the linear functions at rows that need no scales, shape (rows, functions, columns)."""
+        function = self._live.state
+        out = np.empty((len(rows.start) - 1, len(function.linear.w), len(function.level)))
+        evaluation.linear_scores(function, NOT_SCALED, rows, out)
+        return out
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learned, as arrays that share nothing with this function."""
