@@ -20,7 +20,7 @@ from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import copied, grown, new_linear
 from streamkernel.second_order.mixture_state import Group, MixtureState
 
-BEGINNING = 0.5
+BEGINNING = 0.4
 """The weight that the first linear function has before there are examples; those of groups share what is left."""
 
 

@@ -5,10 +5,10 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what is stationary;
 * one that takes steps of constant size, w ← w - γℓ'φ, for what moves.
 
-One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled, two
-more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these. The v_k
-are learned by Newton steps too, on the loss of f itself, and forget what is long ago. All functions see an example
-before they learn it.
+One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
+two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
+The v_k are learned by Newton steps too, on the loss of f itself, and forget what is long ago. All functions see an
+example before they learn it.
 
 What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
 memory after the first change. A Newton step of the groups takes much longer. So it is prepared in a call that other

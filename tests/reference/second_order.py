@@ -205,8 +205,8 @@ class Mixture:
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear = linear or []
-        self.v = np.append(self.v, [0.5, 0.0][: len(self.linear)])
-        self.v[: 2 * len(self.groups)] *= 0.5 if self.linear else 1.0
+        self.v = np.append(self.v, [0.4, 0.0][: len(self.linear)])
+        self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
