@@ -162,12 +162,12 @@ class KernelModel(LearningModel):
             self._loss,
             self._default_step(),
             self._cap,
+            is_scaled=self.kernel is None,
             l2=self.l2,
             columns=columns,
             intercept=self._intercept,
             cache_bytes=self.cache_bytes,
             seed=self.seed,
-            is_scaled=self.kernel is None,
         )
 
     def _new_upkeep(self) -> BackgroundTasks | None:

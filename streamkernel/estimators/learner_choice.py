@@ -124,6 +124,7 @@ def new_function(
             batch_size=learner.batch_size or 1,
             forgetting=float(learner.forgetting),
             has_metric=is_scaled,
+            is_linear=is_scaled,
             **others,
         )
     return Expansion(

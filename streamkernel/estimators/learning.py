@@ -194,7 +194,7 @@ class LearningModel(model_file.Serializable):
 
     def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
         """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
-        rows = Rows.stack([row for row, _ in first])
+        rows = given = Rows.stack([row for row, _ in first])
         scales = found.scales
         if scales is not None:
             scales = scales.of_first(rows)
@@ -203,7 +203,7 @@ class LearningModel(model_file.Serializable):
         learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
         for i, (_, target) in enumerate(first):
             try:
-                learner.learn_one(rows.part(i, i + 1), target)
+                learner.learn_again(given.part(i, i + 1), np.array([target]), scales)
             except InputError as error:
                 log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
         if not bandwidth.is_enough([row for row, _ in first]):

@@ -297,3 +297,15 @@ def observe_rows(scales, rows, first):  # type: ignore[no-untyped-def]
             return i
         observe_row(scales, rows, i)
     return len(rows.start) - 1
+
+
+@inlined(error_model="numpy")
+def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
+    """Return a and b for which t(v) without its bend is (v - a)/b: b is 0 if the name has no scale, or does not vary.
+
+    `scales` has a table, `key` is the hash of a name.
+    """
+    own = scales.table[_place(scales.table, key)]
+    if own.key != key or not own.spread > 0.0:
+        return 0.0, 0.0
+    return own.centre + own.shift * own.unit, own.unit

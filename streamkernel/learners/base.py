@@ -165,6 +165,10 @@ class Learner:
         """
         raise NotImplementedError
 
+    def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
+        """Learn from rows that the function this one takes the place of has learned, and the scales have observed."""
+        self.learn(rows, y)
+
     def grow_if_due(self) -> None:
         """Begin a larger group if it is time to, where there are groups."""
 

@@ -54,11 +54,11 @@ PER_K_XX, PER_ERROR = 1, 2
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
 
-DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE = range(7)
+DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE = range(8)
 """What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the
 arrays have been copied, and what is learned in them would be lost; there is no room for another block; the
-dictionary could not be read; an example is learned, and more follows from it. Nothing is changed but in the first and
-the last case."""
+dictionary could not be read; an example is learned, and more follows from it; there is no place for a new name.
+Nothing is changed but where an example is learned."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:

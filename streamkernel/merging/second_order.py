@@ -12,10 +12,13 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.learners import state
+from streamkernel.merging import linear
+from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, newton_step
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import FORGETTING, prior
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.second_order.mixture_state import Group
 
@@ -59,6 +62,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
         bounds=function.bounds.copy(),
         standing=function.losses.copy(),
         metric=metric.copied(function.metric),
+        linear=linear.summarize(function.linear),
     )
 
 
@@ -92,40 +96,42 @@ def merge(
     """
     check([*parts, *([base] if base.grams else [])])
     table, has = _together(parts, weights)
-    count = len(table)
+    count, functions = len(table), min(len(part.linear.w) for part in parts)
+    parts = [_without_linear(part) if len(part.linear.w) > functions else part for part in parts]
     groups, priors = [], np.zeros(count)
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
         priors[g] = np.mean([parts[i].priors[g] for i in at])
         own = [replace(parts[i], faded=parts[i].faded * _is_same(parts[i], base, g)) for i in at]
         groups.append(_group(fresh, own, base, weights[at] / weights[at].sum(), g))
-    mixers, moments = np.zeros((2, 2 * count + 1, 2 * count + 1)), np.zeros(2 * count + 1)
+    mixers, moments = np.zeros((len(parts[0].weights),) * 2), np.zeros(len(parts[0].weights))
     for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
         mixer, v = _without(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
-        mixers[0] += w * mixer
+        mixers += w * mixer
         moments += w * (mixer @ v)
-    mixer = np.zeros_like(mixers[0])
+    together: F64 = np.zeros_like(mixers)
     v = np.stack([part.weights for part in parts]).T @ weights
-    if mixers[0].any():
-        mixer = _factor(mixers[0])
-        v = np.linalg.solve(mixers[0], moments)
+    if mixers.any():
+        together = factor_of(mixers)
+        v = np.asarray(np.linalg.solve(mixers, moments), np.float64)
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], fresh.table[:, 0].sum()))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    share = weights[:, None] * np.c_[has, has, has.any(axis=1)]
+    share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], 1 + functions, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
         **state.pack_learned(numbers),
         "table": table,
         "priors": priors,
         "weights": v,
-        "mixer": mixer,
+        "mixer": together,
         "bounds": np.max([part.bounds for part in parts], axis=0),
         "level": level,
         "standing": standing,
         **kept,
         **metric_files.tensors(metric.merged([part.metric for part in parts], has)),
+        **_linear(fresh, parts, base, weights, float(numbers["offset"])),
         **Groups(groups, [0] * count).tensors(0),
     }
 
@@ -134,7 +140,7 @@ def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
     """Return the coefficients of the mixed functions."""
     found = []
     for part in parts:
-        newton, steady = part.weights[:-1].reshape(2, -1)
+        newton, steady = part.weights[: 2 * len(part.table)].reshape(2, -1)
         mixed = zip(newton, part.newton, steady, part.steady, strict=True)
         found.append(np.concatenate([v * a + u * b for v, a, u, b in mixed], axis=1))
     return found
@@ -199,10 +205,10 @@ def _group(
         gram -= (faded.sum() - left) * _grams(base)[g]
         moments = moments - (faded.sum() - left) * base.moments[g]
     gram.flat[:: n + 1] += (1.0 - left) * prior - ((1.0 - faded) * units).sum()
-    factor = _factor(gram, prior)
+    factor = factor_of(gram, prior)
     found.factor[:] = factor
     found.newton[:] = moments
-    found.newton[:] = _solve(factor, found.newton.T).T
+    found.newton[:] = solve(factor, found.newton.T).T
     found.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
     return found
 
@@ -225,13 +231,48 @@ def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, A
     return found, has
 
 
+def _without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return what is told of a function without its linear functions: one of the others has none."""
+    left, mixer, v = 2 * len(part.table) + 1, part.mixer, part.weights
+    if mixer.any():
+        factor, v = newton_step.without(factor_of(mixer), v, np.arange(left, len(v)), mixer.diagonal().min())
+        mixer = factor.T @ factor
+    none = replace(
+        part.linear, **{name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
+    )
+    return replace(
+        part,
+        weights=v[:left],
+        mixer=mixer[:left, :left],
+        bounds=np.append(part.bounds[:left], part.bounds[-2:]),
+        standing=part.standing[:left],
+        linear=none,
+    )
+
+
+def _linear(
+    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offset: float
+) -> dict[str, Any]:
+    """Return the tensors of linear functions together; `offset` is what is added to f from now on."""
+    root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
+    before = [float(part.numbers["offset"]) for part in (*parts, *([] if root is None else [base]))]
+    return linear.merge(
+        [part.linear for part in parts],
+        root,
+        weights,
+        moved=np.array(before) - offset if parts[0].is_mean else np.zeros(len(before)),
+        kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
+        least=prior(fresh.loss),
+    )
+
+
 def _without(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
     """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
     mixer, v = part.mixer, part.weights.copy()
     if not len(groups) or not mixer.any():
         return mixer, v
     gone = np.concatenate([groups, groups + len(part.table)])
-    factor, v = newton_step.without(_factor(mixer), v, gone, mixer.diagonal().min())
+    factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
     return factor.T @ factor, v
 
 
@@ -246,35 +287,6 @@ def _gram(factor: Any) -> F64:
     gram: F64 = np.triu(upper)
     gram += np.triu(upper, 1).T
     return gram
-
-
-def _factor(gram: F64, least: float = 0.0) -> F64:
-    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows.
-
-    Raises
-    ------
-    MergeError
-        If the matrix is not finite.
-    """
-    from scipy.linalg.lapack import dpotrf
-
-    if not np.isfinite(gram).all():
-        raise MergeError("Expected finite Gram matrices, got NaN or infinity")
-    more = 0.0
-    while True:
-        lower, failed = dpotrf(gram.T, lower=1, clean=1)
-        if not failed:
-            factor: F64 = np.ascontiguousarray(lower.T)
-            return factor
-        more = max(2.0 * more, least, 1e-12 * float(np.trace(gram)) / len(gram))
-        gram = gram + more * np.eye(len(gram))
-
-
-def _solve(factor: F64, moments: F64) -> F64:
-    """Return (RᵀR)⁻¹ times moments."""
-    from scipy.linalg import cho_solve
-
-    return np.asarray(cho_solve((factor, False), moments))
 
 
 def _faded(f: Mixture, before: int, g: int) -> float:

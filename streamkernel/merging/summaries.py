@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
+from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.metric import Metric
 
@@ -95,6 +96,8 @@ class SecondOrderSummary:
         The mixture: its weights, their Gram matrix, bounds on gradients and running losses.
     metric
         The metric of its groups.
+    linear
+        The linear functions.
     """
 
     numbers: Any
@@ -114,6 +117,7 @@ class SecondOrderSummary:
     bounds: F64
     standing: F64
     metric: Metric
+    linear: LinearSummary
 
     @property
     def columns(self) -> int:
@@ -125,7 +129,7 @@ class SecondOrderSummary:
         spread: dict[str, Any] = {
             name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
         }
-        return replace(self, level=columns @ self.level, **spread)
+        return replace(self, level=columns @ self.level, linear=self.linear.with_columns(columns), **spread)
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of a function like this one before its first example."""

@@ -17,7 +17,11 @@ from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import copied, grown, new_linear
 from streamkernel.second_order.mixture_state import Group, MixtureState
+
+BEGINNING = 0.4
+"""The weight that the first linear function has before there are examples; those of groups share what is left."""
 
 
 class Arrangement(NamedTuple):
@@ -49,14 +53,18 @@ class Arrangement(NamedTuple):
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
         flat, sizes = self.groups.flat, self.groups.counts * len(self.state.level)
-        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[:-1].reshape(2, -1))
+        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[: 2 * len(self.groups)].reshape(2, -1))
         return float(np.square(newton * flat.newton + steady * flat.steady).sum())
+
+    def with_more_places(self) -> Arrangement:
+        """Return the same with room for more names in the linear functions."""
+        return self._replace(state=self.state._replace(linear=grown(self.state.linear)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
         """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
-        copy = copy._replace(rows=nothing, factor=nothing)
+        copy = copy._replace(rows=nothing, factor=nothing, linear=copied(copy.linear))
         groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
         directions = self.directions.apart()
         copy = copy._replace(metric=metric.placed(copy.metric, directions))
@@ -83,6 +91,8 @@ class Arranger:
         Of the features.
     has_metric
         Whether new groups may be in a metric.
+    linear, linear_prior
+        Linear functions, and their λ.
     """
 
     alone: tuple[int, ...]
@@ -92,6 +102,8 @@ class Arranger:
     most_blocks: int
     seed: int
     has_metric: bool
+    linear: int
+    linear_prior: float
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return what a mixture is before its first example; `numbers` is its record."""
@@ -100,15 +112,18 @@ class Arranger:
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
-        functions = 2 * count + 1
-        arrays = {
+        functions = 2 * count + 1 + self.linear
+        first = np.array([BEGINNING, *[0.0] * self.linear][: self.linear])
+        single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
+        arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
-            "weights": np.append(np.tile(np.where(np.arange(count) < alone, 0.5 / alone, 0.0), 2), 0.0),
+            "weights": np.concatenate([np.tile(single, 2), [0.0], first]),
             "mixer": np.zeros((functions, functions)),
-            "bounds": np.zeros(functions + 1),
+            "bounds": np.zeros(functions + 2),
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
             "metric": metric.empty(count),
+            "linear": new_linear(self.linear, columns, self.linear_prior),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 

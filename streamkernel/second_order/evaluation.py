@@ -11,6 +11,7 @@ from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order import linear
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
@@ -18,7 +19,7 @@ from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, Mixt
 
 @unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
 def functions(state, z, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (2 groups + 1, columns), to the scores of all functions."""
+    """Set `f`, shape (functions, columns), to the scores of all but the linear functions."""
     layout, columns = state.layout, f.shape[1]
     groups = len(layout)
     for g in range(groups):
@@ -29,6 +30,16 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
             f[groups + g, c] = vectors.dot(phi, state.steady[first : first + n])
     for c in range(columns):
         f[2 * groups, c] = state.level[c, 0]
+
+
+@compiled
+def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions at row i."""
+    room, raw = linear.room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
+    for i in range(len(out)):
+        linear.read_row(state.linear, scales, rows, i, room)
+        linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
+        linear.within_reach(state.linear, state.numbers[0].error_scale, raw, out[i])
 
 
 @inlined
@@ -46,12 +57,18 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     changed = metric_room(longest_row(rows))
     z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
     f = np.empty((len(state.weights), numbers.columns))
+    base, linear_room = 2 * len(state.layout) + 1, linear.room_for(state.linear, longest_row(rows))
+    raw = np.empty((len(f) - base, numbers.columns))
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
         if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(state, z, f)
+        if len(f) > base:
+            linear.read_row(state.linear, scales, rows, i, linear_room)
+            linear.scores(state.linear, rows.start[i + 1] - rows.start[i], linear_room, raw)
+            linear.within_reach(state.linear, numbers.error_scale, raw, f[base:])
         mix_scores(state.weights, f, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset
@@ -67,14 +84,17 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return copies of what a prediction reads: numbers, w of the functions, the level, v and scales of one moment."""
-    functions = state.newton.copy(), state.steady.copy()
-    mixed = state.level.copy(), state.weights.copy()
-    return state.numbers.copy(), *functions, *mixed, scales.counts.copy(), scales.table.copy()
+    """Return copies of what a prediction reads, of one moment: numbers, w of the functions, the level, v, the linear
+    functions with their names, and scales."""
+    functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy()
+    own = state.linear
+    names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
+    return state.numbers.copy(), *functions, *names, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
-    numbers, newton, steady, level, weights, counts, table = _copy(state, scales)
-    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights)
+    numbers, newton, steady, level, weights, *names, counts, table = _copy(state, scales)
+    own = state.linear._replace(**dict(zip(("counts", "keys", "at", "scales", "w", "errors"), names, strict=True)))
+    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
     return copied, ScalesState(counts, table)

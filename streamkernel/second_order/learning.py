@@ -5,9 +5,10 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for what is stationary;
 * one that takes steps of constant size, w ← w - γℓ'φ, for what moves.
 
-One function more is a constant that takes constant steps: the recent level, whatever x is. The prediction is
-f = Σ_k v_k f_k over all these functions. The v_k are learned by Newton steps too, on the loss of f itself, and forget
-what is long ago. All functions see an example before they learn it.
+One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
+two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
+The v_k are learned by Newton steps too, on the loss of f itself, and forget what is long ago. All functions see an
+example before they learn it.
 
 What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
 memory after the first change. A Newton step of the groups takes much longer. So it is prepared in a call that other
@@ -29,8 +30,8 @@ from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import embedding_room, set_scaled
 from streamkernel.learners.scoring import longest_row
-from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_ROOM
-from streamkernel.second_order import newton_step, square_root
+from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_PLACE, NO_ROOM
+from streamkernel.second_order import linear, newton_step, square_root
 from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
 from streamkernel.second_order.metric import metric_room
@@ -69,8 +70,12 @@ class Options(NamedTuple):
         How many blocks begin at once.
     follow
         The step of the level.
+    prior
+        λ of linear functions.
+    is_new
+        Whether the scales and the weights v, too, learn from the examples.
     may_use_moments
-        Whether the scales of inputs may change.
+        Whether the scales may change then.
     has_metric
         Whether gradients are gathered for the metric of larger groups.
     """
@@ -78,6 +83,8 @@ class Options(NamedTuple):
     restructured: int
     growing: int
     follow: float
+    prior: float
+    is_new: bool
     may_use_moments: bool
     has_metric: bool
 
@@ -94,7 +101,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
     slopes = gradient_room(longest, numbers.block_size)
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
-    count = 2 * groups + 1
+    base, count, own_linear = 2 * groups + 1, len(state.weights), state.linear
     z = np.empty(outputs_of(numbers, layout, max(numbers.blocks, options.growing)), np.float32)
     f, g, h = np.empty((count, columns)), np.empty((count, columns)), np.empty((count, columns))
     out, nothing = np.empty(columns), np.zeros(columns)
@@ -102,27 +109,42 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
     mixer = Mixer(state.weights, state.mixer, state.bounds)
-    height = rows_per_group(state)
+    height, linear_room = rows_per_group(state), linear.room_for(own_linear, longest_row(rows))
+    raw = np.empty((count - base, columns))
     for i in range(first, last):
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
         if not has_room(scales, scale_row(scales, rows, i, examples.scaled)):
             return NO_ROOM, i
         if not embed_groups(state, kernel, scaled_rows, i, blocks, z, room, changed):
             return BAD_VALUE, i
+        names, used = rows.start[i + 1] - rows.start[i], 0
+        if count > base:
+            used = linear.read_row(own_linear, scales, rows, i, linear_room)
+            if used > own_linear.w.shape[2]:
+                return NO_PLACE, i
         # 1. all scores and derivatives; what cannot be learned is refused before anything changes
         functions(state, z, f)
-        mix_scores(state.weights, f, out)
+        if count > base:
+            linear.scores(own_linear, names, linear_room, raw)
         target, added, furthest = examples.y[i], numbers.offset, math.inf
         if numbers.error_scale > 0.0:
             furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
         if numbers.intercept == MEAN:
             added += min(max(target - added, -furthest), furthest) / (numbers.examples + 1)
         target -= added
+        moved = added - numbers.offset if numbers.examples > 0 else 0.0
+        if count > base:
+            for k in range(count - base):
+                for c in range(columns):
+                    raw[k, c] -= moved
+            linear.within_reach(own_linear, numbers.error_scale, raw, f[base:])
+        mix_scores(state.weights, f, out)
         usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
         for k in range(count):
-            losses.derivative(code, parameter, f[k], target, g[k])
-            losses.curvature(code, parameter, f[k], target, h[k])
-            usable &= vectors.within(f[k], 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
+            f_k = f[k] if k < base else raw[k - base]
+            losses.derivative(code, parameter, f_k, target, g[k])
+            losses.curvature(code, parameter, f_k, target, h[k])
+            usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
         if not usable:
             return DIVERGED, i
         # 2. the sizes: of the targets, and of k(x, x)
@@ -145,9 +167,10 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         loss = losses.value(code, parameter, out, target)
         if options.has_metric and seen % EVERY == 0:
             add_gradient(state, kernel, z, seen, room, changed, slopes)
-        newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
+        if options.is_new or state.bounds[-1] == newton_step.NEVER_EXCEEDED:
+            newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
         if not bounded:
-            for k in range(count):
+            for k in range(base):
                 state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
         for c in range(columns):
             state.level[c, 0] -= options.follow * g[2 * groups, c]
@@ -172,6 +195,29 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
                 at = columns * layout[j, BEFORE] + c * n
                 vectors.add(state.sums[at : at + n], phi_j, g[j, c])
                 vectors.add(state.steady[at : at + n], phi_j, -gamma * g[groups + j, c])
+        if count > base:
+            linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
+            linear.move(own_linear, -moved)
+        for k in range(base, count):
+            own_loss = losses.value(code, parameter, f[k], target)
+            state.losses[k] += (own_loss - state.losses[k]) / memory
+            if size > 0.0 and numbers.intercept == MEAN:
+                off = min(abs(raw[k - base, 0] - target), furthest)
+                own_linear.errors[k - base] += (off**2 - own_linear.errors[k - base]) / min(float(seen), HORIZON)
+            most, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen)
+            for c in range(columns):
+                most = max(most, h[k, c])
+            if not bounded:
+                before = math.sqrt(vectors.dot(g[k], g[k]))
+                state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
+                after = math.sqrt(vectors.dot(g[k], g[k]))
+                if after < before:
+                    vectors.multiply(g[k], before / after)
+                    share = min(share, after / before)
+            vectors.multiply(g[k], share)
+            linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
+            kept = linear.FORGETTING[k - base] * numbers.forgetting
+            linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
         numbers.reused_steps += blocks == numbers.blocks
         numbers.blocks = blocks
         numbers.examples = seen
@@ -179,7 +225,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         numbers.buffered += 1
         numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
         numbers.offset = numbers.predicted_offset = added
-        if len(scales.table) > 0:
+        if options.is_new and len(scales.table) > 0:
             observe_row(scales, rows, i)
             if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
                 use_moments(scales)

@@ -22,6 +22,7 @@ from streamkernel.second_order import evaluation, growth, mixture_files, newton_
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
+from streamkernel.second_order.linear import FORGETTING, prior
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.square_root import EIGHT
 
@@ -55,6 +56,8 @@ class MixedFunction(Learner):
         What the Newton steps keep of the past at each example; 1 keeps all.
     has_metric
         Whether new groups may draw their features in a metric that is learned.
+    is_linear
+        Whether there are functions linear in the inputs.
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.Expansion`.
     """
@@ -75,6 +78,7 @@ class MixedFunction(Learner):
         l2: float = 0.0,
         columns: int = 1,
         intercept: int = state.NOTHING,
+        is_linear: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
         has_metric: bool = False,
@@ -92,6 +96,8 @@ class MixedFunction(Learner):
             most_blocks=blocks,
             seed=seed,
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
+            linear=len(FORGETTING) if is_linear else 0,
+            linear_prior=prior(loss),
         )
         self.is_unfinished = self._is_private = False
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
@@ -184,18 +190,22 @@ class MixedFunction(Learner):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight in f of the functions that take Newton steps, of those that take constant ones, and of the level.
+        """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, and of
+        linear functions.
 
         Where the stream moves, the constant steps gain.
         """
         weights = self._live.state.weights
-        newton, steady = weights[:-1].reshape(2, -1).sum(axis=1).tolist()
-        return {"newton": newton, "constant": steady, "level": float(weights[-1])}
+        level = 2 * len(self._live.groups)
+        newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
+        found = {"newton": newton, "constant": steady, "level": float(weights[level])}
+        return found | ({"linear": float(weights[level + 1 :].sum())} if len(weights) > level + 1 else {})
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays but the cache of directions."""
-        return sum(part.nbytes for part in [*self._live.state[:-1], *self._live.state.metric])
+        *own, metric, linear = self._live.state
+        return sum(part.nbytes for part in (*own, *metric, *linear))
 
     def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
@@ -235,6 +245,13 @@ class MixedFunction(Learner):
                 self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
             if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
                 return out
+
+    def linear_scores(self, rows: Rows) -> F64:
+        """Return the scores of the linear functions at rows that need no scales, shape (rows, functions, columns)."""
+        function = self._live.state
+        out = np.empty((len(rows.start) - 1, len(function.linear.w), len(function.level)))
+        evaluation.linear_scores(function, NOT_SCALED, rows, out)
+        return out
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learned, as arrays that share nothing with this function."""

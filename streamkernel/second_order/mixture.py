@@ -18,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, mixture_files, newton_step, priors
+from streamkernel.second_order import learning, linear, linear_files, mixture_files, newton_step, priors
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
@@ -47,11 +47,19 @@ class Mixture(MixedFunction):
     """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> Mixture:
-        """Return a function of the same parameters that has learned nothing, with other bandwidths; `rows` decide λ."""
+        """Return a function of the same parameters that has learned nothing but v, with other bandwidths.
+
+        `rows` decide λ. v was learned from what the functions said before they saw an example.
+        """
         twin = self._twin()
         twin._kernel = kernel
         directions = self.directions.with_plan(KernelProgram(kernel, self._seed))
         live = twin._live = twin._first(directions, self.columns, int(self.numbers["intercept"]))
+        old = self._live.state
+        if old.bounds[-1] < newton_step.NEVER_EXCEEDED:
+            live.state.weights[:], live.state.mixer[:], live.state.bounds[-2:] = old.weights, old.mixer, old.bounds[-2:]
+        else:
+            live.state.bounds[-1] = old.bounds[-1]
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))
@@ -65,7 +73,13 @@ class Mixture(MixedFunction):
         """Learn from one row as :meth:`learn` does."""
         self.learn(row, np.array([y], np.float64))
 
-    def learn(self, rows: Rows, y: F64, scales: Scales | None = None, read: F64 | None = None) -> None:
+    def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
+        """Learn from rows that the scales and v have learned before."""
+        self.learn(rows, y, scales, is_new=False)
+
+    def learn(
+        self, rows: Rows, y: F64, scales: Scales | None = None, read: F64 | None = None, is_new: bool = True
+    ) -> None:
         """Learn from `rows` in order.
 
         Parameters
@@ -73,9 +87,11 @@ class Mixture(MixedFunction):
         rows, y
             The examples and their targets.
         scales
-            The scales to bring the values to, which then count them; ``None`` to take values as they are.
+            The scales to bring the values to; ``None`` to take values as they are.
         read
             Is set to the values as they are scaled, of the rows that are learned.
+        is_new
+            Whether the scales and the weights v, too, learn from the examples.
 
         Raises
         ------
@@ -100,6 +116,8 @@ class Mixture(MixedFunction):
                 restructured=schedule.last_due(seen),
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
+                prior=linear.prior(self.loss),
+                is_new=is_new,
                 may_use_moments=self.may_restructure,
                 has_metric=self.has_metric,
             )
@@ -107,6 +125,8 @@ class Mixture(MixedFunction):
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
             if status == state.NO_ROOM and scales is not None:
                 scales.grow()
+            if status == state.NO_PLACE:
+                self._live = live.with_more_places()
             if status == state.DONE:
                 self.is_unfinished = False
                 continue
@@ -166,12 +186,20 @@ class Mixture(MixedFunction):
         }
         function = live.state
         names = ("weights", "mixer", "bounds", "losses", "priors")
-        arrays: dict[str, Any] = {"metric": function.metric}
-        arrays |= {name: getattr(function, name).copy() for name in names} | {"level": more(function.level)}
+        arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
+        arrays |= {"level": more(function.level), "metric": function.metric}
+        w = function.linear.w
+        w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
+        arrays["linear"] = function.linear._replace(w=w)
         twin = self._twin()
         numbers = self._with_column(function.numbers[0])
         twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)
         return twin
+
+    def adopt_linear(self, other: Mixture) -> None:
+        """Take over the linear functions of another function, which is used no more."""
+        live = self._live
+        self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))
 
     def with_groups(self, kept: I64, groups: Sequence[Group]) -> dict[str, Any]:
         """Return what :meth:`restore` takes for groups of the features that are kept instead of its own."""
@@ -191,6 +219,7 @@ class Mixture(MixedFunction):
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         learned = self._read_learned(tensors)
+        self._arranger = replace(self._arranger, linear=linear_files.count(tensors))
         features, directions = self._kept_in(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)

@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.second_order import growth, metric_files
+from streamkernel.second_order import growth, linear_files, metric_files, newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 
 _NAMES = {
@@ -21,12 +21,14 @@ _NAMES = {
 
 
 def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of what is needed to predict, which is small; `kept` are the features of a pruned function."""
+    """Return copies of what is needed to predict, and all of the linear functions, which is small; `kept` are the
+    features of a pruned function."""
     function = mixture.state
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (
         state.pack_learned(function.numbers[0])
         | arrays
+        | linear_files.pack(function.linear)
         | {"table": mixture.table.copy()}
         | dict(kept)
         | mixture.groups.functions()
@@ -67,6 +69,8 @@ def restore(
         If a tensor is missing, does not fit, or holds what no function learns.
     """
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
+    if not linear_files.has_linear(tensors) and "bounds" in tensors:  # one of 0.1
+        tensors = {**tensors, "bounds": np.append(tensors["bounds"], newton_step.NEVER_EXCEEDED)}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
     if not waiting < longest_batch or not waiting <= examples == learned["steps"] < 1 << 62:
@@ -82,6 +86,7 @@ def restore(
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
+    own_arrays["linear"] = linear_files.unpack(tensors, int(empty.state.numbers["columns"][0]))
     restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
     used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
     if learned["blocks"] != used:

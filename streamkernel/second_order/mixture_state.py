@@ -10,6 +10,7 @@ from numba import types
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.second_order.linear import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)
@@ -31,11 +32,11 @@ class MixtureState(NamedTuple):
     level
         The constant, shape (columns, 1).
     weights, mixer
-        v, and the factor of its own A; functions by Newton steps first, the level last.
+        v, and the factor of its own A; functions by Newton steps, by constant ones, the level, linear functions.
     bounds
-        The largest derivatives seen of the functions, and of f.
+        The largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
-        The running losses of the functions of groups, and of f = 0, since the model was last restructured.
+        The running losses of the functions, since the model was last restructured; that of f = 0 for the level.
     priors
         λ of each group, in units of k(x, x).
     factor
@@ -46,6 +47,8 @@ class MixtureState(NamedTuple):
         The metric that larger groups draw their features in.
     sums
         Σ ℓ'φ over them, shape (columns, n) for each group; when a step is prepared, what it subtracts from w.
+    linear
+        The linear functions.
     """
 
     numbers: Any
@@ -62,6 +65,7 @@ class MixtureState(NamedTuple):
     rows: F32
     sums: F64
     metric: Metric
+    linear: Linear
 
 
 class Mixer(NamedTuple):
@@ -92,7 +96,7 @@ _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], types.float32[::1], _VECTOR, METRIC,
+        types.float32[::1], types.float32[::1], _VECTOR, METRIC, LINEAR,
     ],
     MixtureState,
 )  # fmt: skip

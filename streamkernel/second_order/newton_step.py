@@ -30,6 +30,9 @@ GROWING = 256
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
 
+NEVER_EXCEEDED = 1e300
+"""The largest size of targets in a mixture of 0.1: its A began with λ of the first of them, and has that only."""
+
 _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
@@ -41,23 +44,35 @@ def begin(state, g, prior):  # type: ignore[no-untyped-def]
         state.factor[before + d * (n + 1)] = math.sqrt(prior)
 
 
+@inlined
+def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
+    """Set R to that of A + cI."""
+    root = math.sqrt(more)
+    for i in range(len(mixer)):
+        for k in range(len(mixer)):
+            row[k] = root if k == i else 0.0
+        square_root.rotate_small(mixer, row)
+
+
 @unit(types.void(NUMBERS_TYPE, MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
 def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
         A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
 
-    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. `room` has two rows of as many
+    and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² is larger than ever,
+    A has as much more of λI: the first targets say little about it. `room` has two rows of as many
     numbers as columns and functions.
     """
     count, columns = f.shape
     numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds
     if size == 0.0:
         return
-    if mixer[0, 0] == 0.0:
-        for k in range(count):
-            mixer[k, k] = math.sqrt(PULL * size)
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
+    before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
+    if size > before:
+        _add_diagonal(mixer, PULL * (size - before), row)
+        bounds[count + 1] = max(bounds[count + 1], size)
     losses.derivative(numbers.loss, numbers.loss_parameter, out, target, g)
     losses.curvature(numbers.loss, numbers.loss_parameter, out, target, h)
     if numbers.loss_bound >= LARGEST_GRADIENT:
@@ -72,13 +87,10 @@ def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-de
         square_root.rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count
-        back, root = math.sqrt((1.0 - kept) * PULL * size), math.sqrt(kept)
+        root = math.sqrt(kept)
         for i in range(count):
             vectors.multiply(mixer[i], root)
-        for i in range(count):
-            for k in range(count):
-                row[k] = back if k == i else 0.0
-            square_root.rotate_small(mixer, row)
+        _add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
     square_root.solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(count):

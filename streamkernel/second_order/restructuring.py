@@ -15,7 +15,8 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     numbers, lambdas = function.numbers[0].copy(), function.priors.copy()
     seen = int(numbers["examples"])
-    losses_of, nothing = function.losses[:-1].reshape(2, -1), function.losses[-1]
+    of_groups, (nothing, *_) = np.split(function.losses, [2 * len(table)])
+    losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
     singles, unexplained = losses_of[0, :alone], priors.unexplained(least, nothing)
     multiples = np.resize(kernel.multiples if isinstance(kernel, Ladder) else 1.0, alone).tolist()
@@ -52,6 +53,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     in_metric = [g for g in begun if table[g, 1] >= alone]
     arrays = {"level": function.level, "weights": weights, "mixer": mixer, "bounds": bounds, "losses": running}
     arrays |= {"priors": lambdas, "metric": metric.with_groups(function.metric, in_metric, ended, root)}
+    arrays["linear"] = function.linear
     new = arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
     for g in begun:
         np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))

@@ -72,8 +72,9 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
     kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
     Z, f, weights = old.embed_rows(rows), old.scores(rows), np.empty(len(y))
     bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
-    groups, near = [], np.zeros((2 * len(old.groups) + 1, len(y), old.columns))
-    near[-1] = old.arrays.level[:, 0]
+    groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
+    level = 2 * len(old.groups)
+    near[level], near[level + 1 :] = old.arrays.level[:, 0], old.linear_scores(rows).transpose(1, 0, 2)
     for g, (group, (first, n, *_)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
         small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)

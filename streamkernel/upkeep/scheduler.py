@@ -136,6 +136,8 @@ class BackgroundTasks:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
+        if isinstance(new, Mixture) and isinstance(function, Mixture):
+            new.adopt_linear(function)  # the job has inputs as the features read them, which are bent
         found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 

@@ -34,7 +34,7 @@ from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
-from streamkernel.merging import moments, second_order
+from streamkernel.merging import factors, moments, second_order
 from streamkernel.second_order.mixture import Mixture
 
 RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}
@@ -1012,7 +1012,7 @@ def test_models_that_went_on_from_a_base_are_never_taken_for_others(name):
 
 def test_models_with_nan_are_refused():
     with pytest.raises(MergeError, match="finite Gram matrices, got NaN or infinity"):
-        second_order._factor(np.array([[1.0, 0.0], [0.0, np.nan]]))
+        factors.factor_of(np.array([[1.0, 0.0], [0.0, np.nan]]))
     one, other = made("second order", 300, 1), made("second order", 300, 2)
     for model in (one, other):
         model_merging.summarize(model)  # takes the step that examples wait for

@@ -106,6 +106,50 @@ class Group:
         self.waiting = []
 
 
+class Line:
+    """wᵀ(1, x) by a Newton step at each example, as `streamkernel.second_order.linear` prints it.
+
+    A of the first places is whole, of the others diagonal; all names are there from the beginning.
+    """
+
+    DENSE, TURN, FURTHEST, REACH, LARGEST_SCORE, CONSTANT, PRIOR = 257, 8, 10.0, 2.0, 20.0, 0.01, 10.0
+
+    def __init__(self, loss, curvature, names, columns, kept, l2):
+        self.loss, self.kept, self.l2, self.bound = loss, kept, l2, Bound(loss)
+        self.w, self.error, n = np.zeros((names + 1, columns)), 0.0, names + 1
+        self.priors = np.r_[self.CONSTANT, np.ones(names)] * self.PRIOR * curvature
+        self.A = np.diag(self.priors)
+        self.is_kept = (np.add.outer(np.zeros(n), np.arange(n)) < self.DENSE) & (np.arange(n) < self.DENSE)[:, None]
+        self.is_kept |= np.eye(n, dtype=bool)
+
+    def scores(self, x):
+        return np.r_[1.0, x] @ self.w
+
+    def bounded(self, f, size):
+        most = self.LARGEST_SCORE if size == 0.0 else self.REACH * size**1.5 / max(self.error, 1e-9 * size)
+        return np.clip(f, -most, most)
+
+    def learn(self, x, y, moved, seen, size, furthest):
+        self.w[0] -= moved
+        s, f = np.r_[1.0, x], self.scores(x)
+        if size:
+            self.error += (min(abs(f[0] - y), furthest) ** 2 - self.error) / min(seen, HORIZON)
+        g = self.loss.gradient(f, y)
+        share = min(1.0, (max(self.FURTHEST, math.sqrt(seen)) / max(np.abs(x).max(), 1e-300)) ** 2)
+        share = min(share, np.linalg.norm(self.bound.clipped(g)) / max(np.linalg.norm(g), 1e-300) if g.any() else 1.0)
+        self.add(s, share * g, share * max(FLATTEST, self.loss.curvature(f, y).max()))
+        if seen % self.TURN == 0 and (self.kept < 1.0 or self.l2):
+            turn, place = self.TURN * len(s), seen // self.TURN % len(s)
+            self.A *= self.kept**self.TURN
+            pull = (1.0 - self.kept**turn) * self.priors[place] + turn * self.l2
+            self.add(np.eye(len(s))[place], pull * self.w[place], pull)
+
+    def add(self, s, g, weight):
+        gain = np.linalg.solve(self.A, s)
+        self.w -= np.outer(gain, g) / (1.0 + weight * s @ gain)
+        self.A += weight * np.outer(s, s) * self.is_kept
+
+
 class Mixture:
     """Σ_k v_k f_k over the functions of all groups, and a level.
 
@@ -139,6 +183,7 @@ class Mixture:
         l2,
         intercept,
         multiples=(1.0,),
+        linear=None,
     ):
         self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch_size, intercept, outputs
         self.multiples, self.forgetting, self.columns = np.resize(multiples, blocks), forgetting, columns
@@ -154,11 +199,14 @@ class Mixture:
         ] + [None, None] * (self.last > 0)
         self.v = np.array([0.0 if group is None else 0.5 / self.alone for group in self.groups] * 2 + [0.0])
         self.level, self.follow, self.level_bound = np.zeros(columns), follow, Bound(loss)
-        self.A, self.bound = None, Bound(loss)
+        self.A, self.bound, self.largest = None, Bound(loss), 0.0
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
         self.nothing = 0.0  # the running loss of f = 0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
+        self.linear = linear or []
+        self.v = np.append(self.v, [0.4, 0.0][: len(self.linear)])
+        self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
@@ -173,29 +221,38 @@ class Mixture:
             for group in self.groups
         ]
 
-    def all_scores(self, phi):
-        """Return the scores of all functions, shape (2 groups + 1, columns): Newton, constant, the level."""
+    def all_scores(self, phi, x, moved=0.0):
+        """Return the scores of all functions, shape (functions, columns): Newton, constant, the level, linear."""
         nothing = np.zeros((2, self.columns))
+        size = self.size if self.intercept else 0.0
+        lines = [line.bounded(line.scores(x) - moved, size) for line in self.linear]
         pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
-        return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level])
+        return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level] + lines)
 
     def scores(self, x):
-        return self.v @ self.all_scores(self.features(x, max(1, self.seen))) + self.mean
+        return self.v @ self.all_scores(self.features(x, max(1, self.seen)), x) + self.mean
 
     def learn(self, x, y):
         phi = self.features(x, self.seen + 1)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
         self.seen += 1
+        moved = 0.0
         if self.intercept:
-            self.mean += np.clip(y - self.mean, -furthest, furthest) / self.seen
+            moved = np.clip(y - self.mean, -furthest, furthest) / self.seen
+            self.mean += moved
             y = y - self.mean
+        moved *= self.seen > 1
+        scores = self.all_scores(phi, x, moved)
+        if self.intercept:
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
-        self.weigh(self.all_scores(phi), y)
+        self.weigh(scores, y)
         memory = min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON)
         self.nothing += (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
         for group, part in zip(self.groups, phi, strict=True):
             if group:
                 group.see(part, y, memory)
+        for line in self.linear:
+            line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest)
         self.level = self.level - self.follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
@@ -215,7 +272,9 @@ class Mixture:
             return
         count, out = len(f), self.v @ f
         if self.A is None:
-            self.A = PULL * self.size * np.eye(count)
+            self.A = np.zeros((count, count))
+        self.A += PULL * max(self.size - self.largest, 0.0) * np.eye(count)
+        self.largest = max(self.size, self.largest)
         for c, curvature in enumerate(self.loss.curvature(out, y)):
             self.A += max(curvature, FLATTEST) * np.outer(f[:, c], f[:, c])
         if (self.seen - 1) % count == 0:

@@ -1,0 +1,37 @@
+"""Triangular factors of Gram matrices, and what is solved with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.errors import MergeError
+from streamkernel.features.rows import F64
+
+
+def factor_of(gram: F64, least: float = 0.0) -> F64:
+    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows.
+
+    Raises
+    ------
+    MergeError
+        If the matrix is not finite.
+    """
+    from scipy.linalg.lapack import dpotrf
+
+    if not np.isfinite(gram).all():
+        raise MergeError("Expected finite Gram matrices, got NaN or infinity")
+    more = 0.0
+    while True:
+        lower, failed = dpotrf(gram.T, lower=1, clean=1)
+        if not failed:
+            factor: F64 = np.ascontiguousarray(lower.T)
+            return factor
+        more = max(2.0 * more, least, 1e-12 * float(np.trace(gram)) / len(gram))
+        gram = gram + more * np.eye(len(gram))
+
+
+def solve(factor: F64, moments: F64) -> F64:
+    """Return (RᵀR)⁻¹ times moments."""
+    from scipy.linalg import cho_solve
+
+    return np.asarray(cho_solve((factor, False), moments))

@@ -1,0 +1,160 @@
+"""Linear functions that learned apart, as one: names in one order, on one scale, and sums of their Gram matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streamkernel.features.rows import F64, U64
+from streamkernel.merging.factors import factor_of, solve
+from streamkernel.second_order.linear import CONSTANT, DENSE, MOST, Linear
+
+
+@dataclass(frozen=True)
+class LinearSummary:
+    """What merging takes of linear functions: copies of their arrays.
+
+    Attributes
+    ----------
+    names
+        Of all places, that of the constant first.
+    scales
+        What is subtracted from values and what they are divided by, shape (places, 2).
+    w
+        Shape (functions, columns, places).
+    grams
+        A of the first places, shape (functions, n, n).
+    diagonal
+        Of A, of all places, shape (functions, places).
+    errors
+        Running squared errors, shape (functions,).
+    """
+
+    names: U64
+    scales: F64
+    w: F64
+    grams: F64
+    diagonal: F64
+    errors: F64
+
+    def with_columns(self, columns: F64) -> LinearSummary:
+        """Return a summary with other columns, which are sums of its own."""
+        return replace(self, w=columns @ self.w)
+
+
+def summarize(linear: Linear) -> LinearSummary:
+    """Return the summary of functions."""
+    n, dense = int(linear.counts[0]), min(int(linear.counts[0]), linear.factor.shape[1])
+    factor = linear.factor[:, :dense, :dense]
+    grams = factor.transpose(0, 2, 1) @ factor
+    diagonal = linear.diagonal[:, :n].copy()
+    diagonal[:, :dense] = np.einsum("kii->ki", grams)
+    own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
+    return LinearSummary(*own, grams, diagonal, linear.errors.copy())
+
+
+def merge(
+    parts: Sequence[LinearSummary],
+    base: LinearSummary | None,
+    weights: F64,
+    *,
+    moved: F64,
+    kept: Sequence[float],
+    least: float,
+) -> dict[str, Any]:
+    """Return the tensors that the functions of all parts together are restored from.
+
+    Of a function that forgets nothing A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0 of m parts, where A_0
+    is λI without a base; one that forgets has Σ (n_i/n) A_i and Σ (n_i/n) A_iw_i.
+
+    Parameters
+    ----------
+    parts, base
+        Summaries, and that of the functions that all of them were.
+    weights
+        n_i/n of the parts.
+    moved
+        What is to be added to each part, and to the base at the end, since what is added to f is another number now.
+    kept
+        What each function keeps of the past at an example.
+    least
+        λ.
+    """
+    everything = [*parts, *([] if base is None else [base])]
+    order = [*([] if base is None else [base]), *parts]
+    found = {name: tuple(scale) for one in reversed(order) for name, scale in _by_name(one)}
+    known = dict.fromkeys(name for one in order for name in one.names.tolist())
+    names = np.array([*known][:MOST], np.uint64)
+    scales = np.array([found[name] for name in names.tolist()])
+    same = [_on(one, names, scales, move, least) for one, move in zip(everything, moved.tolist(), strict=True)]
+    n, dense = len(names), min(len(names), DENSE)
+    functions, columns = parts[0].w.shape[:2]
+    w, factors = np.zeros((functions, columns, n)), np.zeros((functions, dense, dense))
+    diagonals = np.zeros((functions, n - dense))
+    start = _nothing(n, dense, least)
+    for k in range(functions):
+        share = np.append(weights, 0.0)
+        root = (start[0], start[1], np.zeros((columns, n)))
+        if kept[k] == 1.0:
+            share = np.append(np.ones(len(parts)), 1.0 - len(parts))
+            root = root if base is None else (same[-1][0][k], same[-1][1][k], same[-1][2][k])
+        each = [*((g[k], d[k], v[k]) for g, d, v in same[: len(parts)]), root]
+        gram = sum(s * g for s, (g, _, _) in zip(share, each, strict=True))
+        diagonal = sum(s * d for s, (_, d, _) in zip(share, each, strict=True))
+        diagonal = np.maximum(diagonal, 1e-12 * least)
+        moment = sum(s * (v[:, :dense] @ g) for s, (g, _, v) in zip(share, each, strict=True))
+        rest = sum(s * (v[:, dense:] * d) for s, (_, d, v) in zip(share, each, strict=True))
+        factors[k] = factor_of(gram, CONSTANT * least)
+        w[k, :, :dense], w[k, :, dense:] = solve(factors[k], np.transpose(moment)).T, rest / diagonal
+        diagonals[k] = diagonal
+    return {
+        "linear.names": names.view(np.int64),
+        "linear.scales": scales,
+        "linear.w": w,
+        "linear.factor": factors[:, *np.triu_indices(dense)],
+        "linear.diagonal": diagonals,
+        "linear.errors": np.array([part.errors for part in parts]).T @ weights,
+    }
+
+
+def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:
+    """Return the names of a part with their scales."""
+    return list(zip(part.names.tolist(), part.scales.tolist(), strict=True))
+
+
+def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
+    """Return what A is before there are examples: of the first places, and the diagonal for the others."""
+    gram = least * np.eye(dense)
+    gram[0, 0] *= CONSTANT
+    return gram, np.full(n - dense, least)
+
+
+def _on(part: LinearSummary, names: U64, scales: F64, moved: float, least: float) -> tuple[F64, F64, F64]:
+    """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of
+    others: an input s there is (s' b' + a' - a)/b of one s' with a' and b' here."""
+    n, dense, functions = len(names), min(len(names), DENSE), len(part.w)
+    places = {name: i for i, name in enumerate(part.names.tolist())}
+    at = np.array([places.get(name, -1) for name in names.tolist()])
+    has = at >= 0
+    w = np.zeros((functions, part.w.shape[1], n))
+    w[:, :, has] = part.w[:, :, at[has]]
+    gram, rest = (np.repeat(one[None], functions, axis=0) for one in _nothing(n, dense, least))
+    rest[:, has[dense:]] = part.diagonal[:, at[dense:][has[dense:]]]
+    own, whole = np.flatnonzero(has[:dense]), part.grams.shape[1]
+    inside = own[at[own] < whole]
+    gram[:, own, own] = part.diagonal[:, at[own]]
+    gram[np.ix_(range(functions), inside, inside)] = part.grams[np.ix_(range(functions), at[inside], at[inside])]
+    wider, shift = np.ones(n), np.zeros(n)
+    theirs = part.scales[at[has]]
+    theirs[0] = scales[0] = 0.0, 1.0
+    wider[has] = scales[has, 1] / theirs[:, 1]
+    shift[has] = (scales[has, 0] - theirs[:, 0]) / theirs[:, 1]
+    change = np.diag(1.0 / wider[:dense])
+    change[1:, 0] -= shift[1:dense] / wider[1:dense]
+    gram = change @ gram @ change.T
+    w[:, :, 0] += w[:, :, 1:] @ shift[1:] + (moved if w.shape[1] else 0.0)
+    w[:, :, 1:] *= wider[1:]
+    return gram, rest / wider[dense:] ** 2, w

@@ -1,0 +1,407 @@
+"""Functions linear in the standardised inputs, f(x) = wᵀ(1, s(x)), by a Newton step at each example; compiled.
+
+A step on an example with the derivatives ℓ' and ℓ'' of f is
+
+    k = A⁻¹s/(1 + αℓ''sᵀA⁻¹s),   w ← w - αℓ'k,   A ← A + αℓ''ssᵀ,   from A = λI,
+
+with α = 1 recursive least squares where the loss is the square one. A is kept as its factor R, RᵀR = A, for the
+constant and the first names that come; of the names after those only the diagonal of A is kept, in the same formulas.
+Nothing is subtracted from either, so that rounding cannot make A lose its sign. One function keeps all examples, the
+other one forgets.
+
+Inputs are not bent as those of the features are: what is linear stays linear far out. So α is less than 1 where an
+input is further out than any of so many examples can be, in proportion to 1/s²: one corrupt value does not outweigh all
+that was learned. Nor does f count for more than `reach` says.
+
+A name gets a place with its first value that is not 0, and keeps the scale that was in use then: w and A would mean
+something else on another. Names that come together get their places in the order of their hashes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.rows import F64, I64, ROWS, U64
+from streamkernel.features.scale_table import SCALES, centre_and_unit
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT
+from streamkernel.losses import Loss
+
+DENSE = 257
+"""Places, that of the constant among them, between which A is kept whole."""
+
+MOST = 65_536
+"""Places at most; names that come later have none."""
+
+FIRST = 16
+"""Places that there is room for in the beginning."""
+
+PRIOR = 10.0
+"""λ: what A has of each input before there are examples, in units of its variance and of the loss's curvature."""
+
+CONSTANT = 0.01
+"""What part of λ A has of the constant."""
+
+FORGETTING = (1.0, 0.999)
+"""What each function keeps of the past at each example, times what the model's `forgetting` says."""
+
+TURN = 8
+"""Examples after which it is forgotten in one go."""
+
+FURTHEST = 10.0
+"""An input further out counts for less in A, as if it stood there, or at √n after n examples if that is more."""
+
+LARGEST = 1e9
+"""What an input counts for at most."""
+
+REACH = 2.0
+"""How far f counts, in deviations of the targets over the share of their variance that f has not explained."""
+
+LARGEST_SCORE = 20.0
+"""How far f counts where it is the score of a class."""
+
+SMALLEST_SHARE = 1e-9
+
+
+class Linear(NamedTuple):
+    """Linear functions of one list of names, and the factors that they are learned with.
+
+    Attributes
+    ----------
+    counts
+        Places in use, the first of which is that of the constant.
+    keys, at
+        Hashes of names, 0 for none, and their places: a table twice as long as there is room for places.
+    names
+        The hash of each place's name.
+    scales
+        What is subtracted from the values at each place, and what they are divided by, shape (room, 2).
+    w
+        Shape (functions, columns, room).
+    factor
+        R of each function, upper triangular, for the first places, shape (functions, n, n), n at most `DENSE`.
+    diagonal
+        Of A, for the places after those, shape (functions, room).
+    errors
+        The running mean squared error of each function.
+    """
+
+    counts: I64
+    keys: U64
+    at: I64
+    names: U64
+    scales: F64
+    w: F64
+    factor: F64
+    diagonal: F64
+    errors: F64
+
+
+class Room(NamedTuple):
+    """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those."""
+
+    values: F64
+    places: I64
+    inputs: F64
+    gain: F64
+    row: F64
+
+
+_VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
+_MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
+LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR], Linear)
+ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR], Room)
+
+
+def prior(loss: Loss) -> float:
+    """Return λ for a loss."""
+    return PRIOR * loss.curvature
+
+
+def new_linear(functions: int, columns: int, least: float, room: int = FIRST) -> Linear:
+    """Return linear functions of no names yet, with λ and room for some places."""
+    dense = min(room, DENSE)
+    found = Linear(
+        np.ones(1, np.int64),
+        np.zeros(2 * room, np.uint64),
+        np.zeros(2 * room, np.int64),
+        np.zeros(room, np.uint64),
+        np.zeros((room, 2)),
+        np.zeros((functions, columns, room)),
+        np.zeros((functions, dense, dense)),
+        np.zeros((functions, room)),
+        np.zeros(functions),
+    )
+    found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
+    return found
+
+
+def grown(old: Linear) -> Linear:
+    """Return the same functions with room for twice as many places."""
+    functions, columns, room = old.w.shape
+    new = new_linear(functions, columns, 0.0, 2 * room)
+    n, dense = int(old.counts[0]), old.factor.shape[1]
+    new.counts[0], new.names[:room], new.scales[:room], new.w[:, :, :room] = n, old.names, old.scales, old.w
+    new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
+    return indexed(new)
+
+
+def copied(linear: Linear) -> Linear:
+    """Return functions that share nothing with others."""
+    return linear._replace(**{name: part.copy() for name, part in linear._asdict().items()})
+
+
+def indexed(linear: Linear) -> Linear:
+    """Return functions of which the table of names is empty, with that filled."""
+    _index(linear.keys, linear.at, linear.names, int(linear.counts[0]))
+    return linear
+
+
+@inlined
+def _row_of(keys, key):  # type: ignore[no-untyped-def]
+    """Return the row of a name in the table, or the empty one where it would be."""
+    last = np.uint64(len(keys) - 1)
+    row = key & last
+    while keys[row] != key and keys[row] != np.uint64(0):
+        row = (row + np.uint64(1)) & last
+    return row
+
+
+@compiled
+def _index(keys, at, names, n):  # type: ignore[no-untyped-def]
+    """Fill a table that is empty with the names of all places in use."""
+    for place in range(1, n):
+        row = _row_of(keys, names[place])
+        keys[row], at[row] = names[place], place
+
+
+@inlined
+def room_for(linear, longest):  # type: ignore[no-untyped-def]
+    """Return room for examples of so many names at most."""
+    dense = linear.factor.shape[1]
+    return Room(np.empty(longest), np.empty(longest, np.int64), np.empty(dense), np.empty(dense), np.empty(dense))
+
+
+@inlined
+def _standardised(value, centre, divisor):  # type: ignore[no-untyped-def]
+    """Return the input that a value is."""
+    return min(max((value - centre) / divisor, -LARGEST), LARGEST)
+
+
+@unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), error_model="numpy")
+def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
+    """Set the room to the inputs of row i and their places; return how many places there are with those that its new
+    names would get.
+
+    Where nothing is scaled, inputs are the values as they are.
+    """
+    used, inputs, first = linear.counts[0], room.inputs, rows.start[i]
+    before, is_scaled = used, len(scales.table) > 0
+    for k in range(min(used, len(inputs))):
+        inputs[k] = 0.0
+    inputs[0] = 1.0
+    for j in range(rows.start[i + 1] - first):
+        value, key = rows.values[first + j], max(rows.hashes[first + j], np.uint64(1))
+        row, place = _row_of(linear.keys, key), -1
+        if linear.keys[row] == key:
+            place = linear.at[row]
+            if is_scaled:
+                value = _standardised(value, linear.scales[place, 0], linear.scales[place, 1])
+        else:
+            centre, divisor = 0.0, 1.0
+            if is_scaled:
+                centre, divisor = centre_and_unit(scales, key)
+                value = 0.0 if divisor == 0.0 else _standardised(value, centre, divisor)
+            if value != 0.0 and used < MOST:
+                place = used
+                used += 1
+        room.values[j], room.places[j] = value, place
+        if 0 <= place < before and place < len(inputs):
+            inputs[place] = value
+    return used
+
+
+@inlined
+def reach(linear, k, size):  # type: ignore[no-untyped-def]
+    """Return how far function k counts, with the mean square of the targets, 0 for classes.
+
+    One that explains most of the targets is believed far beyond those that there were, others are not.
+    """
+    if size == 0.0:
+        return LARGEST_SCORE
+    return REACH * math.sqrt(size) / max(linear.errors[k] / size, SMALLEST_SHARE)
+
+
+@unit(types.void(LINEAR, types.int64, ROOM, _MATRIX))
+def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
+    """Set `f`, shape (functions, columns), to wᵀs of a row of n names that was read."""
+    used = linear.counts[0]
+    dense = min(used, len(room.inputs))
+    for k in range(len(f)):
+        for c in range(f.shape[1]):
+            w = linear.w[k, c]
+            total = vectors.dot(room.inputs[:dense], w[:dense])
+            if used > dense:
+                for j in range(n):
+                    if dense <= room.places[j] < used:
+                        total += room.values[j] * w[room.places[j]]
+            f[k, c] = total
+
+
+@inlined
+def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
+    """Set `out` to what scores count for."""
+    for k in range(len(f)):
+        most = reach(linear, k, size)
+        for c in range(f.shape[1]):
+            out[k, c] = min(max(f[k, c], -most), most)
+
+
+@unit(types.void(LINEAR, SCALES, ROWS, types.int64, types.int64, types.float64, ROOM), error_model="numpy")
+def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
+    """Give the new names of a row that was read their places, for which there is room, with λ."""
+    first, before = rows.start[i], linear.counts[0]
+    if used == before:
+        return
+    for j in range(rows.start[i + 1] - first):
+        place = room.places[j]
+        if place < before:
+            continue
+        key = max(rows.hashes[first + j], np.uint64(1))
+        row = _row_of(linear.keys, key)
+        linear.keys[row], linear.at[row], linear.names[place] = key, place, key
+        linear.scales[place, 0], linear.scales[place, 1] = 0.0, 1.0
+        if len(scales.table) > 0:
+            linear.scales[place, 0], linear.scales[place, 1] = centre_and_unit(scales, key)
+        for k in range(len(linear.w)):
+            if place < len(room.inputs):
+                linear.factor[k, place, place] = math.sqrt(least)
+                room.inputs[place] = room.values[j]
+            else:
+                linear.diagonal[k, place] = least
+    linear.counts[0] = used
+
+
+@inlined
+def move(linear, change):  # type: ignore[no-untyped-def]
+    """Add a number to all functions, as what is added to f has been changed by as much the other way."""
+    if change != 0.0:
+        for k in range(len(linear.w)):
+            for c in range(linear.w.shape[1]):
+                linear.w[k, c, 0] += change
+
+
+@inlined
+def trust(n, room, seen):  # type: ignore[no-untyped-def]
+    """Return α of a row of n names that was read, after so many examples."""
+    most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
+    for j in range(n):
+        most = max(most, abs(room.values[j]))
+    return 1.0 if most <= furthest else (furthest / most) ** 2
+
+
+@unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64))
+def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
+    """Take the Newton step of function k on a row of n names that was read and admitted, with αℓ' and αℓ'' of f."""
+    used = linear.counts[0]
+    dense = min(used, len(room.inputs))
+    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
+    for j in range(dense):
+        gain[j] = room.inputs[j]
+    power = _solve(factor, gain[:dense])
+    if used > dense:
+        for j in range(n):
+            if room.places[j] >= dense:
+                power += room.values[j] ** 2 / diagonal[room.places[j]]
+    shrunk, largest = 1.0 / (1.0 + curvature * power), 0.0
+    for c in range(len(g)):
+        largest = max(largest, abs(shrunk * g[c]))
+    if not vectors.within(gain[:dense], largest, LARGEST_GRADIENT):
+        return
+    for c in range(len(g)):
+        w = linear.w[k, c]
+        vectors.add(w[:dense], gain[:dense], -shrunk * g[c])
+        if used > dense:
+            for j in range(n):
+                place = room.places[j]
+                if place >= dense:
+                    w[place] -= shrunk * g[c] * room.values[j] / diagonal[place]
+    root = math.sqrt(curvature)
+    for j in range(dense):
+        row[j] = root * room.inputs[j]
+    _rotate(factor, row[:dense])
+    if used > dense:
+        for j in range(n):
+            if room.places[j] >= dense:
+                diagonal[room.places[j]] += curvature * room.values[j] ** 2
+
+
+@unit(types.void(LINEAR, types.int64, types.int64, types.float64, types.float64, types.float64, ROOM))
+def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def]
+    """Forget by ρ an example and add l, once in `TURN` examples; give one place after the other what it has lost of λ:
+
+        A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
+
+    where T are the examples until it is a place's turn again.
+    """
+    if seen % TURN != 0 or (kept == 1.0 and l2 == 0.0):
+        return
+    used = linear.counts[0]
+    dense, turn, place = min(used, len(room.inputs)), TURN * used, seen // TURN % used
+    factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
+    if kept < 1.0:
+        root = math.sqrt(kept**TURN)
+        for j in range(dense):
+            vectors.multiply(factor[j, j:dense], root)
+        vectors.multiply(diagonal[dense:used], kept**TURN)
+    pull = (1.0 - kept**turn) * (least if place > 0 else CONSTANT * least) + turn * l2
+    if place >= dense:
+        for c in range(linear.w.shape[1]):
+            linear.w[k, c, place] *= diagonal[place] / (diagonal[place] + pull)
+        diagonal[place] += pull
+        return
+    for j in range(dense):
+        gain[j] = row[j] = 0.0
+    gain[place], row[place] = 1.0, math.sqrt(pull)
+    power = _solve(factor, gain[:dense])
+    for c in range(linear.w.shape[1]):
+        w = linear.w[k, c]
+        vectors.add(w[:dense], gain[:dense], -pull * w[place] / (1.0 + pull * power))
+    _rotate(factor, row[:dense])
+
+
+@inlined
+def _solve(factor, x):  # type: ignore[no-untyped-def]
+    """Set x to (RᵀR)⁻¹x for the first entries of R, and return what xᵀ(RᵀR)⁻¹x was."""
+    n = len(x)
+    for i in range(n):
+        if x[i] != 0.0:
+            x[i] /= factor[i, i]
+            vectors.add(x[i + 1 :], factor[i, i + 1 : n], -x[i])
+    power = vectors.dot(x, x)
+    for i in range(n - 1, -1, -1):
+        x[i] = (x[i] - vectors.dot(factor[i, i + 1 : n], x[i + 1 :])) / factor[i, i]
+    return power
+
+
+@inlined
+def _rotate(factor, x):  # type: ignore[no-untyped-def]
+    """Set the first entries of R to those of RᵀR + xxᵀ by rotations, destroying x."""
+    n = len(x)
+    for k in range(n):
+        if x[k] == 0.0:
+            continue
+        a, b = factor[k, k], x[k]
+        size = math.sqrt(a * a + b * b)
+        c, s = a / size, b / size
+        factor[k, k] = size
+        row, rest = factor[k, k + 1 : n], x[k + 1 :]
+        for j in range(len(rest)):
+            a, b = row[j], rest[j]
+            row[j] = c * a + s * b
+            rest[j] = c * b - s * a

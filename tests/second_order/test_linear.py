@@ -1,0 +1,395 @@
+"""Linear functions in the mixture: against plain NumPy, and what they are for any names, copy, file and merge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference import algorithms, second_order
+from river import metrics
+from sklearn.linear_model import Ridge
+from streams import content
+
+from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
+from streamkernel.learners import state
+from streamkernel.merging import linear as merging
+from streamkernel.second_order import linear, linear_files
+from streamkernel.second_order.mixture import Mixture
+
+SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
+LOSSES = {
+    "logistic": (losses.Logistic(), second_order.Logistic(), 1),
+    "softmax of 3": (losses.Logistic(), second_order.Softmax(), 3),
+    "squared hinge": (losses.SquaredHinge(), second_order.SquaredHinge(), 1),
+    "square": (losses.Square(), second_order.Square(), 1),
+    "huber": (losses.Huber(0.4), second_order.Huber(0.4), 1),
+}
+SMALL = {"max_features": 32}
+
+
+def mixture(loss, columns=1, **options):
+    return Mixture(
+        kernels.Gaussian(SIGMA),
+        loss,
+        step_sizes.Constant(0.75 / loss.curvature),
+        block_size=PER_BLOCK,
+        max_features=PER_BLOCK * BLOCKS,
+        columns=columns,
+        seed=5,
+        is_linear=True,
+        **options,
+    )
+
+
+def examples(n, names, columns, for_classes, seed=15):
+    """Return inputs and targets, an input and a target among them that are far out."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, names))
+    f = np.sin(2.0 * X[:, 0]) + 2.0 * X[:, 1] - X[:, 2] + 0.3 * generator.normal(size=n)
+    X[50:51, 1] = 300.0
+    if for_classes:
+        return X, np.digitize(f, [0.0] if columns < 3 else [-0.7, 0.7]).astype(float)
+    f[70:71] = 500.0
+    return X, f + 3.0
+
+
+def sorted_names(n):
+    """Return names in the order of their hashes, in which they get their places."""
+    f = mixture(losses.Square())
+    return sorted((f"x{i}" for i in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
+
+
+def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
+    """Return the compiled mixture and the plain one."""
+    compiled, plain, columns = LOSSES[loss]
+    own = {"forgetting": forgetting, "l2": l2, "columns": columns}
+    features = algorithms.gaussian(names, SIGMA, PER_BLOCK, seed=5)
+    lines = [
+        second_order.Line(plain, compiled.curvature, len(names), columns, forgetting * kept, l2)
+        for kept in linear.FORGETTING
+    ]
+    reference = second_order.Mixture(
+        lambda block, x, multiple: features(block, x),
+        plain,
+        blocks=BLOCKS,
+        joint=False,
+        outputs=2 * PER_BLOCK,
+        gamma=0.75 / compiled.curvature,
+        follow=0.075 / compiled.curvature,
+        batch_size=1,
+        intercept=bool(intercept),
+        linear=lines,
+        **own,
+    )
+    return mixture(compiled, intercept=intercept, **own), reference
+
+
+def same(f, reference, X, y, names, rtol=1e-6):
+    rows = f.directions.rows(names, X)
+    for i in range(len(y)):
+        row = rows.part(i, i + 1)
+        assert np.allclose(f.scores(row)[0], reference.scores(X[i]), rtol=1e-4, atol=1e-4), i
+        f.learn_one(row, y[i])
+        reference.learn(X[i], y[i])
+    own = f.arrays.linear
+    for k, line in enumerate(reference.linear):
+        assert np.allclose(own.w[k, :, : len(line.w)], line.w.T, rtol=rtol, atol=rtol * np.abs(line.w).max())
+        gram = own.factor[k].T @ own.factor[k]
+        n = min(len(line.w), len(gram))
+        assert np.allclose(gram[:n, :n], line.A[:n, :n], rtol=rtol, atol=rtol * line.A.diagonal().max())
+        assert np.allclose(own.diagonal[k, n : len(line.w)], line.A.diagonal()[n:], rtol=rtol)
+        assert own.errors[k] == pytest.approx(line.error)
+    assert np.allclose(f.arrays.weights, reference.v, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("forgetting", "l2"), [(1.0, 0.0), (0.99, 0.0), (0.995, 0.05)])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
+    compiled, _, columns = LOSSES[loss]
+    names = sorted_names(5)
+    intercept = 0 if compiled.for_classes else state.MEAN
+    f, reference = both(loss, names, intercept=intercept, forgetting=forgetting, l2=l2)
+    same(f, reference, *examples(400, len(names), columns, compiled.for_classes), names)
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.99])
+def test_of_more_names_than_that_only_the_diagonal_is_kept(forgetting):
+    names = sorted_names(linear.DENSE + 20)
+    f, reference = both("square", names, intercept=state.MEAN, forgetting=forgetting)
+    same(f, reference, *examples(90, len(names), 1, False), names, rtol=1e-5)
+
+
+def test_without_outliers_it_is_ridge_regression():
+    names = sorted_names(6)
+    f = mixture(losses.Square())
+    X, y = examples(500, len(names), 1, False)
+    X[50], y[70] = 0.0, 0.0
+    f.arrays.bounds[:-1] = 1e9  # nothing is clipped
+    f.learn(f.directions.rows(names, X), y)
+    own = f.arrays.linear
+    ridge = Ridge(alpha=linear.PRIOR, fit_intercept=False, solver="cholesky").fit(
+        np.c_[np.full(len(X), linear.CONSTANT**-0.5), X], y
+    )
+    expected = np.r_[ridge.coef_[0] * linear.CONSTANT**-0.5, ridge.coef_[1:]]
+    assert np.allclose(own.w[0, 0, : len(names) + 1], expected, rtol=1e-9)
+
+
+def as_dicts(X, first=0):
+    return [{f"x{first + j}": value for j, value in enumerate(row)} for row in X.tolist()]
+
+
+def learnt(model, xs, ys):
+    for x, y in zip(xs, ys, strict=True):
+        model.learn_one(x, y)
+    return model
+
+
+def late(n, seed=3, names=40):
+    """Return examples of names that come one after the other, and in any order of keys."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(3.0, 2.0, size=(n, names))
+    xs = []
+    for i, x in enumerate(as_dicts(X)):
+        present = [name for j, name in enumerate(x) if j < 3 + i // 20 and generator.random() < 0.9]
+        xs.append({name: x[name] for name in present or ["x0"]})
+    return xs, [sum(x.values()) + float(generator.normal()) for x in xs]
+
+
+@pytest.mark.parametrize("options", [{}, {"cache_bytes": 0}])
+def test_the_order_of_fields_and_the_grouping_of_events_change_no_bit(options):
+    xs, ys = late(700)
+    model = learnt(KernelRegressor(**SMALL), xs, ys)
+    turned = learnt(KernelRegressor(**SMALL, **options), [dict(reversed(x.items())) for x in xs], ys)
+    import pandas as pd
+
+    grouped = KernelRegressor(**SMALL)
+    for first, last in ((0, 3), (3, 300), (300, 700)):
+        grouped.learn_many(pd.DataFrame(xs[first:last]), ys[first:last])
+    assert model._learner.arrays.linear.counts[0] > 20
+    assert content(model)[1] == content(turned)[1] == content(grouped)[1]
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("names", [6, 300])
+def test_saving_and_loading_changes_no_bit(names, kind, tmp_path):
+    """While the scales are still taken anew, and after it."""
+    X, y = examples(420, names, 3, kind == "classifier")
+    model = KernelRegressor(**SMALL) if kind == "regressor" else KernelClassifier(**SMALL)
+    copy = type(model)(**SMALL)
+    for i, (x, target) in enumerate(zip(as_dicts(X), y.tolist(), strict=True)):
+        if i in (1, 100, 300, 400):
+            copy.save(tmp_path / "model")
+            copy = load(tmp_path / "model")
+        model.learn_one(x, target)
+        copy.learn_one(x, target)
+    assert model._learner.arrays.linear.counts[0] == names + 1
+    assert content(model) == content(copy)
+
+
+def test_a_file_without_linear_functions_predicts_and_learns_on(tmp_path):
+    """One of 0.1, or of a model that has a kernel."""
+    X, y = examples(500, 4, 1, False)
+    xs = as_dicts(X)
+    model = learnt(KernelRegressor(kernels.Gaussian(2.0), **SMALL), xs[:300], y[:300].tolist())
+    assert len(model._learner.arrays.linear.w) == 0
+    tensors = {name: part for name, part in model._learner.tensors().items() if not name.startswith("linear.")}
+    tensors["bounds"] = tensors["bounds"][:-1]
+    for is_linear in (False, True):
+        old = Mixture(
+            kernels.Gaussian(2.0), losses.Square(), step_sizes.Constant(0.75), block_size=8, max_features=32,
+            intercept=state.MEAN, is_linear=is_linear,
+        )  # fmt: skip
+        old.restore(tensors)
+        rows = old.directions.rows(list(xs[0]), X)
+        assert np.array_equal(old.scores(rows)[:, 0], [model.predict_one(x) for x in xs])
+        old.learn(rows.part(300, 500), y[300:])
+        assert not len(old.arrays.linear.w)
+        assert np.isfinite(old.scores(rows)).all()
+
+
+CRAFTED = {
+    "linear.names": (np.array([0, 5, 5, 7, 8], np.int64), "hashes of names"),
+    "linear.scales": (np.ones((5, 1)), "linear.scales"),
+    "linear.w": (np.ones((1, 1, 5)), "functions or none"),
+    "linear.factor": (np.zeros((2, 15)), "factors and scales"),
+    "linear.diagonal": (np.zeros((2, 1)), "linear.diagonal"),
+    "linear.errors": (-np.ones(2), "factors and scales"),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_file_is_refused(name):
+    X, y = examples(20, 4, 1, False)
+    tensors = learnt(KernelRegressor(**SMALL), as_dicts(X), y.tolist())._learner.tensors()
+    tensor, text = CRAFTED[name]
+    with pytest.raises(ValueError, match=text):
+        linear_files.unpack({**tensors, name: tensor}, 1)
+    del tensors[name]
+    if name != "linear.names":
+        with pytest.raises((ValueError, KeyError)):
+            linear_files.unpack(tensors, 1)
+
+
+def test_a_name_beyond_the_last_place_has_none():
+    f = mixture(losses.Square())
+    row = f.row({f"x{i}": 1.0 for i in range(linear.MOST + 5)})
+    for _ in range(3):
+        f.learn_one(row, 1.0)
+    own = f.arrays.linear
+    assert own.counts[0] == linear.MOST == own.w.shape[2]
+    assert np.isfinite(f.scores(row)).all()
+
+
+def test_a_constant_input_takes_no_place():
+    X, y = examples(100, 3, 1, False)
+    model = learnt(KernelRegressor(**SMALL), [{**x, "one": 1.0} for x in as_dicts(X)], y.tolist())
+    assert model._learner.arrays.linear.counts[0] == 4
+
+
+def r2_of(model, xs, ys):
+    score = metrics.R2()
+    for x, y in zip(xs, ys, strict=True):
+        score.update(y, model.predict_one(x))
+        model.learn_one(x, y)
+    return score.get()
+
+
+def test_what_is_linear_is_so_far_out():
+    X = np.random.default_rng(0).standard_cauchy(size=(2500, 2))
+    y = X[:, 0] + X[:, 1] / 2.0
+    assert r2_of(KernelRegressor(max_features=64), as_dicts(X), y.tolist()) > 0.8
+
+
+def test_a_few_corrupt_values_do_not_matter_much():
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(2000, 4))
+    y = (X[:, 0] + 0.5 * X[:, 1] + np.sin(3.0 * X[:, 2])).tolist()
+    clean = r2_of(KernelRegressor(max_features=256), as_dicts(X), y)
+    for i in range(100, 2000, 200):
+        X[i, generator.integers(4)] = 1e9
+    assert r2_of(KernelRegressor(max_features=256), as_dicts(X), y) > clean - 0.05
+
+
+def test_many_inputs_and_a_linear_target():
+    generator = np.random.default_rng(2)
+    X = generator.normal(size=(800, 100))
+    y = X @ generator.normal(size=100)
+    model = KernelRegressor(max_features=64)
+    xs = as_dicts(X)
+    learnt(model, xs[:600], y[:600].tolist())
+    assert r2_of(model, xs[600:], y[600:].tolist()) > 0.98
+
+
+def test_a_change_is_followed():
+    """By the function that forgets."""
+    generator = np.random.default_rng(4)
+    X = generator.normal(size=(6000, 5))
+    w = generator.normal(size=5)
+    y = np.where(np.arange(6000) < 3000, X @ w, -X @ w) + 0.1 * generator.normal(size=6000)
+    model, xs = KernelRegressor(max_features=64), as_dicts(X)
+    learnt(model, xs[:5000], y[:5000].tolist())
+    assert r2_of(model, xs[5000:], y[5000:].tolist()) > 0.95
+    keeps, forgets = model._learner.arrays.linear.errors
+    assert forgets < 0.3 * keeps
+
+
+def values(summary, X, names):
+    """Return what functions say of values by name."""
+    at = [names.index(name) for name in summary.names[1:].tolist()]
+    s = np.c_[np.ones(len(X)), (X[:, at] - summary.scales[1:, 0]) / summary.scales[1:, 1]]
+    return np.einsum("kcn,in->kci", summary.w, s)
+
+
+def summary_of(names, w, seed, scales=None):
+    generator = np.random.default_rng(seed)
+    n = len(names) + 1
+    rows = generator.normal(size=(2, 50, n))
+    grams = np.einsum("kij,kil->kjl", rows, rows) + np.eye(n)
+    scales = np.c_[generator.normal(size=n), generator.uniform(0.5, 2.0, size=n)] if scales is None else scales
+    diagonal = np.einsum("kii->ki", grams).copy()
+    return merging.LinearSummary(np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2))
+
+
+def test_names_on_another_scale_say_the_same():
+    generator = np.random.default_rng(6)
+    names, more = [11, 5, 9], [5, 11, 9, 2]
+    part = summary_of(names, generator.normal(size=(2, 3, 4)), 1)
+    other = summary_of(more, np.zeros((2, 3, 5)), 2)
+    X = generator.normal(size=(20, 4))
+    gram, _, w = merging._on(part, other.names, other.scales.copy(), 0.25, 1.0)
+    moved = merging.LinearSummary(other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2))
+    assert np.allclose(values(moved, X, more), values(part, X, more) + 0.25)
+    s = np.c_[np.ones(20), (X[:, [1, 0, 2]] - part.scales[1:, 0]) / part.scales[1:, 1]].T
+    t = np.c_[np.ones(20), (X[:, :3] - other.scales[1:4, 0]) / other.scales[1:4, 1]].T
+    for k in range(2):
+        leverages = (s * np.linalg.solve(part.grams[k], s)).sum(axis=0)
+        assert np.allclose((t * np.linalg.solve(gram[k, :4, :4], t)).sum(axis=0), leverages)
+
+
+@pytest.mark.parametrize("has_base", [False, True])
+def test_replicas_are_one_function_of_all_events(has_base):
+    """Where all learn without clipping, and two know names that the third does not."""
+    names = sorted_names(8)
+    X, y = examples(900, len(names), 1, False)
+    X[50], y[70] = 0.0, 0.0
+    X[:300, 6:] = X[300:600, 7:] = 0.0
+
+    def learn(*parts):
+        f = mixture(losses.Square())
+        f.arrays.bounds[:-1] = 1e9
+        for first, last in parts:
+            for i in range(first, last):
+                x = {name: value for name, value in zip(names, X[i].tolist(), strict=True) if value}
+                f.learn_one(f.row(x or {names[0]: 0.0}), y[i])
+        return merging.summarize(f.arrays.linear)
+
+    base = learn((0, 300)) if has_base else None
+    start = [(0, 300)] if has_base else []
+    parts = [learn(*start, (300, 600)), learn(*start, (600, 900))]
+    merged = merging.merge(
+        parts, base, np.array([0.5, 0.5]), moved=np.zeros(2 + has_base), kept=linear.FORGETTING, least=linear.PRIOR
+    )
+    found = linear_files.unpack(merged, 1)
+    expected = learn(*start, (300, 900))
+    own = dict(zip(found.names.tolist()[:9], found.w[0, 0, :9].tolist(), strict=True))
+    theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))
+    assert own.keys() == theirs.keys()
+    assert [own[name] for name in own] == pytest.approx([theirs[name] for name in own], rel=1e-6, abs=1e-9)
+
+
+def test_models_with_and_without_linear_functions_merge():
+    X, y = examples(900, 3, 1, False)
+    xs = as_dicts(X)
+    first, second = (learnt(KernelRegressor(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
+    tensors = second._learner.tensors()
+    f = second._learner
+    left = 2 * len(f.groups) + 1
+    cut = {name: part for name, part in tensors.items() if not name.startswith("linear.")}
+    cut |= {"weights": cut["weights"][:left], "mixer": cut["mixer"][:left, :left], "standing": cut["standing"][:left]}
+    cut["bounds"] = cut["bounds"][: left + 1]
+    f.restore(cut)
+    learnt(second, xs[300:600], y[300:600].tolist())
+    merged = first.merge(second)
+    assert not len(merged._learner.arrays.linear.w)
+    assert r2_of(merged, xs[600:], y[600:].tolist()) > 0.5
+
+
+def test_pruning_keeps_them():
+    X, y = examples(1500, 4, 1, False)
+    xs, ys = as_dicts(X), y.tolist()
+    model = learnt(KernelRegressor(max_features=64), xs[:1000], ys[:1000])
+    before = model._learner.arrays.linear.w.copy()
+    upkeep.apply(upkeep.Pruning(window=500), model, list(zip(xs[500:1000], ys[500:1000], strict=True)))
+    assert np.array_equal(model._learner.arrays.linear.w, before)
+    assert r2_of(model, xs[1000:], ys[1000:]) > 0.7
+    model = KernelRegressor(max_features=64, pruning=upkeep.Pruning(every=600, window=400))
+    same = learnt(KernelRegressor(max_features=64), xs, ys)
+    learnt(model, xs, ys)
+    assert model.n_prunings == 2 or model.n_prunings == 1
+    assert np.array_equal(model._learner.arrays.linear.w, same._learner.arrays.linear.w)
+
+
+def test_a_file_has_only_the_places_in_use(tmp_path):
+    X, y = examples(50, 3, 1, False)
+    learnt(KernelRegressor(**SMALL), as_dicts(X), y.tolist()).save(tmp_path / "model")
+    _, tensors = tensor_file.read(tmp_path / "model", "model")
+    assert tensors["linear.w"].shape == (2, 1, 4)
