@@ -222,7 +222,7 @@ def _scale(own, n):  # type: ignore[no-untyped-def]
         share = own.count / of
         size = max(abs(own.mean), 0.5 * math.sqrt(own.squares / own.count + own.mean**2))
         rare = LIGHT * size / math.sqrt(math.sqrt(share))
-        s = max(s, (1.0 - share) * rare if is_usual else rare)
+        s = min(max(s, (1.0 - share) * rare if is_usual else rare), LARGEST_VALUE)
     return (c if is_usual else 0.0), s
 
 

@@ -62,9 +62,9 @@ class Scales:
     moved, and they count, for at most 10 s, or √n s for n examples. They count, too, where most values are as the one
     before: then what is far out is all that moves.
 
-    A name that has been constant has t(v) = v/c, or v if it has been 0. A name without a scale, because it is new or
-    because 65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), n the examples when scales were taken: as one that
-    one example has had.
+    A name that has been constant has t(v) = v/c. A name without a scale, because it is new, has been 0, or because
+    65,536 others have one, has t(v) = q(v)/max(1, 0.6 n^¼), n the examples when scales were taken: as one that one
+    example has had.
 
     Files written before this rule was there have another one, which their models keep (edition 0): absences are zeros
     for all names, and t(v) = q((v - c)/s) - q(-c/s), so that t(0) = 0.

@@ -360,6 +360,13 @@ def test_scales_of_first_examples_that_are_not_absurd_are_their_own():
     assert content(found) == content(scales)
 
 
+def test_the_largest_value_where_it_is_rare_is_restored():
+    scales = observed(told([{"a": 1e30}] + [{"b": 1.0}] * 300))
+    twin = Scales()
+    twin.restore(scales.tensors())
+    assert content(twin) == content(scales)
+
+
 def test_scales_without_examples_are_restored():
     scales = Scales()
     scales.restore(Scales().tensors())
