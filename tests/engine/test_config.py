@@ -223,6 +223,7 @@ def test_the_setup_names_what_a_state_depends_on(load: Load) -> None:
     for old, new in [("2048", "1024"), ('"F1"', '"Accuracy"'), ('"id"', '"it"'), ('on = "numbers"', 'on = "all"')]:
         assert load(WHOLE.replace(old, new)).setup() != same
     assert same["model"]["kernel"] == {"type": "Gaussian", "sigma": "median"}
+    assert load(SMALL).setup()["model"]["learner"] == {"type": "Newton"}
 
 
 def with_source(lines: str) -> str:

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from connectors import DatasetSource, DeadLetters, FileSink, FileSource
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kernels, learners, tensor_file
 from streamkernel.engine import Engine
+from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.checkpoint.state_directory import (
     StateDirectory,
     StateDirectoryError,
@@ -300,6 +301,16 @@ def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
     check_setup(old, now)
     with pytest.raises(StateDirectoryError, match=r"delayed_labels\.key = 'id', got 'other'"):
         check_setup(old, now | {"delayed_labels.key": "other"})
+
+
+def test_a_state_of_0_1_goes_on_with_the_learner_that_it_had() -> None:
+    """With `l2` alone 0.1 took first-order steps; today's models take Newton steps, and their states say so."""
+    model = {"type": "KernelRegressor", "l2": 0.1}
+    check_setup({"model": model}, {"model": model | {"learner": "dsg"}})
+    with pytest.raises(StateDirectoryError, match="made with, model ="):
+        check_setup({"model": model}, {"model": with_learner(model)})
+    with pytest.raises(StateDirectoryError, match="made with, model ="):
+        check_setup({"model": with_learner(model)}, {"model": model | {"learner": "dsg"}})
 
 
 def test_the_last_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names in the state directories of version 0.1, with today's names."""
+"""Names in the state directories of version 0.1, with today's names; a model without a learner is one of 0.1."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from typing import Any
 from streamkernel.estimators.older_files import renamed, with_learner_table
 
 SETUP = {"labels.key": "delayed_labels.key", "labels.time": "delayed_labels.time"}
+
+
+def with_learner(model: Any) -> Any:
+    """Return the table of a model as a state keeps it: with its learner, which a table of 0.1 never has.
+
+    So the two are told apart: without a learner, 0.1 took first-order steps where there was `l2`, and today's models
+    take Newton steps.
+
+    Examples
+    --------
+    >>> with_learner({"type": "KernelClassifier", "l2": 0.1})
+    {'type': 'KernelClassifier', 'l2': 0.1, 'learner': {'type': 'Newton'}}
+    """
+    if not isinstance(model, Mapping) or model.get("type") not in ("KernelClassifier", "KernelRegressor"):
+        return model
+    return {**model, "learner": model.get("learner") or {"type": "Newton"}}
 
 
 def translate_setup(setup: Mapping[str, Any]) -> dict[str, Any]:

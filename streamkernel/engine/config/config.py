@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from river import base, compose, multiclass, preprocessing
 
+from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
 from streamkernel.engine.config import build
 from streamkernel.engine.config.checks import check_config, check_label
 from streamkernel.engine.config.kafka import kafka_problems, kafka_source
@@ -134,7 +135,7 @@ class Config(ConfigTable):
             "ignore": sorted(self.ignore),
             "metric": self.metric_spec,
             "preprocessing": list(self.preprocessing),
-            "model": self.model,
+            "model": with_learner(self.model),
             "baseline": self.baseline,
             "delayed_labels.key": self.delayed_labels and self.delayed_labels.key,
             "delayed_labels.time": self.delayed_labels and self.delayed_labels.time,
