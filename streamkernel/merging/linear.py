@@ -10,7 +10,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, U64
 from streamkernel.merging.factors import factor_of, solve
-from streamkernel.second_order.linear import CONSTANT, DENSE, MOST, Linear
+from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, Linear
 
 
 @dataclass(frozen=True)

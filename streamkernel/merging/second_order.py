@@ -18,7 +18,8 @@ from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, newton_step
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear import FORGETTING, prior
+from streamkernel.second_order.linear import FORGETTING
+from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.second_order.mixture_state import Group
 

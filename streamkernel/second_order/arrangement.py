@@ -17,7 +17,7 @@ from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear import copied, grown, new_linear
+from streamkernel.second_order.linear_state import copied, grown, new_linear
 from streamkernel.second_order.mixture_state import Group, MixtureState
 
 BEGINNING = 0.4

@@ -13,6 +13,7 @@ from streamkernel.learners.embedding import embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order import linear
 from streamkernel.second_order.gradients import embed_groups
+from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
 
@@ -35,7 +36,7 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
 @compiled
 def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions at row i."""
-    room, raw = linear.room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
+    room, raw = room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
     for i in range(len(out)):
         linear.read_row(state.linear, scales, rows, i, room)
         linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
@@ -57,7 +58,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     changed = metric_room(longest_row(rows))
     z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
     f = np.empty((len(state.weights), numbers.columns))
-    base, linear_room = 2 * len(state.layout) + 1, linear.room_for(state.linear, longest_row(rows))
+    base, linear_room = 2 * len(state.layout) + 1, room_for(state.linear, longest_row(rows))
     raw = np.empty((len(f) - base, numbers.columns))
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):

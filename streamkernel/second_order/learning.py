@@ -34,6 +34,7 @@ from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON,
 from streamkernel.second_order import linear, newton_step, square_root
 from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
+from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
@@ -109,7 +110,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
     mixer = Mixer(state.weights, state.mixer, state.bounds)
-    height, linear_room = rows_per_group(state), linear.room_for(own_linear, longest_row(rows))
+    height, linear_room = rows_per_group(state), room_for(own_linear, longest_row(rows))
     raw = np.empty((count - base, columns))
     for i in range(first, last):
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))

@@ -20,32 +20,18 @@ something else on another. Names that come together get their places in the orde
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.rows import F64, I64, ROWS, U64
+from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.losses import Loss
+from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, ROOM, row_of
 
-DENSE = 257
-"""Places, that of the constant among them, between which A is kept whole."""
-
-MOST = 65_536
-"""Places at most; names that come later have none."""
-
-FIRST = 16
-"""Places that there is room for in the beginning."""
-
-PRIOR = 10.0
-"""λ: what A has of each input before there are examples, in units of its variance and of the loss's curvature."""
-
-CONSTANT = 0.01
-"""What part of λ A has of the constant."""
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
 FORGETTING = (1.0, 0.999)
 """What each function keeps of the past at each example, times what the model's `forgetting` says."""
@@ -68,125 +54,6 @@ LARGEST_SCORE = 20.0
 SMALLEST_SHARE = 1e-9
 
 
-class Linear(NamedTuple):
-    """Linear functions of one list of names, and the factors that they are learned with.
-
-    Attributes
-    ----------
-    counts
-        Places in use, the first of which is that of the constant.
-    keys, at
-        Hashes of names, 0 for none, and their places: a table twice as long as there is room for places.
-    names
-        The hash of each place's name.
-    scales
-        What is subtracted from the values at each place, and what they are divided by, shape (room, 2).
-    w
-        Shape (functions, columns, room).
-    factor
-        R of each function, upper triangular, for the first places, shape (functions, n, n), n at most `DENSE`.
-    diagonal
-        Of A, for the places after those, shape (functions, room).
-    errors
-        The running mean squared error of each function.
-    """
-
-    counts: I64
-    keys: U64
-    at: I64
-    names: U64
-    scales: F64
-    w: F64
-    factor: F64
-    diagonal: F64
-    errors: F64
-
-
-class Room(NamedTuple):
-    """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those."""
-
-    values: F64
-    places: I64
-    inputs: F64
-    gain: F64
-    row: F64
-
-
-_VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
-_MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
-LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR], Linear)
-ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR], Room)
-
-
-def prior(loss: Loss) -> float:
-    """Return λ for a loss."""
-    return PRIOR * loss.curvature
-
-
-def new_linear(functions: int, columns: int, least: float, room: int = FIRST) -> Linear:
-    """Return linear functions of no names yet, with λ and room for some places."""
-    dense = min(room, DENSE)
-    found = Linear(
-        np.ones(1, np.int64),
-        np.zeros(2 * room, np.uint64),
-        np.zeros(2 * room, np.int64),
-        np.zeros(room, np.uint64),
-        np.zeros((room, 2)),
-        np.zeros((functions, columns, room)),
-        np.zeros((functions, dense, dense)),
-        np.zeros((functions, room)),
-        np.zeros(functions),
-    )
-    found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
-    return found
-
-
-def grown(old: Linear) -> Linear:
-    """Return the same functions with room for twice as many places."""
-    functions, columns, room = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * room)
-    n, dense = int(old.counts[0]), old.factor.shape[1]
-    new.counts[0], new.names[:room], new.scales[:room], new.w[:, :, :room] = n, old.names, old.scales, old.w
-    new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
-    return indexed(new)
-
-
-def copied(linear: Linear) -> Linear:
-    """Return functions that share nothing with others."""
-    return linear._replace(**{name: part.copy() for name, part in linear._asdict().items()})
-
-
-def indexed(linear: Linear) -> Linear:
-    """Return functions of which the table of names is empty, with that filled."""
-    _index(linear.keys, linear.at, linear.names, int(linear.counts[0]))
-    return linear
-
-
-@inlined
-def _row_of(keys, key):  # type: ignore[no-untyped-def]
-    """Return the row of a name in the table, or the empty one where it would be."""
-    last = np.uint64(len(keys) - 1)
-    row = key & last
-    while keys[row] != key and keys[row] != np.uint64(0):
-        row = (row + np.uint64(1)) & last
-    return row
-
-
-@compiled
-def _index(keys, at, names, n):  # type: ignore[no-untyped-def]
-    """Fill a table that is empty with the names of all places in use."""
-    for place in range(1, n):
-        row = _row_of(keys, names[place])
-        keys[row], at[row] = names[place], place
-
-
-@inlined
-def room_for(linear, longest):  # type: ignore[no-untyped-def]
-    """Return room for examples of so many names at most."""
-    dense = linear.factor.shape[1]
-    return Room(np.empty(longest), np.empty(longest, np.int64), np.empty(dense), np.empty(dense), np.empty(dense))
-
-
 @inlined
 def _standardised(value, centre, divisor):  # type: ignore[no-untyped-def]
     """Return the input that a value is."""
@@ -207,7 +74,7 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
     inputs[0] = 1.0
     for j in range(rows.start[i + 1] - first):
         value, key = rows.values[first + j], max(rows.hashes[first + j], np.uint64(1))
-        row, place = _row_of(linear.keys, key), -1
+        row, place = row_of(linear.keys, key), -1
         if linear.keys[row] == key:
             place = linear.at[row]
             if is_scaled:
@@ -273,7 +140,7 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
         if place < before:
             continue
         key = max(rows.hashes[first + j], np.uint64(1))
-        row = _row_of(linear.keys, key)
+        row = row_of(linear.keys, key)
         linear.keys[row], linear.at[row], linear.names[place] = key, place, key
         linear.scales[place, 0], linear.scales[place, 1] = 0.0, 1.0
         if len(scales.table) > 0:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from streamkernel import tensor_file
-from streamkernel.second_order.linear import DENSE, FORGETTING, MOST, Linear, grown, indexed, new_linear
+from streamkernel.second_order.linear import FORGETTING
+from streamkernel.second_order.linear_state import DENSE, MOST, Linear, grown, indexed, new_linear
 
 NAMES = "linear.names"
 

@@ -22,7 +22,8 @@ from streamkernel.second_order import evaluation, growth, mixture_files, newton_
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear import FORGETTING, prior
+from streamkernel.second_order.linear import FORGETTING
+from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.square_root import EIGHT
 

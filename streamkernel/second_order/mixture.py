@@ -18,9 +18,10 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, linear, linear_files, mixture_files, newton_step, priors
+from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
+from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.restructuring import with_new_groups
@@ -116,7 +117,7 @@ class Mixture(MixedFunction):
                 restructured=schedule.last_due(seen),
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
-                prior=linear.prior(self.loss),
+                prior=prior(self.loss),
                 is_new=is_new,
                 may_use_moments=self.may_restructure,
                 has_metric=self.has_metric,

@@ -10,7 +10,7 @@ from numba import types
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
-from streamkernel.second_order.linear import LINEAR, Linear
+from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)

@@ -12,7 +12,7 @@ from streams import content
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.learners import state
 from streamkernel.merging import linear as merging
-from streamkernel.second_order import linear, linear_files
+from streamkernel.second_order import linear, linear_files, linear_state
 from streamkernel.second_order.mixture import Mixture
 
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
@@ -113,7 +113,7 @@ def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.99])
 def test_of_more_names_than_that_only_the_diagonal_is_kept(forgetting):
-    names = sorted_names(linear.DENSE + 20)
+    names = sorted_names(linear_state.DENSE + 20)
     f, reference = both("square", names, intercept=state.MEAN, forgetting=forgetting)
     same(f, reference, *examples(90, len(names), 1, False), names, rtol=1e-5)
 
@@ -126,10 +126,10 @@ def test_without_outliers_it_is_ridge_regression():
     f.arrays.bounds[:-1] = 1e9  # nothing is clipped
     f.learn(f.directions.rows(names, X), y)
     own = f.arrays.linear
-    ridge = Ridge(alpha=linear.PRIOR, fit_intercept=False, solver="cholesky").fit(
-        np.c_[np.full(len(X), linear.CONSTANT**-0.5), X], y
+    ridge = Ridge(alpha=linear_state.PRIOR, fit_intercept=False, solver="cholesky").fit(
+        np.c_[np.full(len(X), linear_state.CONSTANT**-0.5), X], y
     )
-    expected = np.r_[ridge.coef_[0] * linear.CONSTANT**-0.5, ridge.coef_[1:]]
+    expected = np.r_[ridge.coef_[0] * linear_state.CONSTANT**-0.5, ridge.coef_[1:]]
     assert np.allclose(own.w[0, 0, : len(names) + 1], expected, rtol=1e-9)
 
 
@@ -346,7 +346,12 @@ def test_replicas_are_one_function_of_all_events(has_base):
     start = [(0, 300)] if has_base else []
     parts = [learn(*start, (300, 600)), learn(*start, (600, 900))]
     merged = merging.merge(
-        parts, base, np.array([0.5, 0.5]), moved=np.zeros(2 + has_base), kept=linear.FORGETTING, least=linear.PRIOR
+        parts,
+        base,
+        np.array([0.5, 0.5]),
+        moved=np.zeros(2 + has_base),
+        kept=linear.FORGETTING,
+        least=linear_state.PRIOR,
     )
     found = linear_files.unpack(merged, 1)
     expected = learn(*start, (300, 900))
