@@ -152,7 +152,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         ----------
         x
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
-            or NaN, counts as 0. A string where a number was learned is refused.
+            or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
+            string where a number was learned is refused.
         y
             The label: a string, a number or a Boolean.
         w

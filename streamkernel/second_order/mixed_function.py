@@ -14,11 +14,12 @@ from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
+from streamkernel.jit import Direct
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, mixture_files, newton_step
+from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
@@ -101,6 +102,7 @@ class MixedFunction(Learner):
             linear_prior=prior(loss),
         )
         self.is_unfinished = self._is_private = False
+        self._learn_directly, self._evaluate_directly = Direct(learning.learn), Direct(evaluation.evaluate)
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
         if numbers > LARGEST:
             raise ValueError(
@@ -119,6 +121,7 @@ class MixedFunction(Learner):
         """Return a copy that shares everything."""
         twin: Self = object.__new__(type(self))
         vars(twin).update(vars(self))
+        twin._learn_directly, twin._evaluate_directly = Direct(learning.learn), Direct(evaluation.evaluate)
         return twin
 
     def to_predict_apart(self) -> Self:
@@ -237,7 +240,8 @@ class MixedFunction(Learner):
             out = np.empty((len(rows.start) - 1, len(live.state.level)))
             function, scaling, kernel = live.state, known, live.directions.kernel
             if len(out) <= _FEW and not self._is_private:
-                bad = evaluation.evaluate(function, scaling, kernel, rows, out)
+                evaluate = self._evaluate_directly if len(out) == 1 else evaluation.evaluate
+                bad = evaluate(function, scaling, kernel, rows, out)
                 if bad >= 0:
                     raise self._unusable(rows.part(bad, bad + 1))
             else:

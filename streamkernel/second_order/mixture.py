@@ -108,7 +108,10 @@ class Mixture(MixedFunction):
             t = int(self.numbers["steps"])
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
         examples = Examples(rows, y, gammas, read)
-        learn = learning.learn_apart if self._is_private else learning.learn
+        if self._is_private:
+            learn: Any = learning.learn_apart
+        else:
+            learn = self._learn_directly if n == 1 else learning.learn
         while done < n:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
             seen = int(live.state.numbers["examples"][0])
