@@ -183,7 +183,8 @@ def test_the_unit_of_targets_does_not_matter():
     assert r2(y[1000:], base[1000:]) > 0.9
     for unit, shift in ((1e-6, 0.0), (1e6, 0.0), (1e-60, 0.0), (1e60, 0.0), (1.0, 1e6), (1e6, 1e7)):
         found = progressive(regressor(), X, unit * (y + shift))
-        assert r2(y[1000:], found[1000:] / unit - shift) == pytest.approx(r2(y[1000:], base[1000:]), abs=1e-3)
+        # rounding may decide what block begins in which metric
+        assert r2(y[1000:], found[1000:] / unit - shift) == pytest.approx(r2(y[1000:], base[1000:]), abs=3e-3)
 
 
 @pytest.mark.parametrize(("unit", "shift"), [(1e-6, 0.0), (1e6, 0.0), (1.0, 1e9), (1e-3, 1e4), (1e12, -1e13)])
