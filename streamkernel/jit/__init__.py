@@ -2,7 +2,7 @@
 caller."""
 
 from streamkernel.jit.cache import compiled
-from streamkernel.jit.direct import Direct
+from streamkernel.jit.direct import direct
 from streamkernel.jit.linking import Family, inlined, unit
 
-__all__ = ["Direct", "Family", "compiled", "inlined", "unit"]
+__all__ = ["Family", "compiled", "direct", "inlined", "unit"]

@@ -8,13 +8,16 @@ from typing import Any
 import numba
 
 
-class Direct:
-    """A compiled function that is called again and again with the same objects, and with others that vary.
+def direct(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a compiled function for calls again and again with the same two first objects, and others that vary.
 
     numba looks at the type of every array that a call is given, to choose the machine code for it; for the arrays of
     a model this takes as long as the mathematics of a small event. Here the types are known where the two first
     arguments are the objects of the last call that numba looked at. What varies has to be of the same types always;
     that is the caller's promise.
+
+    What is returned is a plain function: River measures the memory of a model by what its objects refer to, but does
+    not look into functions, and so not into numba.
 
     Parameters
     ----------
@@ -28,30 +31,23 @@ class Direct:
     >>> @compiled
     ... def total(values, more, i):
     ...     return values[i] + more[i]
-    >>> call, values, more = Direct(total), np.arange(3.0), np.ones(3)
+    >>> call, values, more = direct(total), np.arange(3.0), np.ones(3)
     >>> [call(values, more, i) for i in range(3)]
     [1.0, 2.0, 3.0]
     """
+    known: tuple[Any, Any, Callable[..., Any]] | None = None
 
-    __slots__ = ("_function", "_known")
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._known: tuple[Any, Any, Callable[..., Any]] | None = None
-
-    def __call__(self, first: Any, second: Any, *others: Any) -> Any:
-        """Return what the function returns."""
-        known = self._known
-        if known is not None and known[0] is first and known[1] is second:
-            return known[2](first, second, *others)
-        found = self._function(first, second, *others)
-        code = _machine_code(self._function, (first, second, *others))
-        self._known = None if code is None else (first, second, code)
+    def call(first: Any, second: Any, *others: Any) -> Any:
+        nonlocal known
+        last = known
+        if last is not None and last[0] is first and last[1] is second:
+            return last[2](first, second, *others)
+        found = function(first, second, *others)
+        code = _machine_code(function, (first, second, *others))
+        known = None if code is None else (first, second, code)
         return found
 
-    def __reduce__(self) -> tuple[type[Direct], tuple[Callable[..., Any]]]:
-        """Return what it is made of; a copy looks at types anew."""
-        return Direct, (self._function,)
+    return call
 
 
 def _machine_code(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:

@@ -14,7 +14,7 @@ from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
-from streamkernel.jit import Direct
+from streamkernel.jit import direct
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
@@ -102,7 +102,7 @@ class MixedFunction(Learner):
             linear_prior=prior(loss),
         )
         self.is_unfinished = self._is_private = False
-        self._learn_directly, self._evaluate_directly = Direct(learning.learn), Direct(evaluation.evaluate)
+        self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
         if numbers > LARGEST:
             raise ValueError(
@@ -121,7 +121,7 @@ class MixedFunction(Learner):
         """Return a copy that shares everything."""
         twin: Self = object.__new__(type(self))
         vars(twin).update(vars(self))
-        twin._learn_directly, twin._evaluate_directly = Direct(learning.learn), Direct(evaluation.evaluate)
+        twin._learn_directly, twin._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
         return twin
 
     def to_predict_apart(self) -> Self:

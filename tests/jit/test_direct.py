@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamkernel.jit import Direct, compiled
+from streamkernel.jit import compiled, direct
 
 
 @compiled
@@ -15,14 +15,14 @@ def weighted(values, weights, i):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
 def test_other_objects_may_have_other_types(kind: type) -> None:
-    call, weights = Direct(weighted), np.arange(3.0)
+    call, weights = direct(weighted), np.arange(3.0)
     for values in (np.ones(3), np.arange(3, dtype=kind), np.ones(6)[::2], np.full(3, 2.0, np.float32)):
         for i in range(3):
             assert call(values, weights, i) == values[i] * weights[i]
 
 
 def test_objects_that_change_in_place_are_read_anew() -> None:
-    call, values, weights = Direct(weighted), np.ones(3), np.ones(3)
+    call, values, weights = direct(weighted), np.ones(3), np.ones(3)
     assert call(values, weights, 1) == 1.0
     values[1], weights[1] = 3.0, 5.0
     assert call(values, weights, 1) == 15.0
@@ -35,19 +35,13 @@ def test_an_error_of_the_function_is_raised_each_time() -> None:
             raise ValueError("too far")
         return values[i] + weights[i]
 
-    call, values = Direct(refuse), np.ones(3)
+    call, values = direct(refuse), np.ones(3)
     assert call(values, values, 0) == 2.0
     for _ in range(2):
         with pytest.raises(ValueError, match="too far"):
             call(values, values, 2)
 
 
-def test_a_copy_looks_at_types_anew() -> None:
-    call, values = Direct(weighted), np.ones(3)
-    call(values, values, 0)
-    assert call.__reduce__() == (Direct, (weighted,))
-
-
 def test_a_function_without_machine_code_is_called_as_it_is() -> None:
-    call = Direct(lambda values, weights, i: values[i] - weights[i])
+    call = direct(lambda values, weights, i: values[i] - weights[i])
     assert [call([1, 2], [0, 1], i) for i in (0, 1, 0)] == [1, 1, 1]
