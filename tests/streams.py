@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 
-from streamkernel import KernelClassifier, KernelRegressor, learners, load, rules
+from streamkernel import KernelClassifier, KernelRegressor, learners, load, rules, tensor_file
 from streamkernel.estimators import model_file
 from streamkernel.kernels import ArcCosine, Gaussian, Matern, Polynomial
 
@@ -51,6 +51,15 @@ def predictions(model, xs):
     if isinstance(model, KernelRegressor):
         return [model.predict_one(x) for x in xs]
     return [(model.predict_one(x), model.predict_proba_one(x)) for x in xs]
+
+
+def write_parts(folder, parts, change=None):
+    """Write what `model_file.describe` returned to a file, with a change of its tensors if there is one; return it."""
+    description, tensors = copy.deepcopy(parts)
+    if change is not None:
+        change(tensors)
+    tensor_file.write(folder / "model", "model", description, tensors)
+    return folder / "model"
 
 
 def content(model):

@@ -126,7 +126,7 @@ def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:
 
 
 def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
-    """Return what A is before there are examples: of the first places, and the diagonal for the others."""
+    """Return A before there are examples: the matrix for the first places, the diagonal for the others."""
     gram = least * np.eye(dense)
     gram[0, 0] *= CONSTANT
     return gram, np.full(n - dense, least)

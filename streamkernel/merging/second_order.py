@@ -233,7 +233,7 @@ def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, A
 
 
 def _without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return what is told of a function without its linear functions: one of the others has none."""
+    """Return the summary of a function without its linear functions: another model has none."""
     left, mixer, v = 2 * len(part.table) + 1, part.mixer, part.weights
     if mixer.any():
         factor, v = newton_step.without(factor_of(mixer), v, np.arange(left, len(v)), mixer.diagonal().min())

@@ -17,7 +17,7 @@ from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear_state import copied, grown, new_linear
+from streamkernel.second_order.linear_state import grown, new_linear
 from streamkernel.second_order.mixture_state import Group, MixtureState
 
 BEGINNING = 0.4
@@ -64,7 +64,7 @@ class Arrangement(NamedTuple):
         """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
-        copy = copy._replace(rows=nothing, factor=nothing, linear=copied(copy.linear))
+        copy = copy._replace(rows=nothing, factor=nothing)
         groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
         directions = self.directions.apart()
         copy = copy._replace(metric=metric.placed(copy.metric, directions))

@@ -33,14 +33,20 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
         f[2 * groups, c] = state.level[c, 0]
 
 
+@inlined
+def _set_linear(state, scales, rows, i, room, raw, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (functions, columns), to what the linear functions say of row i."""
+    linear.read_row(state.linear, scales, rows, i, room)
+    linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
+    linear.within_reach(state.linear, state.numbers[0].error_scale, raw, out)
+
+
 @compiled
 def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions at row i."""
     room, raw = room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
     for i in range(len(out)):
-        linear.read_row(state.linear, scales, rows, i, room)
-        linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
-        linear.within_reach(state.linear, state.numbers[0].error_scale, raw, out[i])
+        _set_linear(state, scales, rows, i, room, raw, out[i])
 
 
 @inlined
@@ -54,11 +60,11 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
-    numbers, room = state.numbers[0], embedding_room(state.numbers, kernel, rows)
-    changed = metric_room(longest_row(rows))
+    numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
+    changed, linear_room = metric_room(longest), room_for(state.linear, longest)
     z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
     f = np.empty((len(state.weights), numbers.columns))
-    base, linear_room = 2 * len(state.layout) + 1, room_for(state.linear, longest_row(rows))
+    base = 2 * len(state.layout) + 1
     raw = np.empty((len(f) - base, numbers.columns))
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
@@ -67,9 +73,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
             return i
         functions(state, z, f)
         if len(f) > base:
-            linear.read_row(state.linear, scales, rows, i, linear_room)
-            linear.scores(state.linear, rows.start[i + 1] - rows.start[i], linear_room, raw)
-            linear.within_reach(state.linear, numbers.error_scale, raw, f[base:])
+            _set_linear(state, scales, rows, i, linear_room, raw, f[base:])
         mix_scores(state.weights, f, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset

@@ -110,7 +110,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
     code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
     mixer = Mixer(state.weights, state.mixer, state.bounds)
-    height, linear_room = rows_per_group(state), room_for(own_linear, longest_row(rows))
+    height, linear_room = rows_per_group(state), room_for(own_linear, longest)
     raw = np.empty((count - base, columns))
     for i in range(first, last):
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))

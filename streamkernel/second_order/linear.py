@@ -10,7 +10,7 @@ Nothing is subtracted from either, so that rounding cannot make A lose its sign.
 other one forgets.
 
 Inputs are not bent as those of the features are: what is linear stays linear far out. So α is less than 1 where an
-input is further out than any of so many examples can be, in proportion to 1/s²: one corrupt value does not outweigh all
+input s is further out than any of n examples can be, in proportion to 1/s²: one corrupt value does not outweigh all
 that was learned. Nor does f count for more than `reach` says.
 
 A name gets a place with its first value that is not 0, and keeps the scale that was in use then: w and A would mean
@@ -29,7 +29,8 @@ from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, ROOM, row_of
+from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, ROOM
+from streamkernel.second_order.name_table import row_of
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 
@@ -165,7 +166,7 @@ def move(linear, change):  # type: ignore[no-untyped-def]
 
 @inlined
 def trust(n, room, seen):  # type: ignore[no-untyped-def]
-    """Return α of a row of n names that was read, after so many examples."""
+    """Return α of a row of n names that was read, the example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
     for j in range(n):
         most = max(most, abs(room.values[j]))

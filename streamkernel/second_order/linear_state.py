@@ -1,4 +1,4 @@
-"""Linear functions of a list of names that grows: their arrays, and the table that finds a name's place; compiled."""
+"""Linear functions of a list of names that grows: their arrays, and room for an example."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from numba import types
 
 from streamkernel.features.rows import F64, I64, U64
-from streamkernel.jit import compiled, inlined
+from streamkernel.jit import inlined
 from streamkernel.losses import Loss
+from streamkernel.second_order.name_table import index
 
 DENSE = 257
 """Places, that of the constant among them, between which A is kept whole."""
@@ -111,37 +112,14 @@ def grown(old: Linear) -> Linear:
     return indexed(new)
 
 
-def copied(linear: Linear) -> Linear:
-    """Return functions that share nothing with others."""
-    return linear._replace(**{name: part.copy() for name, part in linear._asdict().items()})
-
-
 def indexed(linear: Linear) -> Linear:
     """Return functions of which the table of names is empty, with that filled."""
-    _index(linear.keys, linear.at, linear.names, int(linear.counts[0]))
+    index(linear.keys, linear.at, linear.names, 1, int(linear.counts[0]))
     return linear
 
 
 @inlined
-def row_of(keys, key):  # type: ignore[no-untyped-def]
-    """Return the row of a name in the table, or the empty one where it would be."""
-    last = np.uint64(len(keys) - 1)
-    row = key & last
-    while keys[row] != key and keys[row] != np.uint64(0):
-        row = (row + np.uint64(1)) & last
-    return row
-
-
-@compiled
-def _index(keys, at, names, n):  # type: ignore[no-untyped-def]
-    """Fill a table that is empty with the names of all places in use."""
-    for place in range(1, n):
-        row = row_of(keys, names[place])
-        keys[row], at[row] = names[place], place
-
-
-@inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
-    """Return room for examples of so many names at most."""
+    """Return room for examples of at most `longest` names."""
     dense = linear.factor.shape[1]
     return Room(np.empty(longest), np.empty(longest, np.int64), np.empty(dense), np.empty(dense), np.empty(dense))

@@ -27,6 +27,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.scoring import entries_room
+from streamkernel.second_order.name_table import index, row_of
 
 MOST_NAMES = 128
 """Names that a metric has; where there are more, all groups are isotropic."""
@@ -37,7 +38,7 @@ CHANGED = 0.2
 NAMES, GRADIENTS = 0, 1
 """Entries of `counts`."""
 
-_PLACES = 4 * MOST_NAMES
+_ROWS = 2 * MOST_NAMES
 
 
 class Metric(NamedTuple):
@@ -49,8 +50,8 @@ class Metric(NamedTuple):
         Names that are known, and gradients in the sums.
     names, slots
         Hashes of the names, and their places in the cache of directions.
-    places
-        A table of the names: 1 + the number of a name, found by its hash; 0 where there is none.
+    keys, at
+        The table of :mod:`streamkernel.second_order.name_table` that finds the number of a name.
     sums
         Σ ∇f ∇fᵀ, shape (most names, most names).
     known
@@ -62,7 +63,8 @@ class Metric(NamedTuple):
     counts: I64
     names: U64
     slots: I64
-    places: I64
+    keys: U64
+    at: I64
     sums: F64
     known: I64
     roots: F64
@@ -70,8 +72,8 @@ class Metric(NamedTuple):
 
 METRIC = types.NamedTuple(
     [
-        types.int64[::1], types.uint64[::1], types.int64[::1], types.int64[::1], types.float64[:, ::1],
-        types.int64[::1], types.float64[:, :, ::1],
+        types.int64[::1], types.uint64[::1], types.int64[::1], types.uint64[::1], types.int64[::1],
+        types.float64[:, ::1], types.int64[::1], types.float64[:, :, ::1],
     ],
     Metric,
 )  # fmt: skip
@@ -89,31 +91,27 @@ METRIC_ROOM = types.NamedTuple([ENTRIES, types.float64[::1]], MetricRoom)
 
 @inlined
 def metric_room(longest):  # type: ignore[no-untyped-def]
-    """Return room for rows of at most so many entries."""
+    """Return room for rows of at most `longest` entries."""
     return MetricRoom(entries_room(1, longest + MOST_NAMES), np.empty(MOST_NAMES))
 
 
 @inlined
 def number_of(metric, name):  # type: ignore[no-untyped-def]
-    """Return the number of a name, or -1 - the place where it would be."""
-    last = np.uint64(_PLACES - 1)
-    place = name & last
-    while metric.places[place] > 0:
-        number = metric.places[place] - 1
-        if metric.names[number] == name:
-            return number
-        place = (place + np.uint64(1)) & last
-    return -1 - np.int64(place)
+    """Return the number of a name, -1 if it has none."""
+    key = max(name, np.uint64(1))  # 0 is an empty row
+    row = row_of(metric.keys, key)
+    return metric.at[row] if metric.keys[row] == key else -1
 
 
 @inlined
 def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
-    """Return the number of a name, which gets one if there is room; else it is negative."""
+    """Return the number of a name, which gets one if there is room; else -1."""
     number, known = number_of(metric, name), metric.counts[NAMES]
     if number >= 0 or known == MOST_NAMES:
         return number
-    metric.names[known], metric.slots[known] = name, slot
-    metric.places[-1 - number] = known + 1
+    key = max(name, np.uint64(1))
+    row = row_of(metric.keys, key)
+    metric.keys[row], metric.at[row], metric.names[known], metric.slots[known] = key, known, key, slot
     metric.counts[NAMES] = known + 1
     return known
 
@@ -140,22 +138,17 @@ def transform(row, metric, g, room):  # type: ignore[no-untyped-def]
 def empty(groups: int) -> Metric:
     """Return the metric of groups before the first example."""
     names: U64 = np.zeros(MOST_NAMES, np.uint64)
-    slots, places = np.zeros(MOST_NAMES, np.int64), np.zeros(_PLACES, np.int64)
-    sums = np.zeros((MOST_NAMES, MOST_NAMES))
-    return Metric(
-        np.zeros(2, np.int64), names, slots, places, sums, np.zeros(groups, np.int64), np.zeros((groups, 0, 0))
-    )
+    keys: U64 = np.zeros(_ROWS, np.uint64)
+    slots, at = np.zeros(MOST_NAMES, np.int64), np.zeros(_ROWS, np.int64)
+    sums, known = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
+    return Metric(np.zeros(2, np.int64), names, slots, keys, at, sums, known, np.zeros((groups, 0, 0)))
 
 
 def of_names(names: U64, groups: int) -> Metric:
     """Return the metric of groups before the first gradient, with some names known."""
     metric = empty(groups)
     metric.names[: len(names)], metric.counts[NAMES] = names, len(names)
-    for number, name in enumerate(names.tolist()):
-        place = name & (_PLACES - 1)
-        while metric.places[place]:
-            place = (place + 1) & (_PLACES - 1)
-        metric.places[place] = number + 1
+    index(metric.keys, metric.at, metric.names, 0, len(names))
     return metric
 
 

@@ -17,7 +17,7 @@ _LARGEST = 1e3
 
 
 def tensors(metric: Metric) -> dict[str, Any]:
-    """Return what there is of a metric, nothing before the first gradient."""
+    """Return the tensors of a metric, none before the first gradient."""
     n = int(metric.counts[NAMES])
     if not n:
         return {}

@@ -21,7 +21,6 @@ from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
-from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.restructuring import with_new_groups
@@ -120,7 +119,7 @@ class Mixture(MixedFunction):
                 restructured=schedule.last_due(seen),
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
-                prior=prior(self.loss),
+                prior=self._arranger.linear_prior,
                 is_new=is_new,
                 may_use_moments=self.may_restructure,
                 has_metric=self.has_metric,

@@ -7,7 +7,7 @@ import pytest
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
-from streams import content
+from streams import content, learn
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.learners import state
@@ -137,12 +137,6 @@ def as_dicts(X, first=0):
     return [{f"x{first + j}": value for j, value in enumerate(row)} for row in X.tolist()]
 
 
-def learnt(model, xs, ys):
-    for x, y in zip(xs, ys, strict=True):
-        model.learn_one(x, y)
-    return model
-
-
 def late(n, seed=3, names=40):
     """Return examples of names that come one after the other, and in any order of keys."""
     generator = np.random.default_rng(seed)
@@ -157,8 +151,8 @@ def late(n, seed=3, names=40):
 @pytest.mark.parametrize("options", [{}, {"cache_bytes": 0}])
 def test_the_order_of_fields_and_the_grouping_of_events_change_no_bit(options):
     xs, ys = late(700)
-    model = learnt(KernelRegressor(**SMALL), xs, ys)
-    turned = learnt(KernelRegressor(**SMALL, **options), [dict(reversed(x.items())) for x in xs], ys)
+    model = learn(KernelRegressor(**SMALL), xs, ys)
+    turned = learn(KernelRegressor(**SMALL, **options), [dict(reversed(x.items())) for x in xs], ys)
     import pandas as pd
 
     grouped = KernelRegressor(**SMALL)
@@ -189,7 +183,7 @@ def test_a_file_without_linear_functions_predicts_and_learns_on(tmp_path):
     """One of 0.1, or of a model that has a kernel."""
     X, y = examples(500, 4, 1, False)
     xs = as_dicts(X)
-    model = learnt(KernelRegressor(kernels.Gaussian(2.0), **SMALL), xs[:300], y[:300].tolist())
+    model = learn(KernelRegressor(kernels.Gaussian(2.0), **SMALL), xs[:300], y[:300].tolist())
     assert len(model._learner.arrays.linear.w) == 0
     tensors = {name: part for name, part in model._learner.tensors().items() if not name.startswith("linear.")}
     tensors["bounds"] = tensors["bounds"][:-1]
@@ -219,7 +213,7 @@ CRAFTED = {
 @pytest.mark.parametrize("name", CRAFTED)
 def test_a_crafted_file_is_refused(name):
     X, y = examples(20, 4, 1, False)
-    tensors = learnt(KernelRegressor(**SMALL), as_dicts(X), y.tolist())._learner.tensors()
+    tensors = learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist())._learner.tensors()
     tensor, text = CRAFTED[name]
     with pytest.raises(ValueError, match=text):
         linear_files.unpack({**tensors, name: tensor}, 1)
@@ -241,7 +235,7 @@ def test_a_name_beyond_the_last_place_has_none():
 
 def test_a_constant_input_takes_no_place():
     X, y = examples(100, 3, 1, False)
-    model = learnt(KernelRegressor(**SMALL), [{**x, "one": 1.0} for x in as_dicts(X)], y.tolist())
+    model = learn(KernelRegressor(**SMALL), [{**x, "one": 1.0} for x in as_dicts(X)], y.tolist())
     assert model._learner.arrays.linear.counts[0] == 4
 
 
@@ -275,7 +269,7 @@ def test_many_inputs_and_a_linear_target():
     y = X @ generator.normal(size=100)
     model = KernelRegressor(max_features=64)
     xs = as_dicts(X)
-    learnt(model, xs[:600], y[:600].tolist())
+    learn(model, xs[:600], y[:600].tolist())
     assert r2_of(model, xs[600:], y[600:].tolist()) > 0.98
 
 
@@ -286,7 +280,7 @@ def test_a_change_is_followed():
     w = generator.normal(size=5)
     y = np.where(np.arange(6000) < 3000, X @ w, -X @ w) + 0.1 * generator.normal(size=6000)
     model, xs = KernelRegressor(max_features=64), as_dicts(X)
-    learnt(model, xs[:5000], y[:5000].tolist())
+    learn(model, xs[:5000], y[:5000].tolist())
     assert r2_of(model, xs[5000:], y[5000:].tolist()) > 0.95
     keeps, forgets = model._learner.arrays.linear.errors
     assert forgets < 0.3 * keeps
@@ -333,7 +327,7 @@ def test_replicas_are_one_function_of_all_events(has_base):
     X[50], y[70] = 0.0, 0.0
     X[:300, 6:] = X[300:600, 7:] = 0.0
 
-    def learn(*parts):
+    def learn_parts(*parts):
         f = mixture(losses.Square())
         f.arrays.bounds[:-1] = 1e9
         for first, last in parts:
@@ -342,9 +336,9 @@ def test_replicas_are_one_function_of_all_events(has_base):
                 f.learn_one(f.row(x or {names[0]: 0.0}), y[i])
         return merging.summarize(f.arrays.linear)
 
-    base = learn((0, 300)) if has_base else None
+    base = learn_parts((0, 300)) if has_base else None
     start = [(0, 300)] if has_base else []
-    parts = [learn(*start, (300, 600)), learn(*start, (600, 900))]
+    parts = [learn_parts(*start, (300, 600)), learn_parts(*start, (600, 900))]
     merged = merging.merge(
         parts,
         base,
@@ -354,7 +348,7 @@ def test_replicas_are_one_function_of_all_events(has_base):
         least=linear_state.PRIOR,
     )
     found = linear_files.unpack(merged, 1)
-    expected = learn(*start, (300, 900))
+    expected = learn_parts(*start, (300, 900))
     own = dict(zip(found.names.tolist()[:9], found.w[0, 0, :9].tolist(), strict=True))
     theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))
     assert own.keys() == theirs.keys()
@@ -364,7 +358,7 @@ def test_replicas_are_one_function_of_all_events(has_base):
 def test_models_with_and_without_linear_functions_merge():
     X, y = examples(900, 3, 1, False)
     xs = as_dicts(X)
-    first, second = (learnt(KernelRegressor(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
+    first, second = (learn(KernelRegressor(**SMALL), xs[:300], y[:300].tolist()) for _ in range(2))
     tensors = second._learner.tensors()
     f = second._learner
     left = 2 * len(f.groups) + 1
@@ -372,7 +366,7 @@ def test_models_with_and_without_linear_functions_merge():
     cut |= {"weights": cut["weights"][:left], "mixer": cut["mixer"][:left, :left], "standing": cut["standing"][:left]}
     cut["bounds"] = cut["bounds"][: left + 1]
     f.restore(cut)
-    learnt(second, xs[300:600], y[300:600].tolist())
+    learn(second, xs[300:600], y[300:600].tolist())
     merged = first.merge(second)
     assert not len(merged._learner.arrays.linear.w)
     assert r2_of(merged, xs[600:], y[600:].tolist()) > 0.5
@@ -381,20 +375,20 @@ def test_models_with_and_without_linear_functions_merge():
 def test_pruning_keeps_them():
     X, y = examples(1500, 4, 1, False)
     xs, ys = as_dicts(X), y.tolist()
-    model = learnt(KernelRegressor(max_features=64), xs[:1000], ys[:1000])
+    model = learn(KernelRegressor(max_features=64), xs[:1000], ys[:1000])
     before = model._learner.arrays.linear.w.copy()
     upkeep.apply(upkeep.Pruning(window=500), model, list(zip(xs[500:1000], ys[500:1000], strict=True)))
     assert np.array_equal(model._learner.arrays.linear.w, before)
     assert r2_of(model, xs[1000:], ys[1000:]) > 0.7
     model = KernelRegressor(max_features=64, pruning=upkeep.Pruning(every=600, window=400))
-    same = learnt(KernelRegressor(max_features=64), xs, ys)
-    learnt(model, xs, ys)
+    same = learn(KernelRegressor(max_features=64), xs, ys)
+    learn(model, xs, ys)
     assert model.n_prunings == 2 or model.n_prunings == 1
     assert np.array_equal(model._learner.arrays.linear.w, same._learner.arrays.linear.w)
 
 
 def test_a_file_has_only_the_places_in_use(tmp_path):
     X, y = examples(50, 3, 1, False)
-    learnt(KernelRegressor(**SMALL), as_dicts(X), y.tolist()).save(tmp_path / "model")
+    learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist()).save(tmp_path / "model")
     _, tensors = tensor_file.read(tmp_path / "model", "model")
     assert tensors["linear.w"].shape == (2, 1, 4)

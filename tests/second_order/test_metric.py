@@ -6,9 +6,9 @@ import copy
 
 import numpy as np
 import pytest
-from streams import WAYS, content, learn
+from streams import WAYS, content, learn, write_parts
 
-from streamkernel import KernelClassifier, KernelRegressor, MergeError, ModelFileError, learners, load, tensor_file
+from streamkernel import KernelClassifier, KernelRegressor, MergeError, ModelFileError, learners, load
 from streamkernel.estimators import model_file
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, metric
@@ -211,13 +211,9 @@ def parts():
 
 @pytest.mark.parametrize("change", CRAFTED)
 def test_a_crafted_file_is_refused(change, parts, tmp_path):
-    description, tensors = copy.deepcopy(parts)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
-    assert load(tmp_path / "model").n_steps == 1040
-    CRAFTED[change](tensors)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
+    assert load(write_parts(tmp_path, parts)).n_steps == 1040
     with pytest.raises(ModelFileError):
-        load(tmp_path / "model")
+        load(write_parts(tmp_path, parts, CRAFTED[change]))
 
 
 def test_metrics_of_too_many_names_together_are_refused():

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import pairwise
-from streams import WAYS, content, examples, frame, learn, nested, predictions, traced
+from streams import WAYS, content, examples, frame, learn, nested, predictions, traced, write_parts
 
 from streamkernel import (
     InputError,
@@ -458,25 +458,17 @@ def grown_parts():
 
 @pytest.mark.parametrize("change", LARGER)
 def test_a_crafted_file_with_larger_groups_is_refused(change, grown_parts, tmp_path):
-    description, tensors = copy.deepcopy(grown_parts)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
-    assert load(tmp_path / "model").n_features == 40
-    LARGER[change](tensors)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
+    assert load(write_parts(tmp_path, grown_parts)).n_features == 40
     with pytest.raises(ModelFileError):
-        load(tmp_path / "model")
+        load(write_parts(tmp_path, grown_parts, LARGER[change]))
 
 
 @pytest.mark.parametrize("change", CRAFTED)
 def test_a_crafted_file_is_refused(change, parts, tmp_path):
     """What passes is trusted by compiled code."""
-    description, tensors = copy.deepcopy(parts)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
-    assert load(tmp_path / "model").n_steps == 290
-    CRAFTED[change](tensors)
-    tensor_file.write(tmp_path / "model", "model", description, tensors)
+    assert load(write_parts(tmp_path, parts)).n_steps == 290
     with pytest.raises(ModelFileError):
-        load(tmp_path / "model")
+        load(write_parts(tmp_path, parts, CRAFTED[change]))
 
 
 @pytest.mark.parametrize(

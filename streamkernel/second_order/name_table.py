@@ -1,0 +1,28 @@
+"""A table that finds the place of a name by its hash, compiled: keys, 0 for none, and the places of their names.
+
+It is at least twice as long as there are names, so that there is always an empty row, and a power of 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.jit import compiled, inlined
+
+
+@inlined
+def row_of(keys, key):  # type: ignore[no-untyped-def]
+    """Return the row of a name in the table, or the empty one where it would be."""
+    last = np.uint64(len(keys) - 1)
+    row = key & last
+    while keys[row] != key and keys[row] != np.uint64(0):
+        row = (row + np.uint64(1)) & last
+    return row
+
+
+@compiled
+def index(keys, at, names, first, n):  # type: ignore[no-untyped-def]
+    """Enter the names of the places ``first <= place < n``."""
+    for place in range(first, n):
+        row = row_of(keys, names[place])
+        keys[row], at[row] = names[place], place
