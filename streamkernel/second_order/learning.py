@@ -251,7 +251,7 @@ def prepare_step(state):  # type: ignore[no-untyped-def]
     largest = 0
     for g in range(len(layout)):
         largest = max(largest, layout[g, COUNT])
-    room = square_root.room_for(height)
+    room = square_root.room_for(height, largest)
     fades = numbers.forgetting < 1.0 or numbers.l2 > 0.0
     spare = np.empty(height * largest if fades else 0, np.float32)
     for g in range(len(layout)):

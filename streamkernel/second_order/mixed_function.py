@@ -26,7 +26,7 @@ from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import prior
 from streamkernel.second_order.mixture_state import MixtureState
-from streamkernel.second_order.square_root import EIGHT
+from streamkernel.second_order.tiles import EIGHT
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""

@@ -15,7 +15,7 @@ from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture_state import COUNT, GROUP, MIXER, SQUARES_BEFORE
-from streamkernel.second_order.square_root import EIGHT
+from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
 """What ℓ'' counts for at least: where the loss is flat, A still has to hold what was seen."""

@@ -16,63 +16,56 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F32, F64
 from streamkernel.jit import inlined, unit
-from streamkernel.vectors import fma
-
-EIGHT = 8
-"""Columns are taken eight at a time; the number of rows is a multiple of eight."""
+from streamkernel.second_order.tiles import EIGHT, WIDE, reflect
 
 FAINT = 1e-31
 """What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
 float32 could not hold the inverse of its size."""
 
-TILE = 512
-"""Columns that reflections are applied to at once, so that what they need fits the processor's nearest cache."""
-
-
 class Room(NamedTuple):
-    """Room for reflections: U and T of eight columns, tiles of R and of W, eight scales, and eight dot products."""
+    """Room for reflections: U and T of eight columns, a tile, eight dot products, and X in panels, each of
+    as many columns as a tile."""
 
     u: F32
     t: F32
     tile: F32
-    w: F32
-    scales: F32
     dots: F64
+    panels: F32
 
 
 _MATRIX = types.float32[:, ::1]
-ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float32[::1], types.float64[::1]], Room)
+ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1], types.float32[:, :, ::1]], Room)
 
 
 @inlined
-def room_for(rows):  # type: ignore[no-untyped-def]
-    """Return room to rotate at most a given number of rows."""
+def room_for(rows, columns):  # type: ignore[no-untyped-def]
+    """Return room to rotate at most a given number of rows, of at most so many columns."""
     return Room(
         np.empty((EIGHT, rows), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),
-        np.empty((EIGHT, TILE), np.float32),
-        np.empty((EIGHT, TILE), np.float32),
-        np.empty(EIGHT, np.float32),
+        np.empty((EIGHT, WIDE), np.float32),
         np.empty(EIGHT),
+        np.zeros(((columns + WIDE - 1) // WIDE, rows, WIDE), np.float32),
     )
 
 
 @unit(types.void(_MATRIX, _MATRIX, types.int64, ROOM))
 def rotate(factor, rows, count, room):  # type: ignore[no-untyped-def]
-    """Set the upper triangle R to that of RᵀR + XᵀX, destroying X, the first rows, a whole number of eights.
+    """Set the upper triangle R to that of RᵀR + XᵀX of X, the first rows, a whole number of eights.
 
     A reflection I - τvvᵀ with v = (1, u) leaves of a column (R_jj, X_1j, X_2j, ...) only R_jj > 0. Those of eight
     columns are gathered as I - VTᵀVᵀ, which is applied to all columns after them at once:
 
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
     """
-    n = len(factor)
+    n, panels = len(factor), room.panels
+    for i in range(count):
+        for k in range(n):
+            panels[k // WIDE, i, k % WIDE] = rows[i, k]
     for j in range(0, n, EIGHT):
         after = min(j + EIGHT, n)
-        if not _reflections(factor, rows, count, j, after, room):
-            continue
-        for first in range(after, n, TILE):
-            _apply(factor, rows, count, j, first, min(first + TILE, n), room)
+        if _reflections(factor, panels[j // WIDE, :count, j % WIDE :], j, after, room) and after < n:
+            _apply(factor, count, j, after, room)
 
 
 @unit(types.void(_MATRIX, types.float64, types.float64, _MATRIX, ROOM))
@@ -90,50 +83,29 @@ def fade(factor, kept, back, rows, room):  # type: ignore[no-untyped-def]
     rows[:] = np.float32(0.0)
 
 
-@unit(types.void(_MATRIX, _MATRIX, types.int64, types.int64, types.int64, types.int64, ROOM))
-def _apply(factor, rows, count, j, first, last, room):  # type: ignore[no-untyped-def]
-    """Apply I - VTᵀVᵀ to the columns from `first` to `last` of eight rows of R and all rows of X."""
-    n, u, t, tile, w, scales = last - first, room.u, room.t, room.tile, room.w, room.scales
-    for p in range(EIGHT):
-        for i in range(n):
-            tile[p, i] = factor[j + p, first + i]
-        for i in range(0, count, EIGHT):
-            for q in range(EIGHT):
-                scales[q] = u[p, i + q]
-            _add_eight(tile[p, :n], rows, i, first, last, scales)
-    for p in range(EIGHT):
-        for q in range(EIGHT):
-            scales[q] = t[q, p]
-        for i in range(n):
-            w[p, i] = np.float32(0.0)
-        _add_eight(w[p, :n], tile, 0, 0, n, scales)
-        vectors.add(factor[j + p, first:last], w[p, :n], np.float32(-1.0))
-    for i in range(count):
-        for p in range(EIGHT):
-            scales[p] = -u[p, i]
-        _add_eight(rows[i, first:last], w, 0, 0, n, scales)
+@unit(types.void(_MATRIX, types.int64, types.int64, types.int64, ROOM))
+def _apply(factor, count, j, after, room):  # type: ignore[no-untyped-def]
+    """Apply I - VTᵀVᵀ to the columns from `after` on of eight rows of R and the rows of X."""
+    n, panels, tile, u, t = len(factor), room.panels, room.tile, room.u[:, :count], room.t
+    for k in range(after // WIDE, (n + WIDE - 1) // WIDE):
+        begin = k * WIDE
+        if after <= begin and begin + WIDE <= n:
+            reflect(factor[j : j + EIGHT, begin : begin + WIDE], panels[k, :count], u, t)
+            continue
+        first, last = max(after, begin), min(begin + WIDE, n)
+        tile[:] = np.float32(0.0)
+        tile[:, first - begin : last - begin] = factor[j : j + EIGHT, first:last]
+        reflect(tile, panels[k, :count], u, t)
+        factor[j : j + EIGHT, first:last] = tile[:, first - begin : last - begin]
 
 
-@inlined
-def _add_eight(to, rows, row, first, last, scales):  # type: ignore[no-untyped-def]
-    """Add eight rows from `row` on, scaled, to a ninth; with one row written, so that it vectorises."""
-    a, b, c, d = rows[row, first:last], rows[row + 1, first:last], rows[row + 2, first:last], rows[row + 3, first:last]
-    e, f = rows[row + 4, first:last], rows[row + 5, first:last]
-    g, h = rows[row + 6, first:last], rows[row + 7, first:last]
-    i, j, k, m = scales[0], scales[1], scales[2], scales[3]
-    n, o, p, q = scales[4], scales[5], scales[6], scales[7]
-    for at in range(len(to)):
-        near: float = fma(m, d[at], fma(k, c[at], fma(j, b[at], fma(i, a[at], to[at]))))  # type: ignore[call-arg]
-        to[at] = fma(q, h[at], fma(p, g[at], fma(o, f[at], fma(n, e[at], near))))
-
-
-@unit(types.boolean(_MATRIX, _MATRIX, types.int64, types.int64, types.int64, ROOM))
-def _reflections(factor, rows, count, j, after, room):  # type: ignore[no-untyped-def]
+@unit(types.boolean(_MATRIX, types.float32[:, :], types.int64, types.int64, ROOM))
+def _reflections(factor, columns, j, after, room):  # type: ignore[no-untyped-def]
     """Reflect the columns from `j` to `after` themselves; set U and T, and return whether they change anything."""
-    u, t, dots, width, moved = room.u, room.t, room.dots, after - j, False
+    u, t, dots, width, count, moved = room.u, room.t, room.dots, after - j, len(columns), False
     for p in range(EIGHT):
         for i in range(count):
-            u[p, i] = rows[i, j + p] if p < width else np.float32(0.0)
+            u[p, i] = columns[i, p] if p < width else np.float32(0.0)
         for q in range(EIGHT):
             t[p, q] = np.float32(0.0)
     for p in range(width):

@@ -30,7 +30,7 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
     Set `factor` to R with RᵀR = prior I + Σ weight zzᵀ. `targets` have the shape (rows, functions).
     """
     n, outputs = Z.shape
-    rows, room = np.zeros((ROWS, outputs), np.float32), square_root.room_for(ROWS)
+    rows, room = np.zeros((ROWS, outputs), np.float32), square_root.room_for(ROWS, outputs)
     factor[:] = np.float32(0.0)
     w[:] = 0.0
     for j in range(outputs):

@@ -15,7 +15,7 @@ from numba import njit
 from streamkernel.learners import state
 from streamkernel.second_order import newton_step, square_root
 from streamkernel.second_order.mixture_state import Group
-from streamkernel.second_order.square_root import EIGHT
+from streamkernel.second_order.tiles import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
 """Of the large factors, and of the small one that is rotated row by row."""
@@ -34,7 +34,7 @@ def rotated(R, X):
             square_root.rotate_small(R, x)
         return R
     rows = padded(X)
-    square_root.rotate(R, rows, len(rows), square_root.room_for(len(rows)))
+    square_root.rotate(R, rows, len(rows), square_root.room_for(len(rows), len(R)))
     return R
 
 
@@ -170,7 +170,7 @@ def ratios(A, exact):
 
 @njit
 def _reflect(factor, table, rounds):
-    rows, room = np.empty((2 * EIGHT, table.shape[1]), table.dtype), square_root.room_for(2 * EIGHT)
+    rows, room = np.empty((2 * EIGHT, table.shape[1]), table.dtype), square_root.room_for(2 * EIGHT, len(factor))
     for _ in range(rounds):
         for first in range(0, len(table), 2 * EIGHT):
             rows[:] = table[first : first + 2 * EIGHT]
@@ -221,7 +221,7 @@ def _forget(state, factor, table, most):
     functions = np.zeros((3, 1, len(factor)))
     rows = np.zeros((64, len(factor)), np.float32)
     group = Group(factor, functions[0], functions[1], functions[2], rows)
-    spare, room = np.zeros_like(rows), square_root.room_for(64)
+    spare, room = np.zeros_like(rows), square_root.room_for(64, len(factor))
     batch = state[0].buffered
     for first in range(0, most, batch):
         for i in range(batch):
