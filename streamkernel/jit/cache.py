@@ -199,28 +199,34 @@ def fingerprint(function: Callable[..., Any]) -> str:
     """Return a hash of what a function computes: its code, and all functions and constants of this package it uses."""
     digest = hashlib.blake2b(digest_size=16)
     seen: set[int] = set()
-    pending: list[Any] = [function]
+    pending: list[tuple[str, Any]] = [("", function)]
     while pending:
-        value = pending.pop()
-        digest.update(_text(getattr(value, "targetoptions", {})).encode())
-        value = getattr(value, "py_func", value)
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
+        name, value = pending.pop()
+        digest.update(f"{name} {_text(getattr(value, 'targetoptions', {}))}".encode())
+        value = getattr(value, "py_func", getattr(value, "_defn", value))  # of compiled functions, of intrinsic ones
+        if isinstance(value, (types.FunctionType, type, types.ModuleType)):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
         if isinstance(value, types.FunctionType):
             digest.update(f"{value.__module__}.{value.__qualname__}{value.__defaults__}".encode())
-            if value.__module__.partition(".")[0] == __package__.partition(".")[0]:
+            if _is_own(value.__module__):
                 names = _code(value.__code__, digest)
-                pending += [value.__globals__[name] for name in names if name in value.__globals__]
-                pending += [cell.cell_contents for cell in value.__closure__ or ()]
+                pending += [(name, value.__globals__[name]) for name in names if name in value.__globals__]
+                pending += [("", cell.cell_contents) for cell in value.__closure__ or ()]
                 modules = [m for m in value.__globals__.values() if isinstance(m, types.ModuleType)]
-                modules = [m for m in modules if m.__name__.startswith(f"{__package__.partition('.')[0]}.")]
-                pending += [vars(m)[name] for m in modules for name in names if name in vars(m)]
+                modules = [m for m in modules if _is_own(m.__name__)]
+                pending += [(name, vars(m)[name]) for m in modules for name in names if name in vars(m)]
         elif isinstance(value, (type, types.ModuleType)):
             digest.update(f"{value.__name__}{getattr(value, '_fields', '')}".encode())  # fields are read by their order
         else:
             digest.update(str(getattr(value, "fingerprint", value)).encode())
     return digest.hexdigest()
+
+
+def _is_own(module: str) -> bool:
+    """Return whether a module is one of this package."""
+    return module.partition(".")[0] == __package__.partition(".")[0]
 
 
 def _text(options: Mapping[str, Any]) -> str:

@@ -24,10 +24,20 @@ are; the running mean of |f(x) - y|, or of the squared targets for second-order 
 
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
-    "step_units", "parts", "terms", "components", "last_example", "closed", "is_prepared", "looked_at", "panels",
-    "summed", "kept_rows", "room_blocks",
+    "step_units", "parts", "terms", "components", "last_example", "closed", "looked_at", "panels", "summed",
+    "kept_rows", "room_blocks", "working", "worked_at", "unit",
 )  # fmt: skip
-_GIVEN_REALS = ("l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx")
+_GIVEN_REALS = (
+    "l2",
+    "loss_parameter",
+    "loss_bound",
+    "max_step_ratio",
+    "ridge",
+    "k_xx",
+    "forgetting",
+    "step_k_xx",
+    "worked_k_xx",
+)
 
 LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
 """What is learned, as a record."""

@@ -16,7 +16,7 @@ from streamkernel.merging import linear
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, newton_step
+from streamkernel.second_order import metric, metric_files, newton_step, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import prior
@@ -161,6 +161,8 @@ def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
     if base.numbers["forgetting"] < 1.0:
         return
     learnt = [f for f in parts if f.examples]
+    for f in (base, *learnt):
+        steps.advance(f.arrays, True)
     for g, group in enumerate(base.groups):
         least = (1.0 - _ROUNDING) * _diagonal(group)
         for f in learnt:

@@ -14,7 +14,7 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
-from streamkernel.second_order import growth, metric, priors
+from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear_state import grown, new_linear
@@ -50,6 +50,11 @@ class Arrangement(NamedTuple):
         own = numbers["k_xx"] or numbers["mean_square"] or 1.0
         return float(self.state.priors[g] * own * self.table[g, 0])
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether steps are spread over the events after them."""
+        return self.groups.squares > steps.SPREAD
+
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
         flat, sizes = self.groups.flat, self.groups.counts * len(self.state.level)
@@ -64,8 +69,10 @@ class Arrangement(NamedTuple):
         """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
-        copy = copy._replace(rows=nothing, factor=nothing)
-        groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
+        copy = copy._replace(rows=nothing, factor=nothing, panels=nothing)
+        groups = self.groups.with_flat(
+            newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing
+        )
         directions = self.directions.apart()
         copy = copy._replace(metric=metric.placed(copy.metric, directions))
         return Arrangement(copy, groups, directions, self.table)

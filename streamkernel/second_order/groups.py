@@ -11,6 +11,7 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import I64
 from streamkernel.second_order import mixture_state
 from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.tiles import WIDE, panels_of
 
 FUNCTIONS = ("newton", "steady", "sums")
 
@@ -35,11 +36,13 @@ class Groups:
     def __init__(self, groups: Sequence[Group], firsts: Sequence[int]) -> None:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
-        self.layout: I64 = np.zeros((len(groups), 4), np.int64)
+        self.squares = int((self.counts**2).sum())
+        self.layout: I64 = np.zeros((len(groups), 5), np.int64)
         self.layout[:, mixture_state.FIRST] = firsts
         self.layout[:, mixture_state.COUNT] = self.counts
         self.layout[1:, mixture_state.BEFORE] = np.cumsum(self.counts)[:-1]
         self.layout[1:, mixture_state.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
+        self.layout[1:, mixture_state.PANELS_BEFORE] = np.cumsum([len(group.panels) for group in groups])[:-1]
         self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
 
     def with_flat(self, **arrays: Any) -> Groups:
@@ -56,20 +59,26 @@ class Groups:
 
     def __getitem__(self, g: int) -> Group:
         """Return what group g has, to look at and to change."""
-        _, n, before, squares = self.layout[g]
+        _, n, before, squares, panels = self.layout[g]
 
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)
 
-        factor, newton, steady, sums, rows = self.flat
-        newton, steady, sums = (part(values, self._columns) for values in (newton, steady, sums))
-        return Group(factor[squares : squares + n * n].reshape(n, n), newton, steady, sums, part(rows, self._room))
+        flat, room = self.flat, self._room
+        factor = flat.factor[squares : squares + n * n].reshape(n, n)
+        newton, steady, sums, change = (
+            part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)
+        )
+        own = flat.panels.reshape(-1, room, WIDE)[panels : panels + panels_of(n)]
+        return Group(factor, newton, steady, sums, part(flat.rows, room), change, own)
 
-    def tensors(self, waiting: int) -> dict[str, Any]:
-        """Return all of it, with the upper triangles of the factors, and of the rows those that wait."""
+    def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
+        """Return all of it, with the upper triangles of the factors, and of the rows those that wait; with what a step
+        subtracts if one is done and not applied."""
         factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
-        return self.functions() | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
+        change = {"change": self.flat.change.copy()} if is_working else {}
+        return self.functions() | change | {"factor": np.concatenate(factors), "rows": np.concatenate(rows)}
 
     def functions(self) -> dict[str, Any]:
         """Return the functions."""
@@ -88,6 +97,8 @@ class Groups:
             getattr(self.flat, name)[:] = tensor_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
             return
+        if "change" in tensors:
+            self.flat.change[:] = tensor_file.require_tensor(tensors, "change", np.float64, (self._columns * n,))
         factor = tensor_file.require_tensor(tensors, "factor", np.float32, (triangles,))
         rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         for group in self:

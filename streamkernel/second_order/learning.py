@@ -11,8 +11,7 @@ The v_k are learned by Newton steps too, on the loss of f itself, and forget wha
 example before they learn it.
 
 What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
-memory after the first change. A Newton step of the groups takes much longer. So it is prepared in a call that other
-threads can run beside, and that changes nothing of what they read; and then it is applied in one call.
+memory after the first change. The Newton steps of the groups take much longer (`streamkernel.second_order.steps`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import embedding_room, set_scaled
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_PLACE, NO_ROOM
-from streamkernel.second_order import linear, newton_step, square_root
+from streamkernel.second_order import linear, newton_step
 from streamkernel.second_order.evaluation import functions, mix_scores
 from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
 from streamkernel.second_order.linear_state import room_for
@@ -41,7 +40,6 @@ from streamkernel.second_order.mixture_state import (
     COUNT,
     Mixer,
     features_of,
-    group_of,
     outputs_of,
     rows_per_group,
 )
@@ -240,40 +238,3 @@ learn = compiled(_learn)
 
 learn_apart = compiled(nogil=True)(_learn)
 """For a function that nothing else uses."""
-
-
-@compiled(nogil=True)
-def prepare_step(state):  # type: ignore[no-untyped-def]
-    """Prepare a Newton step of each group on the examples that wait for one; nothing changes that a prediction
-    reads."""
-    numbers, layout = state.numbers[0], state.layout
-    height, per_block = rows_per_group(state), numbers.components * numbers.block_size
-    largest = 0
-    for g in range(len(layout)):
-        largest = max(largest, layout[g, COUNT])
-    room = square_root.room_for(height, largest)
-    fades = numbers.forgetting < 1.0 or numbers.l2 > 0.0
-    spare = np.empty(height * largest if fades else 0, np.float32)
-    for g in range(len(layout)):
-        n = layout[g, COUNT]
-        if n > 0:
-            prior = state.priors[g] * numbers.step_k_xx * (n // per_block)
-            own_spare = spare[: height * n].reshape(height, n) if fades else spare.reshape(0, 0)
-            newton_step.step(state.numbers, group_of(state, g), prior, own_spare, room)
-    numbers.is_prepared = 1
-
-
-@compiled
-def apply_step(state):  # type: ignore[no-untyped-def]
-    """Apply the step that is prepared."""
-    numbers, layout, columns = state.numbers[0], state.layout, state.numbers[0].columns
-    for g in range(len(layout)):
-        n = layout[g, COUNT]
-        for c in range(columns):
-            first = columns * layout[g, BEFORE] + c * n
-            change = state.sums[first : first + n]
-            if vectors.within(change, 1.0, LARGEST_GRADIENT):
-                vectors.add(state.newton[first : first + n], change, -1.0)
-            for j in range(n):
-                change[j] = 0.0
-    numbers.buffered = numbers.is_prepared = 0

@@ -19,7 +19,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step
+from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
@@ -102,7 +102,7 @@ class MixedFunction(Learner):
             linear_prior=prior(loss),
         )
         self.is_unfinished = self._is_private = False
-        self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
+        self._take_direct_calls()
         numbers = sum(blocks**2 for blocks in self._arranger.alone) * outputs**2
         if numbers > LARGEST:
             raise ValueError(
@@ -121,8 +121,13 @@ class MixedFunction(Learner):
         """Return a copy that shares everything."""
         twin: Self = object.__new__(type(self))
         vars(twin).update(vars(self))
-        twin._learn_directly, twin._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
+        twin._take_direct_calls()
         return twin
+
+    def _take_direct_calls(self) -> None:
+        """Make the calls for single events its own."""
+        self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
+        self._advance_directly = direct(steps.advance)
 
     def to_predict_apart(self) -> Self:
         """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
@@ -260,7 +265,9 @@ class MixedFunction(Learner):
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learned, as arrays that share nothing with this function."""
-        return self.to_predict() | self.groups.tensors(int(self.numbers["buffered"]))
+        steps.advance(self._live.state, True)
+        numbers = self.numbers
+        return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict, which is small."""

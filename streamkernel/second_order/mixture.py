@@ -18,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors
+from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
@@ -140,6 +140,8 @@ class Mixture(MixedFunction):
                 )
             if status == state.DIVERGED:
                 raise self._diverged(y[done])
+        if self._live.is_spread:
+            self._advance_directly(self._live.state, False)
 
     def finish(self) -> None:
         """Take the Newton step that is due, and begin a larger group if it is time to."""
@@ -148,25 +150,40 @@ class Mixture(MixedFunction):
         numbers = self.numbers
         batch = int(numbers["buffered"])
         due = newton_step.due(int(numbers["examples"]), self.batch_size, self._forgetting)
-        if numbers["is_prepared"] or batch >= max(due, 1):
-            self.settle()
+        is_due, is_spread = batch >= max(due, 1), self._live.is_spread
+        if is_due or not is_spread:
+            self._complete()
+        if is_due:
+            self._begin()
+            if not is_spread:
+                self._complete()
         examples = int(self.numbers["examples"])
         if self.may_restructure and schedule.is_due(examples) and self.numbers["looked_at"] != examples:
+            self._complete()
             self.grow_if_due()
         self.is_unfinished = False
 
     def settle(self) -> None:
-        """Take the step that examples wait for."""
-        function = self._live.state
-        numbers = function.numbers[0]
-        if not numbers["buffered"]:
-            return
+        """Complete the step that is worked on, and take the one that examples wait for."""
+        self._complete()
+        if self.numbers["buffered"]:
+            self._begin()
+            self._complete()
+
+    def _begin(self) -> None:
+        """Begin the step that examples wait for."""
+        numbers = self.numbers
+        if numbers["step_k_xx"] == 0.0:  # after a file was read
+            numbers["step_k_xx"] = numbers["k_xx"] or numbers["mean_square"] or 1.0
         self.is_unfinished = True
-        if not numbers["is_prepared"]:
-            if numbers["step_k_xx"] == 0.0:  # after a file was read
-                numbers["step_k_xx"] = numbers["k_xx"] or numbers["mean_square"] or 1.0
-            learning.prepare_step(function)
-        learning.apply_step(function)
+        steps.begin_step(self._live.state)
+
+    def _complete(self) -> None:
+        """Complete the step that is worked on, if there is one."""
+        if self.numbers["working"]:
+            self.is_unfinished = True
+            steps.advance(self._live.state, True)
+            steps.apply_step(self._live.state)
 
     def grow_if_due(self) -> None:
         """Begin a larger group if it is time to."""
@@ -184,7 +201,9 @@ class Mixture(MixedFunction):
             return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
 
         groups = {
-            g: Group(old.factor, more(old.newton), more(old.steady), more(old.sums), old.rows)
+            g: old._replace(
+                newton=more(old.newton), steady=more(old.steady), sums=more(old.sums), change=more(old.change)
+            )
             for g, old in enumerate(live.groups)
         }
         function = live.state

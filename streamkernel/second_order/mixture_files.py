@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.second_order import growth, linear_files, metric_files, newton_step
+from streamkernel.second_order import growth, linear_files, metric_files, newton_step, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 
 _NAMES = {
@@ -97,4 +97,6 @@ def restore(
             raise ValueError("expected factors with positive diagonals")
     state.set_learned(restored.state.numbers[0], learned)
     restored.state.numbers["looked_at"] = examples
+    if to_learn and "change" in tensors:
+        restored.state.numbers["working"], restored.state.numbers["unit"] = 1, steps.DONE
     return restored

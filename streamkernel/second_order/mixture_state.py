@@ -12,9 +12,10 @@ from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
+from streamkernel.second_order.tiles import WIDE, panels_of
 
-FIRST, COUNT, BEFORE, SQUARES_BEFORE = range(4)
-"""Columns of `layout`: the first output of a group, its outputs n; outputs, and squares of them, of the groups
+FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE = range(5)
+"""Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
 before."""
 
 
@@ -26,7 +27,7 @@ class MixtureState(NamedTuple):
     numbers
         The record of :mod:`streamkernel.learners.state`.
     layout
-        Where each group is, shape (groups, 4).
+        Where each group is, shape (groups, 5).
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level
@@ -46,7 +47,11 @@ class MixtureState(NamedTuple):
     metric
         The metric that larger groups draw their features in.
     sums
-        Σ ℓ'φ over them, shape (columns, n) for each group; when a step is prepared, what it subtracts from w.
+        Σ ℓ'φ over them, shape (columns, n) for each group.
+    change
+        What the step that is worked on subtracts from w, once it is done, shape (columns, n) for each group.
+    panels
+        √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, room, width).
     linear
         The linear functions.
     """
@@ -64,6 +69,8 @@ class MixtureState(NamedTuple):
     factor: F32
     rows: F32
     sums: F64
+    change: F64
+    panels: F32
     metric: Metric
     linear: Linear
 
@@ -77,31 +84,36 @@ class Mixer(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Of a group of n outputs: the factor, its functions and what waits for a step, as :class:`MixtureState` says."""
+    """Of a group of n outputs: the factor, its functions, what waits for a step and what one works on, as
+    :class:`MixtureState` says."""
 
     factor: F32
     newton: F64
     steady: F64
     sums: F64
     rows: F32
+    change: F64
+    panels: F32
 
     @classmethod
     def empty(cls, n: int, columns: int, room: int) -> Group:
         """Return a group before its first example."""
-        newton, steady, sums = np.zeros((3, columns, n))
-        return cls(np.zeros((n, n), np.float32), newton, steady, sums, np.zeros((room, n), np.float32))
+        newton, steady, sums, change = np.zeros((4, columns, n))
+        rows, panels = np.zeros((room, n), np.float32), np.zeros((panels_of(n), room, WIDE), np.float32)
+        return cls(np.zeros((n, n), np.float32), newton, steady, sums, rows, change, panels)
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], types.float32[::1], _VECTOR, METRIC, LINEAR,
+        types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], METRIC, LINEAR,
     ],
     MixtureState,
 )  # fmt: skip
 MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR], Mixer)
-GROUP = types.NamedTuple([types.float32[:, ::1], _MATRIX, _MATRIX, _MATRIX, types.float32[:, ::1]], Group)
+_SINGLES = types.float32[:, ::1]
+GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1]], Group)
 
 
 @inlined
@@ -127,13 +139,16 @@ def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
 def group_of(state, g):  # type: ignore[no-untyped-def]
     """Return what group g has."""
     layout, columns = state.layout, state.numbers[0].columns
-    n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
+    n, squares, height = layout[g, COUNT], layout[g, SQUARES_BEFORE], rows_per_group(state)
+    panels, first = (n + WIDE - 1) // WIDE, layout[g, PANELS_BEFORE] * height * WIDE
     return Group(
         state.factor[squares : squares + n * n].reshape(n, n),
         _part(state.newton, layout, g, columns),
         _part(state.steady, layout, g, columns),
         _part(state.sums, layout, g, columns),
-        _part(state.rows, layout, g, rows_per_group(state)),
+        _part(state.rows, layout, g, height),
+        _part(state.change, layout, g, columns),
+        state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
     )
 
 

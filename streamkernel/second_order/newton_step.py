@@ -1,4 +1,4 @@
-"""Compiled Newton steps of second-order learning: of the weights of the mixture, and of one group's function."""
+"""When Newton steps of second-order learning are due, and those of the weights of the mixture; compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
-from streamkernel.second_order.mixture_state import COUNT, GROUP, MIXER, SQUARES_BEFORE
+from streamkernel.second_order.mixture_state import COUNT, MIXER, SQUARES_BEFORE
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
@@ -136,35 +136,6 @@ def turn(n, batch, kept):  # type: ignore[no-untyped-def]
 def fades(seen, batch, every):  # type: ignore[no-untyped-def]
     """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
     return seen == batch or seen // every > (seen - batch) // every
-
-
-@unit(types.void(NUMBERS_TYPE, GROUP, types.float64, types.float32[:, ::1], square_root.ROOM))
-def step(state, group, prior, spare, room):  # type: ignore[no-untyped-def]
-    """Prepare the Newton step of one group on the B examples gathered, which forgets by ρ an example:
-
-        A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
-
-    and before that, once in T examples, since it costs as much as they do,
-
-        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
-
-    The group's `sums` become what is to be subtracted from w. `spare` is room of the size of its `rows`.
-    """
-    numbers, factor, sums = state[0], group.factor, group.sums
-    batch, l2, seen = numbers.buffered, numbers.l2, numbers.examples
-    pull = batch * l2
-    if numbers.forgetting < 1.0 or l2 > 0.0:
-        every = turn(len(factor), batch, numbers.forgetting)
-        if fades(seen, batch, every):
-            kept = numbers.forgetting**every
-            square_root.fade(factor, kept, (1.0 - kept) * prior + every * l2, spare, room)
-            pull += (1.0 - kept) * prior
-    square_root.rotate(factor, group.rows, (batch + EIGHT - 1) // EIGHT * EIGHT, room)
-    group.rows[:] = np.float32(0.0)
-    for c in range(len(sums)):
-        if pull > 0.0:
-            vectors.add(sums[c], group.newton[c], pull)
-        square_root.solve(factor, sums[c])
 
 
 def due(seen: int, batch: int, kept: float) -> int:

@@ -22,80 +22,96 @@ FAINT = 1e-31
 """What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
 float32 could not hold the inverse of its size."""
 
+
 class Room(NamedTuple):
-    """Room for reflections: U and T of eight columns, a tile, eight dot products, and X in panels, each of
-    as many columns as a tile."""
+    """Room for reflections: U and T of eight columns, a tile, and eight dot products."""
 
     u: F32
     t: F32
     tile: F32
     dots: F64
-    panels: F32
 
 
 _MATRIX = types.float32[:, ::1]
-ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1], types.float32[:, :, ::1]], Room)
+ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1]], Room)
+_PANELS = types.float32[:, :, ::1]
 
 
 @inlined
-def room_for(rows, columns):  # type: ignore[no-untyped-def]
-    """Return room to rotate at most a given number of rows, of at most so many columns."""
+def room_for(rows):  # type: ignore[no-untyped-def]
+    """Return room to reflect at most a given number of rows."""
     return Room(
         np.empty((EIGHT, rows), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),
         np.empty((EIGHT, WIDE), np.float32),
         np.empty(EIGHT),
-        np.zeros(((columns + WIDE - 1) // WIDE, rows, WIDE), np.float32),
     )
 
 
-@unit(types.void(_MATRIX, _MATRIX, types.int64, ROOM))
-def rotate(factor, rows, count, room):  # type: ignore[no-untyped-def]
-    """Set the upper triangle R to that of RᵀR + XᵀX of X, the first rows, a whole number of eights.
+@inlined
+def gather(rows, count, panels):  # type: ignore[no-untyped-def]
+    """Copy the first rows, a whole number of eights, into panels of as many columns as a tile has."""
+    for k in range(len(panels)):
+        own = rows[:, k * WIDE : (k + 1) * WIDE]
+        for i in range(count):
+            for j in range(own.shape[1]):
+                panels[k, i, j] = own[i, j]
 
-    A reflection I - τvvᵀ with v = (1, u) leaves of a column (R_jj, X_1j, X_2j, ...) only R_jj > 0. Those of eight
+
+@unit(types.void(_MATRIX, _PANELS, types.int64, types.int64, types.int64, ROOM))
+def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[no-untyped-def]
+    """Add rows of X to R, RᵀR ← RᵀR + XᵀX, in the columns from `first`, a multiple of eight, to `last`.
+
+    What is left of X in the columns after them is added when it is their turn. X is that gathered in panels. A
+    reflection I - τvvᵀ with v = (1, u) leaves of a column (R_jj, X_1j, X_2j, ...) only R_jj > 0. Those of eight
     columns are gathered as I - VTᵀVᵀ, which is applied to all columns after them at once:
 
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
     """
-    n, panels = len(factor), room.panels
-    for i in range(count):
-        for k in range(n):
-            panels[k // WIDE, i, k % WIDE] = rows[i, k]
-    for j in range(0, n, EIGHT):
+    n = len(factor)
+    for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
         if _reflections(factor, panels[j // WIDE, :count, j % WIDE :], j, after, room) and after < n:
-            _apply(factor, count, j, after, room)
+            _apply(factor, panels, count, j, after, room)
 
 
-@unit(types.void(_MATRIX, types.float64, types.float64, _MATRIX, ROOM))
-def fade(factor, kept, back, rows, room):  # type: ignore[no-untyped-def]
-    """Set R to that of ``kept RᵀR + back I``; the rows are room, and 0 afterwards."""
+@unit(types.void(_MATRIX, _MATRIX))
+def rotate(factor, rows):  # type: ignore[no-untyped-def]
+    """Set the upper triangle R to that of RᵀR + XᵀX, X a whole number of eights of rows."""
     n = len(factor)
-    root = np.float32(math.sqrt(kept))
-    for i in range(n):
-        vectors.multiply(factor[i], root)
-    for first in range(0, n, len(rows)):
-        rows[:] = np.float32(0.0)
-        for i in range(first, min(first + len(rows), n)):
-            rows[i - first, i] = math.sqrt(back)
-        rotate(factor, rows, len(rows), room)
-    rows[:] = np.float32(0.0)
+    panels = np.zeros(((n + WIDE - 1) // WIDE, len(rows), WIDE), np.float32)
+    gather(rows, len(rows), panels)
+    reflect_columns(factor, panels, len(rows), 0, n, room_for(len(rows)))
 
 
-@unit(types.void(_MATRIX, types.int64, types.int64, types.int64, ROOM))
-def _apply(factor, count, j, after, room):  # type: ignore[no-untyped-def]
+@unit(types.void(_MATRIX, types.float64, types.float64, types.int64, types.int64))
+def fade(factor, kept, back, first, last):  # type: ignore[no-untyped-def]
+    """Set R to that of ``kept RᵀR + back I`` in parts: all of the first term with column 0, I by its own columns."""
+    n = len(factor)
+    if first == 0:
+        root = np.float32(math.sqrt(kept))
+        for i in range(n):
+            vectors.multiply(factor[i, i:], root)
+    count = (last - first + EIGHT - 1) // EIGHT * EIGHT
+    panels = np.zeros(((n + WIDE - 1) // WIDE, count, WIDE), np.float32)
+    for i in range(first, last):
+        panels[i // WIDE, i - first, i % WIDE] = math.sqrt(back)
+    reflect_columns(factor, panels, count, first, n, room_for(count))
+
+
+@unit(types.void(_MATRIX, _PANELS, types.int64, types.int64, types.int64, ROOM))
+def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-def]
     """Apply I - VTᵀVᵀ to the columns from `after` on of eight rows of R and the rows of X."""
-    n, panels, tile, u, t = len(factor), room.panels, room.tile, room.u[:, :count], room.t
+    n, tile, u, t = len(factor), room.tile, room.u[:, :count], room.t
     for k in range(after // WIDE, (n + WIDE - 1) // WIDE):
         begin = k * WIDE
         if after <= begin and begin + WIDE <= n:
-            reflect(factor[j : j + EIGHT, begin : begin + WIDE], panels[k, :count], u, t)
+            reflect(factor[j : j + EIGHT, begin : begin + WIDE], panels[k, :count], u, t)  # type: ignore[call-arg]
             continue
         first, last = max(after, begin), min(begin + WIDE, n)
         tile[:] = np.float32(0.0)
         tile[:, first - begin : last - begin] = factor[j : j + EIGHT, first:last]
-        reflect(tile, panels[k, :count], u, t)
+        reflect(tile, panels[k, :count], u, t)  # type: ignore[call-arg]
         factor[j : j + EIGHT, first:last] = tile[:, first - begin : last - begin]
 
 
@@ -134,8 +150,15 @@ def _reflections(factor, columns, j, after, room):  # type: ignore[no-untyped-de
 @unit(types.void(_MATRIX, types.float64[::1]))
 def solve(factor, x):  # type: ignore[no-untyped-def]
     """Set x to (RᵀR)⁻¹x."""
+    solve_forward(factor, x, 0, len(factor))
+    solve_backward(factor, x, 0, len(factor))
+
+
+@inlined
+def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
+    """Go on to set x to R⁻ᵀx, by the rows of R from `first`, a multiple of eight, to `last`, in ascending order."""
     n = len(factor)
-    for j in range(0, n, EIGHT):
+    for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
         for i in range(j, after):
             for k in range(j, i):
@@ -143,7 +166,12 @@ def solve(factor, x):  # type: ignore[no-untyped-def]
             x[i] /= factor[i, i]
         if after < n:
             _take_eight(x[after:], factor, j, after, x[j:after])
-    for i in range(n - 1, -1, -1):
+
+
+@inlined
+def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
+    """Go on to set x to R⁻¹x, by the rows of R from `first` to `last`, in descending order."""
+    for i in range(last - 1, first - 1, -1):
         x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
 
 

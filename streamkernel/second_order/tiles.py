@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -24,6 +23,11 @@ _EVERYWHERE = ir.Constant(ir.VectorType(_INDEX, WIDE), [0] * WIDE)
 _ALIGNED = 4
 
 
+def panels_of(columns: int) -> int:
+    """Return how many tiles so many columns take side by side."""
+    return -(-columns // WIDE)
+
+
 @intrinsic
 def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
     """Apply I - VTᵀVᵀ, V = (I, U), to a tile of R, shape (EIGHT, WIDE), and to rows of X below it, shape (k, WIDE):
@@ -34,58 +38,57 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        arrays = (make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True))
-        tile, rows, u, t = (_Entries(builder, array) for array in arrays)
-        fma = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{WIDE}f32"
+        tile, rows, u, t = (
+            make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True)
         )
-        sums = [tile.vector(p) for p in range(EIGHT)]
-        kept = [cgutils.alloca_once_value(builder, own) for own in sums]
-        with cgutils.for_range(builder, rows.count) as loop:
-            x = rows.vector(loop.index)
-            for p, place in enumerate(kept):
-                builder.store(builder.call(fma, [u.number(p, loop.index), x, builder.load(place)]), place)
-        both, w = [builder.load(place) for place in kept], []
+        count = cgutils.unpack_tuple(builder, rows.shape)[0]
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{WIDE}f32")
+        before = [_vector(builder, tile, count.type(p)) for p in range(EIGHT)]
+        sums = [cgutils.alloca_once_value(builder, own) for own in before]
+        with cgutils.for_range(builder, count) as loop:
+            x = _vector(builder, rows, loop.index)
+            for p, own in enumerate(sums):
+                factor = _repeated(builder, u, count.type(p), loop.index)
+                builder.store(builder.call(fma, [factor, x, builder.load(own)]), own)
+        both = [builder.load(own) for own in sums]
+        less = []
         for p in range(EIGHT):
-            w.append(builder.fmul(t.number(0, p), both[0]))
+            w = builder.fmul(_repeated(builder, t, count.type(0), count.type(p)), both[0])
             for q in range(1, p + 1):
-                w[p] = builder.call(fma, [t.number(q, p), both[q], w[p]])
-            tile.set_vector(p, builder.fsub(sums[p], w[p]))
-        less = [builder.fneg(own) for own in w]
-        with cgutils.for_range(builder, rows.count) as loop:
-            x = rows.vector(loop.index)
+                w = builder.call(fma, [_repeated(builder, t, count.type(q), count.type(p)), both[q], w])
+            _set_vector(builder, tile, count.type(p), builder.fsub(before[p], w))
+            less.append(builder.fneg(w))
+        with cgutils.for_range(builder, count) as loop:
+            x = _vector(builder, rows, loop.index)
             for p in range(EIGHT):
-                x = builder.call(fma, [u.number(p, loop.index), less[p], x])
-            rows.set_vector(loop.index, x)
+                x = builder.call(fma, [_repeated(builder, u, count.type(p), loop.index), less[p], x])
+            _set_vector(builder, rows, loop.index, x)
         return context.get_dummy_value()
 
     return types.void(tile, rows, u, t), generate
 
 
-class _Entries:
-    """Entries of a matrix, as code is emitted that reads and writes them."""
+def _place(builder: Any, matrix: Any, row: Any, column: Any, kind: Any) -> Any:
+    """Return the address of an entry of a matrix, as that of a type."""
+    strides = cgutils.unpack_tuple(builder, matrix.strides)
+    offset = builder.add(builder.mul(row, strides[0]), builder.mul(column, strides[1]))
+    address = builder.gep(builder.bitcast(matrix.data, cgutils.voidptr_t), [offset])
+    return builder.bitcast(address, kind.as_pointer())
 
-    def __init__(self, builder: Any, array: Any) -> None:
-        self._builder, self._data = builder, builder.bitcast(array.data, cgutils.voidptr_t)
-        self._strides = cgutils.unpack_tuple(builder, array.strides)
-        self.count = cgutils.unpack_tuple(builder, array.shape)[0]
 
-    def _at(self, row: Any, column: Any, kind: Any) -> Any:
-        parts = []
-        for index, stride in zip((row, column), self._strides, strict=True):
-            parts.append(self._builder.mul(stride.type(index) if isinstance(index, int) else index, stride))
-        return self._builder.bitcast(self._builder.gep(self._data, [self._builder.add(*parts)]), kind.as_pointer())
+def _vector(builder: Any, matrix: Any, row: Any) -> Any:
+    """Return the first numbers of a row of a matrix."""
+    return builder.load(_place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
 
-    def vector(self, row: Any) -> Any:
-        """Return the first numbers of a row."""
-        return self._builder.load(self._at(row, 0, _VECTOR), align=_ALIGNED)
 
-    def set_vector(self, row: Any, values: Any) -> None:
-        """Set the first numbers of a row."""
-        self._builder.store(values, self._at(row, 0, _VECTOR), align=_ALIGNED)
+def _set_vector(builder: Any, matrix: Any, row: Any, values: Any) -> None:
+    """Set the first numbers of a row of a matrix."""
+    builder.store(values, _place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
 
-    def number(self, row: Any, column: Any) -> Any:
-        """Return a vector of one number again and again."""
-        first = self._builder.load(self._at(row, column, _FLOAT))
-        first = self._builder.insert_element(_UNDEFINED, first, _INDEX(0))
-        return self._builder.shuffle_vector(first, _UNDEFINED, _EVERYWHERE)
+
+def _repeated(builder: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Return a vector that has one entry of a matrix everywhere."""
+    entry = builder.load(_place(builder, matrix, row, column, _FLOAT))
+    first = builder.insert_element(_UNDEFINED, entry, _INDEX(0))
+    return builder.shuffle_vector(first, _UNDEFINED, _EVERYWHERE)

@@ -30,7 +30,7 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
     Set `factor` to R with RᵀR = prior I + Σ weight zzᵀ. `targets` have the shape (rows, functions).
     """
     n, outputs = Z.shape
-    rows, room = np.zeros((ROWS, outputs), np.float32), square_root.room_for(ROWS, outputs)
+    rows = np.zeros((ROWS, outputs), np.float32)
     factor[:] = np.float32(0.0)
     w[:] = 0.0
     for j in range(outputs):
@@ -41,6 +41,6 @@ def distil(Z, weights, targets, prior, factor, w):  # type: ignore[no-untyped-de
             vectors.add(rows[i - first], Z[i], np.float32(math.sqrt(weights[i])))
             for t in range(len(w)):
                 vectors.add(w[t], Z[i], weights[i] * targets[i, t])
-        square_root.rotate(factor, rows, ROWS, room)
+        square_root.rotate(factor, rows)
     for t in range(len(w)):
         square_root.solve(factor, w[t])

@@ -6,7 +6,9 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+from numba import types
 from numba.core.errors import NumbaError
+from numba.extending import intrinsic
 
 from streamkernel.jit import compiled, inlined
 from streamkernel.jit.cache import fingerprint
@@ -57,4 +59,32 @@ def test_functions_that_read_a_tuple_are_compiled_anew_when_the_order_of_its_fie
 
         read_first.__module__ = "streamkernel.spans"
         found.add(fingerprint(read_first))
+    assert len(found) == 2
+
+
+def of_constants(first, last):
+    """Return the fingerprint of a function that has these constants."""
+    names = {"FIRST": first, "LAST": last, "__name__": "streamkernel.constants"}
+    exec("def span(x):\n    return (x - FIRST) * (LAST - x)", names)
+    return fingerprint(names["span"])
+
+
+def test_functions_are_compiled_anew_when_constants_change_places():
+    assert len({of_constants(*pair) for pair in ((8, 64), (64, 8), (8, 8), (64, 64))}) == 4
+
+
+def test_functions_are_compiled_anew_when_code_that_they_emit_changes():
+    found = set()
+    for name in ("fadd", "fmul"):
+        names = {"types": types, "__name__": "streamkernel.emitted"}
+        exec(
+            "def emit(context, a):\n"
+            "    def generate(context, builder, signature, arguments):\n"
+            f"        return builder.{name}(arguments[0], arguments[0])\n"
+            "    return types.float64(types.float64), generate\n",
+            names,
+        )
+        names["emitted"] = intrinsic(names["emit"])
+        exec("def use(x):\n    return emitted(x)", names)
+        found.add(fingerprint(names["use"]))
     assert len(found) == 2

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamkernel.learners import state
-from streamkernel.second_order import newton_step, square_root
-from streamkernel.second_order.mixture_state import Group
+from streamkernel import kernels, losses, step_sizes
+from streamkernel.second_order import square_root, steps
+from streamkernel.second_order.mixture import Mixture
 from streamkernel.second_order.tiles import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
@@ -34,7 +34,7 @@ def rotated(R, X):
             square_root.rotate_small(R, x)
         return R
     rows = padded(X)
-    square_root.rotate(R, rows, len(rows), square_root.room_for(len(rows), len(R)))
+    square_root.rotate(R, rows)
     return R
 
 
@@ -170,11 +170,11 @@ def ratios(A, exact):
 
 @njit
 def _reflect(factor, table, rounds):
-    rows, room = np.empty((2 * EIGHT, table.shape[1]), table.dtype), square_root.room_for(2 * EIGHT, len(factor))
+    rows = np.empty((2 * EIGHT, table.shape[1]), table.dtype)
     for _ in range(rounds):
         for first in range(0, len(table), 2 * EIGHT):
             rows[:] = table[first : first + 2 * EIGHT]
-            square_root.rotate(factor, rows, 2 * EIGHT, room)
+            square_root.rotate(factor, rows)
 
 
 @njit
@@ -216,18 +216,16 @@ def test_what_is_subtracted_from_does_not_last():
 
 
 @njit
-def _forget(state, factor, table, most):
+def _forget(state, table, most):
     """Take Newton steps as the mixture does, on rows of the table again and again."""
-    functions = np.zeros((3, 1, len(factor)))
-    rows = np.zeros((64, len(factor)), np.float32)
-    group = Group(factor, functions[0], functions[1], functions[2], rows)
-    spare, room = np.zeros_like(rows), square_root.room_for(64, len(factor))
-    batch = state[0].buffered
+    numbers, rows = state.numbers[0], state.rows.reshape(-1, table.shape[1])
+    batch = numbers.batch_size
     for first in range(0, most, batch):
         for i in range(batch):
             rows[i] = table[(first + i) % len(table)]
-        state[0].examples = first + batch
-        newton_step.step(state, group, PRIOR, spare, room)
+        numbers.examples, numbers.buffered, numbers.step_k_xx = first + batch, batch, 1.0
+        steps.begin_step(state)
+        steps.advance(state, True)
 
 
 @pytest.mark.parametrize(
@@ -241,13 +239,21 @@ def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
     """After a million rows it is λI + Σ ρ^age xxᵀ, λ within a factor of 3, also where there is nothing to be seen."""
     table = wide()
     table[:, 3] = table[:, 9:12] = 0.0
-    numbers = np.zeros(1, state.NUMBERS)
-    numbers["buffered"], numbers["forgetting"] = batch, kept
-    steps = 1_000_000 // batch
-    R = start()
-    _forget(numbers, R, table, steps * batch)
-    age = np.arange(steps * batch)[::-1]
-    ages = np.bincount(np.arange(steps * batch) % TABLE, kept ** (age // batch * batch), TABLE)
+    f = Mixture(
+        kernels.Gaussian(1.0),
+        losses.Square(),
+        step_sizes.Constant(0.75),
+        joint=True,
+        block_size=WIDTH // 2,
+        max_features=WIDTH // 2,
+        batch_size=batch,
+        forgetting=kept,
+    )
+    f.arrays.priors[:] = PRIOR
+    count, R = 1_000_000 // batch * batch, f.groups[0].factor
+    R[:] = start()
+    _forget(f.arrays, table, count)
+    ages = np.bincount(np.arange(count) % TABLE, kept ** (np.arange(count)[::-1] // batch * batch), TABLE)
     seen = (table.T.astype(np.float64) * ages) @ table
     low, high = (ratios(gram(R), PRIOR * factor * np.eye(WIDTH) + seen) for factor in (1.0 / 3.0, 3.0))
     assert low[0] > 0.9

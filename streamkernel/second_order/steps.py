@@ -1,0 +1,163 @@
+"""Newton steps of the groups, compiled: they begin on the examples gathered, are worked on in units, and are applied.
+
+A step changes nothing that a prediction reads until it is applied, in one short call. Where it is long, its units are
+spread over the events that are gathered for the next one: no event waits for a step, and w is always that of one step
+before. When a step is applied, w moves by -Δ; of the examples gathered by then, whose derivatives are at the w before,
+
+    Σ ℓ'φ ← Σ ℓ'φ - Σ ℓ''φφᵀΔ
+
+so that the next step goes to where it would have gone without the wait, if ℓ is a square. When units are done decides
+nothing that is learned: a step is applied after the same example whether its units were spread or not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners.clipping import LARGEST_GRADIENT
+from streamkernel.second_order import newton_step, square_root
+from streamkernel.second_order.mixture_state import COUNT, GROUP, group_of
+from streamkernel.second_order.tiles import EIGHT
+
+SPREAD = 1 << 20
+"""Squares of outputs, over all groups, from which on steps are spread; fewer take about 3 ms."""
+
+STRIP = 64
+"""Columns of R that a unit works on."""
+
+FADE, REFLECT, FORWARD, BACKWARD, PHASES = range(5)
+"""The phases of a step: some of the past is forgotten, rows are added to R, and A⁻¹ is applied by solving RᵀRx = b."""
+
+SOLVING = 10.0
+"""What a product costs when RᵀRx = b is solved, which reads R from memory, in units of one when rows are added."""
+
+DONE = 1 << 62
+"""What counts as the units of a step that has only to be applied."""
+
+
+@compiled
+def begin_step(state):  # type: ignore[no-untyped-def]
+    """Begin a Newton step of each group on the B examples gathered, which forgets by ρ an example:
+
+        A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
+
+    and before that, once in T examples, since it costs as much as they do,
+
+        A ← ρᵀA + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
+    """
+    numbers, layout = state.numbers[0], state.layout
+    numbers.working, numbers.worked_at, numbers.worked_k_xx = numbers.buffered, numbers.examples, numbers.step_k_xx
+    numbers.unit = numbers.buffered = 0
+    for g in range(len(layout)):
+        if layout[g, COUNT] > 0:
+            group = group_of(state, g)
+            pull = numbers.working * numbers.l2 + _fading(state, g)[1]
+            for c in range(len(group.sums)):
+                group.change[c] = group.sums[c]
+                group.sums[c] = 0.0
+                if pull > 0.0:
+                    vectors.add(group.change[c], group.newton[c], pull)
+            square_root.gather(group.rows, _whole(numbers.working), group.panels)
+            group.rows[: numbers.working] = np.float32(0.0)
+
+
+@inlined
+def _whole(rows):  # type: ignore[no-untyped-def]
+    """Return a number of rows made whole eights; rows above it are 0."""
+    return (rows + EIGHT - 1) // EIGHT * EIGHT
+
+
+@inlined
+def _fading(state, g):  # type: ignore[no-untyped-def]
+    """Return ρᵀ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 if it forgets nothing."""
+    numbers = state.numbers[0]
+    every = newton_step.turn(state.layout[g, COUNT], numbers.working, numbers.forgetting)
+    forgets = numbers.forgetting < 1.0 or numbers.l2 > 0.0
+    if not forgets or not newton_step.fades(numbers.worked_at, numbers.working, every):
+        return 1.0, 0.0, 0.0
+    kept = numbers.forgetting**every
+    blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
+    return kept, (1.0 - kept) * state.priors[g] * numbers.worked_k_xx * blocks, every * numbers.l2
+
+
+@inlined
+def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped-def]
+    """Return about how long a unit takes, in products of numbers."""
+    left = float(n - first)
+    if phase == FADE:
+        return left * left * STRIP if is_fading else 0.0
+    if phase == REFLECT:
+        return 2.0 * left * STRIP * rows
+    return SOLVING * columns * STRIP * (left if phase == FORWARD else float(first + STRIP))
+
+
+@compiled(nogil=True)
+def advance(state, is_all):  # type: ignore[no-untyped-def]
+    """Do the units of a step that are still to be done, or those that it is time for; no prediction reads what
+    changes."""
+    numbers, layout = state.numbers[0], state.layout
+    if numbers.working == 0 or numbers.unit == DONE:
+        return
+    rows, done, goal = _whole(numbers.working), 0.0, math.inf
+    room = square_root.room_for(rows)
+    for is_counted in (True, False):
+        place = 0
+        if is_counted and is_all:
+            continue
+        if not is_all and not is_counted:
+            due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting)
+            goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
+        for g in range(len(layout)):
+            n, (kept, own, more) = layout[g, COUNT], _fading(state, g)
+            for phase in range(PHASES):
+                for first in range(0, n, STRIP):
+                    place += 1
+                    done += _cost(n, phase, first, rows, numbers.columns, kept < 1.0 or more > 0.0)
+                    if is_counted or place <= numbers.unit:
+                        continue
+                    if done > goal:
+                        return
+                    if phase != FADE or kept < 1.0 or more > 0.0:
+                        _work(group_of(state, g), rows, phase, first, kept, own + more, room)
+                    numbers.unit = place
+    numbers.unit = DONE
+
+
+@unit(types.void(GROUP, types.int64, types.int64, types.int64, types.float64, types.float64, square_root.ROOM))
+def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyped-def]
+    """Do one unit: one phase of a group's step in the columns of R from `first` on."""
+    last = min(first + STRIP, len(group.factor))
+    if phase == FADE:
+        square_root.fade(group.factor, kept, back, first, last)
+    elif phase == REFLECT:
+        square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
+    elif phase == FORWARD:
+        for c in range(len(group.change)):
+            square_root.solve_forward(group.factor, group.change[c], first, last)
+    else:
+        for c in range(len(group.change)):
+            square_root.solve_backward(
+                group.factor, group.change[c], len(group.factor) - last, len(group.factor) - first
+            )
+
+
+@compiled
+def apply_step(state):  # type: ignore[no-untyped-def]
+    """Apply the step of which all units are done."""
+    numbers, layout = state.numbers[0], state.layout
+    for g in range(len(layout)):
+        if layout[g, COUNT] > 0:
+            group = group_of(state, g)
+            for c in range(len(group.change)):
+                change = group.change[c]
+                if vectors.within(change, 1.0, LARGEST_GRADIENT):
+                    vectors.add(group.newton[c], change, -1.0)
+                    for i in range(numbers.buffered):
+                        vectors.add(group.sums[c], group.rows[i], -vectors.dot(group.rows[i], change))
+                change[:] = 0.0
+    numbers.working = numbers.unit = 0
