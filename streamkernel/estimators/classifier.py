@@ -253,8 +253,8 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string; if `label` has not been learned; or if
-            the method is ``"gradient"`` and the gradient of this kernel is not known.
+            If a value is neither a finite number nor a string; if `label` has not been learned; or if the method is
+            ``"gradient"`` and the gradient of this kernel is not known.
         ValueError
             If `method` or `n_orders` is out of its range.
 

@@ -19,8 +19,11 @@ from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
 
 METHODS = ("gradient", "sampling")
 
-FEWEST = 64
-"""Gradients that importances are made of at least: one of every fourth example."""
+FEWEST = 256
+"""Examples that a model has learned before it has importances: then its scales and bandwidths are known."""
+
+GRADIENTS = 20.0
+"""Gradients that importances are made of at least, of which older ones count less; one of every fourth example."""
 
 _ENTRIES = 1 << 20
 """Entries of rows that are evaluated in one call, about."""
@@ -61,6 +64,8 @@ def contributions(
     if not isinstance(n_orders, (int, np.integer)) or isinstance(n_orders, bool) or n_orders < 1:
         raise ValueError(f"Expected an integer n_orders >= 1, got {n_orders!r}")
     compared = compare(found, x)
+    if not x:
+        return {}
     if method == "gradient":
         totals = _by_gradient(found, compared, score)
     else:
@@ -93,7 +98,7 @@ def _all_sets(k: int) -> tuple[Any, Callable[[F64], F64]]:
     """Return all sets of k fields, and what returns the Shapley values for their scores."""
     sets = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1
     sizes = sets.sum(axis=1)
-    weight = np.array([1.0 / (k * math.comb(k - 1, size)) for size in range(k)] or [1.0])
+    weight = np.array([1.0 / (k * math.comb(k - 1, size)) for size in range(k)])
 
     def weigh(values: F64) -> F64:
         with_it = np.where(sets, weight[np.maximum(sizes - 1, 0), None], 0.0)
@@ -138,16 +143,16 @@ def importances(found: State) -> dict[Hashable, float]:
         )
     metric = learner.arrays.metric
     known, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
-    if weight < FEWEST and not learner.has_metric:
+    if weight < GRADIENTS and not learner.has_metric:
         raise AttributeError(
             "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, for "
             "others keep no gradients; explain_one explains each example"
         )
     known = known[[int(key) in fields for key in known["key"]]]
-    if weight < FEWEST or not len(known):
+    if learner.examples < FEWEST or weight < GRADIENTS or not len(known):
         raise NotFittedError(
-            f"Expected a model that has learned {4 * FEWEST} examples or more for feature_importances_, got one of "
-            f"{learner.examples}" + (", in a file that has no names" if len(fields) == 0 < learner.examples else "")
+            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was in a "
+            f"file of an earlier version, got one of {learner.examples}"
         )
     moments = moments_of(found.scales.state, known["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)
