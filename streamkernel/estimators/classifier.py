@@ -84,6 +84,8 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         The running regularised loss.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    feature_importances_ : dict
+        The share of each field in how much f changes with the inputs, after 256 examples.
 
     Raises
     ------

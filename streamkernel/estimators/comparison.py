@@ -10,8 +10,8 @@ import numpy as np
 from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.directions import Directions
-from streamkernel.features.field_names import read_hash
-from streamkernel.features.rows import F64, I64, U64, Rows, is_missing
+from streamkernel.features.field_names import read_fields
+from streamkernel.features.rows import F64, I64, U64, Rows
 from streamkernel.features.running_moments import moments_of
 
 
@@ -89,7 +89,7 @@ def compare(found: State, x: Mapping[Hashable, Any]) -> Comparison:
     if directions.plan.transforms:
         nothing: Any = np.zeros(0)
         return Comparison(x, fields, nothing.astype(int), row.hashes[:0], row.readers[:0], nothing, nothing)
-    field_of = {read_hash(name, value): number[name] for name, value in x.items() if not is_missing(value)}
+    field_of = {one: number[name] for one, name in read_fields(x).items()}
     given, values = row.hashes.tolist(), dict(zip(row.hashes.tolist(), row.values.tolist(), strict=True))
     readers = dict(zip(given, row.readers.tolist(), strict=True))
     means = dict.fromkeys(given, 0.0)

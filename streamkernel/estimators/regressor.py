@@ -55,6 +55,8 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
+    feature_importances_ : dict
+        The share of each field in how much f changes with the inputs, after 256 examples.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
 

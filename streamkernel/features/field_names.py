@@ -5,7 +5,7 @@ fields; those of the values of strings it does not need, and they are not kept.
 
 Examples
 --------
->>> known = add_fields({}, {"age": 31, "colour": "red", "weight": None})
+>>> known = add_fields({}, read_fields({"age": 31, "colour": "red", "weight": None}))
 >>> sorted(known.values())
 ['age', 'colour']
 >>> unpack(*pack(known)) == known
@@ -34,13 +34,17 @@ def read_hash(name: Hashable, value: Any) -> int:
     return hash64(f"{name}={value}" if isinstance(value, str) else name)
 
 
-def add_fields(known: Fields, x: Mapping[Hashable, Any]) -> Fields:
-    """Return the fields with those of an example; `known` itself if there is no new one."""
-    if len(known) >= MOST_NAMES:
+def read_fields(x: Mapping[Hashable, Any]) -> Fields:
+    """Return the fields of the names that an example is read by."""
+    return {read_hash(name, value): name for name, value in x.items() if not is_missing(value)}
+
+
+def add_fields(known: Fields, read: Fields) -> Fields:
+    """Return the fields with those of an example that can be kept; `known` itself if there is no new one."""
+    if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
-    hashes = {read_hash(name, value): name for name, value in x.items() if not is_missing(value)}
-    more = {one: name for one, name in hashes.items() if one not in known and _is_kept(name)}
-    return join_fields(known, {one: _plain(name) for one, name in more.items()}) if more else known
+    more = {one: _plain(name) for one, name in read.items() if one not in known and _is_kept(name)}
+    return join_fields(known, more) if more else known
 
 
 def join_fields(known: Fields, more: Fields) -> Fields:

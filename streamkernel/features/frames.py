@@ -12,7 +12,7 @@ from river import utils
 from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.field_names import MOST_NAMES, add_fields
+from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import Rows, is_missing, number
 
@@ -72,7 +72,7 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
         found = _examples(directions, names, in_rows)
         if before is not None and len(numeric.fields or ()) >= MOST_NAMES:  # row by row, there may be no room for all
             for values in in_rows:
-                before = add_fields(before, dict(zip(names, values, strict=True)))
+                before = add_fields(before, read_fields(dict(zip(names, values, strict=True))))
             numeric = numeric._replace(fields=before)
     else:
         found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from streamkernel.errors import InputError
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.field_names import Fields, add_fields, join_fields
+from streamkernel.features.field_names import Fields, add_fields, join_fields, read_hash
 from streamkernel.features.rows import is_missing
 
 MOST_NAMES = 1024
@@ -48,12 +48,12 @@ NONE = Names()
 def add_names(known: Names, x: Mapping[Hashable, Any]) -> Names:
     """Return the names with those of an example; `known` itself if there is no new one."""
     numbers, fields = known
-    if len(numbers) < MOST_NAMES:
-        found = {hash64(name) for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
-        if not found <= numbers:
-            numbers = _join(numbers, frozenset(found))
+    read = {hash64(name): name for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
+    if len(numbers) < MOST_NAMES and not read.keys() <= numbers:
+        numbers = _join(numbers, frozenset(read))
     if fields is not None:
-        fields = add_fields(fields, x)
+        read.update((read_hash(name, value), name) for name, value in x.items() if isinstance(value, str))
+        fields = add_fields(fields, read)
     return known if numbers is known.numbers and fields is known.fields else Names(numbers, fields)
 
 
