@@ -28,7 +28,7 @@ GRADIENTS = 20.0
 _ENTRIES = 1 << 20
 """Entries of rows that are evaluated in one call, about."""
 
-Score = Callable[[F64], F64]
+Score = Callable[[Any], F64]
 """What returns the scores to explain, shape (examples,), of those of all columns, shape (examples, columns)."""
 
 
@@ -86,43 +86,39 @@ def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
 def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
     """Return the Shapley values of the fields, exactly where that takes no more examples than the orders do."""
     k, directions = len(compared.fields), found.learner.directions
-    chosen, weigh = _all_sets(k) if 1 << min(k, 62) <= k * n_orders else _random_orders(k, n_orders, seed)
-    sets, at = np.unique(chosen, axis=0, return_inverse=True)
     step = max(1, _ENTRIES // max(1, len(compared.hashes)))
-    parts = [sets[first : first + step] for first in range(0, len(sets), step)]
-    values = np.concatenate([score(found.scores(compared.rows(directions, part))) for part in parts])
-    return weigh(values[at.ravel()])
+
+    def value(sets: Any) -> F64:
+        parts = [sets[first : first + step] for first in range(0, len(sets), step)]
+        return np.concatenate([score(found.scores(compared.rows(directions, part))) for part in parts])
+
+    return _over_sets(value, k) if 1 << min(k, 62) <= k * n_orders else _over_orders(value, k, n_orders, seed)
 
 
-def _all_sets(k: int) -> tuple[Any, Callable[[F64], F64]]:
-    """Return all sets of k fields, and what returns the Shapley values for their scores."""
+def _over_sets(value: Score, k: int) -> F64:
+    """Return the Shapley values of k fields for a function of sets of them, Booleans of shape (sets, fields)."""
     sets = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1
-    sizes = sets.sum(axis=1)
+    values, sizes = value(sets), sets.sum(axis=1)
     weight = np.array([1.0 / (k * math.comb(k - 1, size)) for size in range(k)])
-
-    def weigh(values: F64) -> F64:
-        with_it = np.where(sets, weight[np.maximum(sizes - 1, 0), None], 0.0)
-        without = np.where(sets, 0.0, weight[np.minimum(sizes, k - 1), None])
-        return np.asarray(((with_it - without) * (values - values[0])[:, None]).sum(axis=0))
-
-    return sets, weigh
+    with_it = np.where(sets, weight[np.maximum(sizes - 1, 0), None], 0.0)
+    without = np.where(sets, 0.0, weight[np.minimum(sizes, k - 1), None])
+    return np.asarray(((with_it - without) * (values - values[0])[:, None]).sum(axis=0))
 
 
-def _random_orders(k: int, n_orders: int, seed: int) -> tuple[Any, Callable[[F64], F64]]:
-    """Return the sets of fields that random orders and their reverses go through, and what returns the mean change of
-    the score with each field."""
+def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
+    """Return the mean change of a function of sets of k fields with each field, over random orders and their
+    reverses."""
     generator = np.random.default_rng(int(domain_key(seed, "orders of fields")))
     orders = np.empty((n_orders, k), np.int64)
     for i in range(n_orders):
         orders[i] = generator.permutation(k) if i % 2 == 0 else orders[i - 1, ::-1]
-    places = np.argsort(orders, axis=1)
-    sets = places[:, None, :] < np.arange(k + 1)[None, :, None]
-
-    def weigh(values: F64) -> F64:
-        changes = np.diff(values.reshape(n_orders, k + 1), axis=1)
-        return np.asarray(np.take_along_axis(changes, places, axis=1).mean(axis=0))
-
-    return sets.reshape(-1, k), weigh
+    totals, step = np.zeros(k), max(1, _ENTRIES // (k * (k + 1)))
+    for first in range(0, n_orders, step):
+        places = np.argsort(orders[first : first + step], axis=1)
+        sets = places[:, None, :] < np.arange(k + 1)[None, :, None]
+        changes = np.diff(value(sets.reshape(-1, k)).reshape(-1, k + 1), axis=1)
+        totals += np.take_along_axis(changes, places, axis=1).sum(axis=0)
+    return np.asarray(totals / n_orders)
 
 
 def importances(found: State) -> dict[Hashable, float]:

@@ -67,7 +67,9 @@ class Arrangement(NamedTuple):
         copy = copy._replace(rows=nothing, factor=nothing)
         groups = self.groups.with_flat(newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing)
         directions = self.directions.apart()
-        copy = copy._replace(metric=metric.placed(copy.metric, directions))
+        sensitivities, totals = copy.metric.sensitivities.copy(), copy.metric.totals.copy()
+        own = copy.metric._replace(sensitivities=sensitivities, totals=totals)
+        copy = copy._replace(metric=metric.placed(own, directions))
         return Arrangement(copy, groups, directions, self.table)
 
 

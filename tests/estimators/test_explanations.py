@@ -17,6 +17,7 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFil
 from streamkernel.errors import LabelError, NotFittedError
 from streamkernel.estimators import explaining, model_file
 from streamkernel.estimators.comparison import compare
+from streamkernel.estimators.prediction_copy import frozen
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity_state
@@ -145,6 +146,35 @@ def test_gradients_of_a_model_that_was_pruned(grown):
     rows = Rows.stack([model._state.scales(learner.directions.row(x)) for x in xs])
     model._state.learner = prune(learner, rows, np.array(ys), 0.5, model._with_columns)
     check_gradient(model, model.predict_one, xs[7])
+    assert model.feature_importances_ == grown[0].feature_importances_
+
+
+def test_gradients_of_names_that_came_late(grown):
+    """They are in no metric of the groups that began before."""
+    model, xs, ys = copy.deepcopy(grown)
+    more = [x | {"late": math.sin(i)} for i, x in enumerate(xs)]
+    learn(model, more, [y + 2.0 * x["late"] for x, y in zip(more, ys, strict=True)])
+    check_gradient(model, model.predict_one, more[7], STEPS | {"late": 3e-3})
+    assert model.feature_importances_["late"] > 0.05
+
+
+def test_more_names_than_a_metric_has():
+    generator = np.random.default_rng(0)
+    xs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in generator.normal(size=(1500, 150))]
+    model = learn(KernelRegressor(**SMALL), xs, [x["x149"] + 0.5 * x["x3"] for x in xs])
+    shares = model.feature_importances_
+    assert [*shares][:2] == ["x149", "x3"]
+    assert shares["x149"] > 0.5
+    assert len(shares) == 150
+
+
+def test_a_copy_that_only_predicts_stays_as_it_is(grown):
+    model, xs, ys = copy.deepcopy(grown)
+    twin, before = frozen(model), model.feature_importances_
+    explained = [model.explain_one(xs[0], method=method) for method in explaining.METHODS]
+    learn(model, xs[:200], ys[:200])
+    assert twin.feature_importances_ == before != model.feature_importances_
+    assert [twin.explain_one(xs[0], method=method) for method in explaining.METHODS] == explained
 
 
 def log_odds(model, label):
@@ -217,18 +247,30 @@ def test_all_sets_and_many_orders_agree(grown):
     for x in xs[:3]:
         exact = model.explain_one(x, method="sampling")
         compared = compare(model._state, x)
-        sets, weigh = explaining._random_orders(len(x), 4000, 0)
-        found = weigh(model._state.scores(compared.rows(model._learner.directions, sets))[:, 0])
+        directions = model._learner.directions
+        found = explaining._over_orders(
+            lambda sets, own=compared, its=directions: model._state.scores(own.rows(its, sets))[:, 0], len(x), 4000, 0
+        )
         np.testing.assert_allclose(found, [exact[name] for name in compared.fields], atol=0.05)
 
 
 def test_shapley_values_of_known_functions():
     for k in (1, 2, 3):
-        sets, weigh = explaining._all_sets(k)
-        linear = weigh(sets @ np.arange(1.0, k + 1.0))
+        linear = explaining._over_sets(lambda sets, k=k: sets @ np.arange(1.0, k + 1.0), k)
         np.testing.assert_allclose(linear, np.arange(1.0, k + 1.0))
-        together = weigh(sets.all(axis=1).astype(float))
+        together = explaining._over_sets(lambda sets: sets.all(axis=1).astype(float), k)
         np.testing.assert_allclose(together, 1.0 / k)
+
+
+def test_an_example_of_many_words():
+    generator, words = np.random.default_rng(0), [f"word{i}" for i in range(600)]
+    xs = [dict.fromkeys(generator.choice(words, 20, replace=False).tolist(), 1) for _ in range(400)]
+    model = learn(KernelRegressor(**SMALL), xs, [float("word1" in x) for x in xs])
+    x = dict.fromkeys(words, 1)
+    found = model.explain_one(x, method="sampling", n_orders=2)
+    assert sum(found.values()) == pytest.approx(model.predict_one(x) - mean_score(model, x), abs=1e-9)
+    assert max(found, key=found.get) == "word1"
+    assert len(model.explain_one(x)) == 600
 
 
 @pytest.mark.parametrize("method", explaining.METHODS)
