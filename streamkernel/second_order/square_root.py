@@ -22,7 +22,6 @@ FAINT = 1e-31
 """What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
 float32 could not hold the inverse of its size."""
 
-
 class Room(NamedTuple):
     """Room for reflections: U and T of eight columns, a tile, eight dot products, and X in panels, each of
     as many columns as a tile."""

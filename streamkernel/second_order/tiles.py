@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -33,9 +34,7 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        arrays = (
-            make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True)
-        )
+        arrays = (make_array(kind)(context, builder, given) for kind, given in zip(signature.args, arguments, strict=True))
         tile, rows, u, t = (_Entries(builder, array) for array in arrays)
         fma = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), f"llvm.fma.v{WIDE}f32"
