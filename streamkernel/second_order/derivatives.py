@@ -13,7 +13,7 @@ from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear_state import Linear
-from streamkernel.second_order.mixture_state import COUNT, FIRST, MixtureState
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState
 
 
 def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
@@ -54,7 +54,7 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     own = embed_rows(function, mixture.directions, row, int(numbers["blocks"]))[0]
     z[: len(own)] = own[: len(z)]
     coefficients = np.zeros((columns, len(z)))
-    for g, (first, n, before, _) in enumerate(layout.tolist()):
+    for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
         mixed = function.weights[g] * function.newton[here] + function.weights[groups + g] * function.steady[here]
         coefficients[:, first : first + n] = mixed.reshape(columns, n)
