@@ -21,6 +21,10 @@ class DivergedError(InputError):
     """An example that was refused because the steps have diverged."""
 
 
+class NotFittedError(ValueError, AttributeError):
+    """An attribute of a model that has not learned enough to have it; it is none until then, as for scikit-learn."""
+
+
 class ModelFileError(ValueError):
     """A model file that is truncated, corrupt, of another format version or of another kind of model."""
 

@@ -15,7 +15,7 @@ from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.estimators import learner_choice, model_file, model_merging
 from streamkernel.estimators.learning import LearningModel, while_still
 from streamkernel.estimators.model_state import State
-from streamkernel.features import example_tensors, scaling
+from streamkernel.features import example_tensors, field_names, numeric_names, scaling
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Gaussian, Kernel, Ladder, bandwidth
@@ -86,6 +86,7 @@ class KernelModel(LearningModel):
             first=() if self._wanted.is_pending or is_second_order else None,
             labels={},
             upkeep=None,
+            numeric=numeric_names.Names(fields={} if is_second_order and kernel is None else None),
             own=self._new_own(),
         )
         self._state = replace(self._state, upkeep=self._new_upkeep())
@@ -271,7 +272,9 @@ class KernelModel(LearningModel):
 
     def _description(self) -> dict[str, Any]:
         """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
-        return {"kernel": self.kernel_, "columns": self._learner.columns}
+        fields = self._state.numeric.fields
+        names = {"fields": field_names.pack(fields)[0]} if fields else {}
+        return {"kernel": self.kernel_, "columns": self._learner.columns} | names
 
     def _tensors(self) -> dict[str, Any]:
         """Return what it has learned, as arrays that share nothing with it."""
@@ -284,7 +287,8 @@ class KernelModel(LearningModel):
             | first
             | scales
             | upkeep
-            | example_tensors.pack_hashes("numeric_names", found.numeric)
+            | example_tensors.pack_hashes("numeric_names", found.numeric.numbers)
+            | ({"field_names": field_names.pack(found.numeric.fields)[1]} if found.numeric.fields else {})
         )
 
     @locked
@@ -306,8 +310,12 @@ class KernelModel(LearningModel):
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
         known = None if first is None else tuple(first)
-        numeric, own = example_tensors.unpack_hashes("numeric_names", tensors), self._own_in(tensors)
-        self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, own)
+        numbers, fields = example_tensors.unpack_hashes("numeric_names", tensors), self._state.numeric.fields
+        if fields is not None and "fields" in description:
+            pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
+            fields = field_names.unpack(description["fields"], pairs)
+        numeric = numeric_names.Names(numbers, fields)
+        self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, self._own_in(tensors))
         upkeep = self._state.upkeep
         if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
             self._state = replace(self._state, upkeep=upkeep.restored(learner, tensors))  # its job reads the kernel

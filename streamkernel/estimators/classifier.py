@@ -11,9 +11,10 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
-from streamkernel.estimators.base import KernelModel, _at_least, refuse_weights
+from streamkernel.estimators.base import _at_least, refuse_weights
+from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.model_state import State
-from streamkernel.estimators.targets import Label, as_label, label_array, probabilities, sigmoid
+from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelClassifier(KernelModel, base.MiniBatchClassifier):
+class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
@@ -83,6 +84,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The running regularised loss.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    feature_importances_ : dict
+        The share of each field in how much f changes with the inputs, after 256 examples.
 
     Raises
     ------
@@ -226,6 +229,56 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         best = score > 0.0 and len(labels) == 2 if type(score) is float else score.argmax()
         found: Label | None = [*labels, None][best]
         return found
+
+    def explain_one(
+        self, x: Mapping[Hashable, Any], *, label: Label | None = None, method: str = "gradient", n_orders: int = 32
+    ) -> dict[Hashable, float]:
+        """Return what each field of an example contributes to the score of a label.
+
+        With two labels the score is the log odds of the label; with more, its log-probability less the mean over all
+        labels. With the hinge losses and the sigmoid loss it is the score as such, which is no probability.
+
+        Parameters
+        ----------
+        x
+            The features by name, as for :meth:`predict_one`.
+        label
+            The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
+        method, n_orders
+            As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
+
+        Returns
+        -------
+        contributions
+            By the names in `x`, in its order: positive where the value speaks for the label.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; if `label` has not been learned; or if the method is
+            ``"gradient"`` and the gradient of this kernel is not known.
+        ValueError
+            If `method` or `n_orders` is out of its range.
+
+        Examples
+        --------
+        >>> import random
+        >>> from streamkernel import KernelClassifier
+        >>> rng, model = random.Random(1), KernelClassifier(max_features=256)
+        >>> for _ in range(1000):
+        ...     x = {"rain": rng.random(), "wind": rng.random(), "day": rng.choice(["Mo", "Tu", "We"])}
+        ...     model.learn_one(x, x["rain"] + 0.2 * x["wind"] > 0.6)
+        >>> found = model.explain_one({"rain": 0.9, "wind": 0.4, "day": "Mo"})
+        >>> max(found, key=found.get), found["rain"] > 2.0
+        ('rain', True)
+        """
+        labels = self._state.labels
+        if label is None:
+            label = larger(labels) if len(labels) == 2 else self.predict_one(x)
+        elif as_label(label) not in labels:
+            raise LabelError(f"Expected a label that the model has learned, {[*labels]}, got {label!r} - at label")
+        centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
+        return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.

@@ -102,7 +102,7 @@ class LearningModel(model_file.Serializable):
         directions
             Those that the rows were made with.
         numeric
-            The names that hold numbers in these examples or before.
+            What is known of the names in these examples and before.
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
         """

@@ -61,7 +61,7 @@ class Summary(NamedTuple):
     scales
         Of its inputs, if it has scales.
     numeric
-        The names of inputs that hold numbers.
+        What is known of the names that have been learned.
     """
 
     same: dict[str, Any]

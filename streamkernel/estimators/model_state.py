@@ -30,7 +30,7 @@ class State:
     upkeep
         What is done to the function from time to time, ``None`` if nothing is.
     numeric
-        The names that hold numbers.
+        What is known of the names that have been learned.
     own
         What a subclass keeps besides.
     journal

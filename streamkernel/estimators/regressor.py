@@ -9,7 +9,8 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.estimators.base import KernelModel, refuse_weights
+from streamkernel.estimators.base import refuse_weights
+from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.targets import as_target
 from streamkernel.features.frames import native_series, table_rows, targets_of
 from streamkernel.kernels import Kernel
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelRegressor(KernelModel, base.MiniBatchRegressor):
+class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     """A kernel machine for numbers that learns from a stream, in bounded memory.
 
     The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
@@ -54,6 +55,8 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
         The certified primal-dual gap of the coefficients when they were refitted last.
     objective : float
         The running regularised loss.
+    feature_importances_ : dict
+        The share of each field in how much f changes with the inputs, after 256 examples.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
 
@@ -160,6 +163,63 @@ class KernelRegressor(KernelModel, base.MiniBatchRegressor):
             If `x` is empty or a value is neither a finite number nor a string.
         """
         return float(self._score(x))
+
+    def explain_one(
+        self, x: Mapping[Hashable, Any], *, method: str = "gradient", n_orders: int = 32
+    ) -> dict[Hashable, float]:
+        """Return what each field of an example contributes to its prediction, in units of the target.
+
+        Each field is compared with its running mean: the value that numbers have in the mean, and for a string the
+        shares of its values. Models with a `kernel` or ``learner="dsg"`` know no means and compare with 0, as if the
+        field were missing: put a ``StandardScaler`` in front of them.
+
+        Parameters
+        ----------
+        x
+            The features by name, as for :meth:`predict_one`.
+        method
+            ``"gradient"``: the exact gradient at `x` times the distance from the mean. It is fast, and tells what a
+            small change would do; how far the prediction is from that of the mean it tells only where f is linear.
+            ``"sampling"``: Shapley values, the mean change of the prediction when a field takes its value in `x` after
+            others have, in random orders. They add up to the difference between the predictions for `x` and for
+            the mean, up to rounding.
+        n_orders
+            Orders for ``"sampling"``, every second one the reverse of the one before. Where all sets of fields are
+            no more than that takes, up to eight fields by default, the values are exact.
+
+        Returns
+        -------
+        contributions
+            By the names in `x`, in its order. A value that is missing has 0 if its field is usually there.
+
+        Raises
+        ------
+        InputError
+            If a value is neither a finite number nor a string; or if the method is ``"gradient"`` and the gradient of
+            this kernel is not known.
+        ValueError
+            If `method` or `n_orders` is out of its range.
+
+        References
+        ----------
+        Štrumbelj and Kononenko, "Explaining prediction models and individual predictions with feature contributions",
+        Knowledge and Information Systems 2014.
+
+        Examples
+        --------
+        >>> import random
+        >>> from streamkernel import KernelRegressor
+        >>> rng, model = random.Random(1), KernelRegressor(max_features=256)
+        >>> for _ in range(1000):
+        ...     x = {"size": rng.gauss(80.0, 20.0), "floor": rng.randint(0, 5)}
+        ...     model.learn_one(x, 3000.0 * x["size"] + 5000.0 * x["floor"])
+        >>> found = model.explain_one({"size": 100.0, "floor": 0}, method="sampling")
+        >>> {name: round(value, -4) for name, value in found.items()}
+        {'size': 60000.0, 'floor': -10000.0}
+        >>> {name: round(share, 2) for name, share in model.feature_importances_.items()}
+        {'size': 0.98, 'floor': 0.02}
+        """
+        return self._explain(x, lambda scores: scores[:, 0], method, n_orders)
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.

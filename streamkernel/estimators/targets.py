@@ -81,3 +81,40 @@ def label_array(labels: Mapping[Label, int]) -> Any:
     array = np.empty(len(labels), object)
     array[:] = list(labels)
     return array
+
+
+def larger(labels: Mapping[Label, int]) -> Label:
+    """Return the larger one of two labels, or where they cannot be compared the one that came later.
+
+    Examples
+    --------
+    >>> larger({True: 0, False: 1}), larger({"b": 0, 1: 1})
+    (True, 1)
+    """
+    first, second = labels
+    try:
+        return first if first > second else second  # type: ignore[operator]
+    except TypeError:
+        return second
+
+
+def label_scores(scores: F64, labels: Mapping[Label, int], label: Label | None, is_log_probability: bool) -> F64:
+    """Return the score of a label, shape (examples,), from scores of shape (examples, columns).
+
+    It is the log odds of one of two labels, and of one of more its score, less the mean of all if these are logarithms
+    of probabilities up to a constant. Where there are less than two labels it is 0.
+
+    Examples
+    --------
+    >>> label_scores(np.array([[2.0]]), {"no": 0, "yes": 1}, "no", True)
+    array([-2.])
+    >>> label_scores(np.array([[2.0, 1.0, 0.0]]), {"a": 0, "b": 1, "c": 2}, "a", True)
+    array([1.])
+    """
+    if label is None or len(labels) < 2:
+        return np.zeros(len(scores))
+    number = labels[label]
+    if len(labels) == 2:
+        odds = scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+        return np.asarray(odds if number == 1 else -odds)
+    return np.asarray(scores[:, number] - (scores.mean(axis=1) if is_log_probability else 0.0))

@@ -155,7 +155,7 @@ class Directions:
         return record, {name: in_order[name] for name in record.names}
 
     def with_numeric(self, x: Mapping[Hashable, Any], numeric: Names) -> Names:
-        """Return the names that hold numbers with those of an example; `numeric` itself if there is no new one."""
+        """Return the names that are known with those of an example; `numeric` itself if there is no new one."""
         record = self.store.records.get(tuple(x))
         if record is not None and record.is_numeric:
             return numeric
@@ -176,7 +176,7 @@ class Directions:
             total = sum(values, 0.0)
         except (TypeError, OverflowError):  # strings, or what the error is about
             total = float("nan")
-        if numeric and (total != total or self.plan.transforms):
+        if numeric is not None and (total != total or self.plan.transforms):
             numeric_names.check(numeric, given)
         if total != total:  # strings, or a value that is missing
             x = self.plan.expand(x)

@@ -12,6 +12,7 @@ from river import utils
 from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
+from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
 from streamkernel.features.numeric_names import Names
 from streamkernel.features.rows import Rows, is_missing, number
 
@@ -28,12 +29,12 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     X
         The data frame or array.
     numeric
-        The names under which numbers have been learned.
+        The names that have been learned.
 
     Returns
     -------
     rows, numeric
-        The rows, and the names with those of columns that hold numbers.
+        The rows, and the names with those of the columns.
 
     Raises
     ------
@@ -63,10 +64,16 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     for name, column in zip(names, columns, strict=True):
         if not (column.dtype.is_numeric() or str(column.dtype) == "Boolean"):
             are_plain &= not _needs_rows(name, column.to_list())
+    before = numeric.fields
     for name, column in zip(names, columns, strict=True):
         numeric = _with_column(numeric, name, column)
     if len(frame) and not are_plain:
-        found = _examples(directions, names, list(zip(*(column.to_list() for column in columns), strict=True)))
+        in_rows = list(zip(*(column.to_list() for column in columns), strict=True))
+        found = _examples(directions, names, in_rows)
+        if before is not None and len(numeric.fields or ()) >= MOST_NAMES:  # row by row, there may be no room for all
+            for values in in_rows:
+                before = add_fields(before, read_fields(dict(zip(names, values, strict=True))))
+            numeric = numeric._replace(fields=before)
     else:
         found = directions.rows(names, np.asarray(utils.dataframe.to_numpy(frame), np.float64))
     if not directions.plan.usable(found):

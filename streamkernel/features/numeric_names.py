@@ -1,4 +1,6 @@
-"""The names under which numbers have been learned, by their hashes: a string under one of them is refused.
+"""What is known of the names that have been learned: under which ones numbers were, and the fields that they come from.
+
+A string under a name of a number is refused.
 
 Examples
 --------
@@ -14,29 +16,56 @@ got str 'NA' - at x['age']
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamkernel.errors import InputError
 from streamkernel.features.counter_rng import hash64
+from streamkernel.features.field_names import Fields, add_fields, join_fields, read_hash
 from streamkernel.features.rows import is_missing
 
 MOST_NAMES = 1024
 """Names that are kept, the first ones; under others anything is accepted."""
 
-Names = frozenset[int]
-NONE: Names = frozenset()
+
+class Names(NamedTuple):
+    """Names that have been learned.
+
+    Attributes
+    ----------
+    numbers
+        The hashes of those that hold numbers.
+    fields
+        The fields of names by their hashes; ``None`` where they are not kept.
+    """
+
+    numbers: frozenset[int] = frozenset()
+    fields: Fields | None = None
+
+
+NONE = Names()
 
 
 def add_names(known: Names, x: Mapping[Hashable, Any]) -> Names:
-    """Return the names with those of an example that hold numbers; `known` itself if there is no new one."""
-    if len(known) >= MOST_NAMES:
-        return known
-    numeric = {hash64(name) for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
-    return known if numeric <= known else join_names(known, frozenset(numeric))
+    """Return the names with those of an example; `known` itself if there is no new one."""
+    numbers, fields = known
+    read = {hash64(name): name for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
+    if len(numbers) < MOST_NAMES and not read.keys() <= numbers:
+        numbers = _join(numbers, frozenset(read))
+    if fields is not None:
+        read.update((read_hash(name, value), name) for name, value in x.items() if isinstance(value, str))
+        fields = add_fields(fields, read)
+    return known if numbers is known.numbers and fields is known.fields else Names(numbers, fields)
 
 
 def join_names(known: Names, more: Names) -> Names:
     """Return the names of both, as far as there is room."""
+    fields = known.fields
+    if fields is not None and more.fields is not None:
+        fields = join_fields(fields, more.fields)
+    return Names(_join(known.numbers, more.numbers), fields)
+
+
+def _join(known: frozenset[int], more: frozenset[int]) -> frozenset[int]:
     return known | frozenset(sorted(more - known)[: MOST_NAMES - len(known)])
 
 
@@ -49,7 +78,7 @@ def check(known: Names, x: Mapping[Hashable, Any]) -> None:
         If there is one; names the feature and the value.
     """
     for name, value in x.items():
-        if isinstance(value, str) and hash64(name) in known:
+        if isinstance(value, str) and hash64(name) in known.numbers:
             raise InputError(
                 f"Expected a number as learned before, or None if it is missing, got str {value!r} - at x[{name!r}]"
             )

@@ -309,3 +309,18 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
     if own.key != key or not own.spread > 0.0:
         return 0.0, 0.0
     return own.centre + own.shift * own.unit, own.unit
+
+
+@inlined(error_model="numpy")
+def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
+    """Return what values of a name are divided by, and the derivative of the bend where a value comes to t.
+
+    Both are 1 where nothing is scaled, and 0 where the name has no scale or does not vary.
+    """
+    if len(scales.table) == 0:
+        return 1.0, 1.0
+    own = scales.table[_place(scales.table, key)]
+    if own.key != key or not own.spread > 0.0:
+        return 0.0, 0.0
+    size = abs(t + own.shift)
+    return own.unit, 1.0 if size <= EDGE else math.exp(1.0 - size / EDGE)

@@ -18,7 +18,7 @@ from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
-from streamkernel.learners import scoring, state
+from streamkernel.learners import derivatives, scoring, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
@@ -233,6 +233,17 @@ class ExpandedFunction(Learner):
 
             self._evaluate(evaluate, rows, out)
         return out[:, 1]
+
+    def derivatives(self, row: Rows, scales: Any = None) -> F64:
+        """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
+        directions, size = self.directions, self.block_size
+        derivatives.check(directions.plan)
+        functions = self.functions()[:, -self.columns :].T
+        z = self.embed_rows(row)[0]
+        along = derivatives.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
+        found = derivatives.slopes(directions.kernel, size, z, functions) @ along.T
+        found[:, row.readers == 0] = 0.0
+        return np.asarray(found)
 
     def _set_arena(self, numbers: Any, coef: F64, beta: F64) -> None:
         """Have an arena with these coefficients."""

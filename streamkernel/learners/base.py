@@ -155,6 +155,16 @@ class Learner:
         """
         raise NotImplementedError
 
+    def derivatives(self, row: Rows, scales: Any = None) -> F64:
+        """Return the derivatives of f by the values of one row, shape (columns, entries), zeros among the values too.
+
+        Raises
+        ------
+        InputError
+            If they are not known for the kernel.
+        """
+        raise NotImplementedError
+
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
         """Learn from `rows` in order; `read` is set to their values as the function reads them.
 

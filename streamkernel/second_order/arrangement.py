@@ -74,7 +74,9 @@ class Arrangement(NamedTuple):
             newton=copy.newton, steady=copy.steady, rows=nothing, factor=nothing, panels=nothing
         )
         directions = self.directions.apart()
-        copy = copy._replace(metric=metric.placed(copy.metric, directions))
+        sensitivities, totals = copy.metric.sensitivities.copy(), copy.metric.totals.copy()
+        own = copy.metric._replace(sensitivities=sensitivities, totals=totals)
+        copy = copy._replace(metric=metric.placed(own, directions))
         return Arrangement(copy, groups, directions, self.table)
 
 

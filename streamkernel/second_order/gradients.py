@@ -13,6 +13,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import prepare
 from streamkernel.features.projections import entries_along
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
+from streamkernel.features.scale_table import SCALES
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
@@ -27,6 +28,7 @@ from streamkernel.second_order.metric import (
     transform,
 )
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState
+from streamkernel.second_order.sensitivity import observe
 
 EVERY = 4
 """Examples from one gradient to the next."""
@@ -148,15 +150,19 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
                 gradient[j] += vectors.dot(metric.roots[g, number, :known], own.in_metric[:known])
 
 
-@unit(types.void(MIXTURE, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM), error_model="numpy")
-def add_gradient(state, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
+@unit(
+    types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
+    error_model="numpy",
+)
+def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric."""
     metric, row = state.metric, room.row
     if schedule.compiled_is_due(seen - EVERY):  # the first one after a look
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
-    set_gradient(state, kernel, z, seen // EVERY % state.numbers[0].columns, room, changed, own)
-    count = row.counts[0]
+    c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
+    set_gradient(state, kernel, z, c, room, changed, own)
+    observe(state, kernel, scales, row, own.gradient, c, seen - EVERY)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):

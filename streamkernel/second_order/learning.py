@@ -165,7 +165,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         # 3. the mixture, then its functions
         loss = losses.value(code, parameter, out, target)
         if options.has_metric and seen % EVERY == 0:
-            add_gradient(state, kernel, z, seen, room, changed, slopes)
+            add_gradient(state, scales, kernel, z, seen, room, changed, slopes)
         if options.is_new or state.bounds[-1] == newton_step.NEVER_EXCEEDED:
             newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
         if not bounded:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
 from streamkernel import vectors
 from streamkernel.errors import MergeError
@@ -27,7 +27,9 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.scoring import entries_room
+from streamkernel.second_order import sensitivity_state
 from streamkernel.second_order.name_table import index, row_of
+from streamkernel.second_order.sensitivity_state import SENSITIVITY, WEIGHT
 
 MOST_NAMES = 128
 """Names that a metric has; where there are more, all groups are isotropic."""
@@ -58,6 +60,8 @@ class Metric(NamedTuple):
         Names in the metric of each group, 0 if it is isotropic.
     roots
         M^½ of each group, shape (groups, names, names).
+    sensitivities, totals
+        How much f changes along each name, as :mod:`streamkernel.second_order.sensitivity_state` says.
     """
 
     counts: I64
@@ -68,12 +72,15 @@ class Metric(NamedTuple):
     sums: F64
     known: I64
     roots: F64
+    sensitivities: Any
+    totals: F64
 
 
 METRIC = types.NamedTuple(
     [
         types.int64[::1], types.uint64[::1], types.int64[::1], types.uint64[::1], types.int64[::1],
         types.float64[:, ::1], types.int64[::1], types.float64[:, :, ::1],
+        types.Array(from_dtype(SENSITIVITY), 1, "C"), types.float64[::1],
     ],
     Metric,
 )  # fmt: skip
@@ -141,7 +148,8 @@ def empty(groups: int) -> Metric:
     keys: U64 = np.zeros(_ROWS, np.uint64)
     slots, at = np.zeros(MOST_NAMES, np.int64), np.zeros(_ROWS, np.int64)
     sums, known = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
-    return Metric(np.zeros(2, np.int64), names, slots, keys, at, sums, known, np.zeros((groups, 0, 0)))
+    roots, found = np.zeros((groups, 0, 0)), sensitivity_state.empty()
+    return Metric(np.zeros(2, np.int64), names, slots, keys, at, sums, known, roots, *found)
 
 
 def of_names(names: U64, groups: int) -> Metric:
@@ -228,7 +236,10 @@ def merged(parts: Sequence[Metric], has: Any) -> Metric:
         known[g] = at.max(initial=-1) + 1
         np.fill_diagonal(roots[g], 1.0)
         roots[g][np.ix_(at, at)] = own.roots[g, :k, :k]
-    return found._replace(roots=roots)
+    table, totals = sensitivity_state.merged(
+        [part.sensitivities for part in parts], [float(part.totals[WEIGHT]) for part in parts]
+    )
+    return found._replace(roots=roots, sensitivities=table, totals=totals)
 
 
 def differs(metric: Metric, g: int, root: F64) -> bool:

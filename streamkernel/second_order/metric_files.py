@@ -10,6 +10,7 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import I64
+from streamkernel.second_order import sensitivity_state
 from streamkernel.second_order.metric import GRADIENTS, MOST_NAMES, NAMES, Metric, empty, of_names, placed
 
 _LARGEST = 1e3
@@ -27,6 +28,7 @@ def tensors(metric: Metric) -> dict[str, Any]:
         "metric.sums": metric.sums[:n, :n].copy(),
         "metric.known": metric.known.copy(),
         "metric.roots": np.concatenate([metric.roots[g, :k, :k].ravel() for g, k in enumerate(metric.known)]),
+        **sensitivity_state.tensors(metric.sensitivities, metric.totals),
     }
 
 
@@ -73,4 +75,5 @@ def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Direct
     for g, k in enumerate(known.tolist()):
         roots[g, :k, :k] = flat[done : done + k * k].reshape(k, k)
         done += k * k
-    return placed(metric._replace(known=known.copy(), roots=roots), directions)
+    table, totals = sensitivity_state.restore(given)
+    return placed(metric._replace(known=known.copy(), roots=roots, sensitivities=table, totals=totals), directions)

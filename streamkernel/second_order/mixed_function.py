@@ -21,6 +21,7 @@ from streamkernel.learners import state
 from streamkernel.learners.base import Learner
 from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
@@ -255,6 +256,10 @@ class MixedFunction(Learner):
                 self._evaluate(partial(evaluation.evaluate_copy, function, scaling, kernel), rows, out)
             if live is self._live and (scales is None or known is scales.state):  # or one of them is of another time
                 return out
+
+    def derivatives(self, row: Rows, scales: Scales | None = None) -> F64:
+        """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
+        return derivatives(self._live, NOT_SCALED if scales is None else scales.state, row)
 
     def linear_scores(self, rows: Rows) -> F64:
         """Return the scores of the linear functions at rows that need no scales, shape (rows, functions, columns)."""

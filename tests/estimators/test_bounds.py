@@ -190,5 +190,5 @@ def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch
             store = model._learner.directions.store
             assert store.record_bytes <= 100_000
             sizes.append((len(store.places), store.table.nbytes, sum(v.nbytes for v in model._tensors().values())))
-            assert len(model._state.numeric) <= 1024
+            assert len(model._state.numeric.numbers) <= 1024
     assert sizes[1:] == sizes[:1] * 2

@@ -1,0 +1,47 @@
+"""Explanations of a classifier's or a regressor's predictions by the fields of their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from streamkernel.errors import InputError
+from streamkernel.estimators import explaining
+from streamkernel.estimators.base import KernelModel
+
+
+class ExplainedModel(KernelModel):
+    """A kernel model that says what its predictions come from."""
+
+    @property
+    def feature_importances_(self) -> dict[Hashable, float]:
+        """The share of each field in how much f changes with the inputs: adds up to 1, the largest first.
+
+        It is the mean square of the derivative of f by the field, times the field's variance, over the gradients that
+        the learned metric is made of: one of every fourth example, the recent ones more. A linear function with
+        coefficients w of independent inputs of deviations s gives w²s²/Σw²s². A string counts with all its values.
+
+        Shares say how much the model uses a field, not what causes what: of two fields that say the same, each may have
+        any part. They are those of the first 1,024 names, each value of a string counted as one.
+
+        Raises
+        ------
+        AttributeError
+            If the model has learned less than 256 examples, or is not of the default kernel and learner.
+
+        References
+        ----------
+        Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with global sensitivity
+        indices", Mathematics and Computers in Simulation 2009.
+        """
+        return explaining.importances(self._complete())
+
+    def _explain(
+        self, x: Mapping[Hashable, Any], score: explaining.Score, method: str, n_orders: int
+    ) -> dict[Hashable, float]:
+        """Return what each field of an example contributes to a score."""
+        try:
+            return explaining.contributions(self._complete(), x, score, method, n_orders, self.seed)
+        except (InputError, TypeError, AttributeError):
+            self._check(x)
+            raise

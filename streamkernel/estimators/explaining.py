@@ -1,0 +1,160 @@
+"""What each field of an example contributes to a score, and how much each field matters to a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel.errors import NotFittedError
+from streamkernel.estimators.comparison import Comparison, compare
+from streamkernel.estimators.model_state import State
+from streamkernel.features.counter_rng import domain_key, hash64
+from streamkernel.features.rows import F64
+from streamkernel.features.running_moments import moments_of
+from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
+
+METHODS = ("gradient", "sampling")
+
+FEWEST = 256
+"""Examples that a model has learned before it has importances: then its scales and bandwidths are known."""
+
+GRADIENTS = 20.0
+"""Gradients that importances are made of at least, of which older ones count less; one of every fourth example."""
+
+_ENTRIES = 1 << 20
+"""Entries of rows that are evaluated in one call, about."""
+
+Score = Callable[[Any], F64]
+"""What returns the scores to explain, shape (examples,), of those of all columns, shape (examples, columns)."""
+
+
+def contributions(
+    found: State, x: Mapping[Hashable, Any], score: Score, method: str, n_orders: int, seed: int
+) -> dict[Hashable, float]:
+    """Return the contribution of each field of an example to a score, in the order of the example.
+
+    Parameters
+    ----------
+    found
+        The model.
+    x
+        The example.
+    score
+        The score; it must be linear in the columns.
+    method
+        ``"gradient"`` or ``"sampling"``.
+    n_orders
+        Random orders of the fields, for ``"sampling"``.
+    seed
+        Of the model.
+
+    Raises
+    ------
+    InputError
+        If a value cannot be used, or the gradient of this kernel is not known.
+    ValueError
+        If another argument is out of its range.
+    """
+    if method not in METHODS:
+        raise ValueError(f'Expected method="gradient" or "sampling", got {method!r}')
+    if not isinstance(n_orders, (int, np.integer)) or isinstance(n_orders, bool) or n_orders < 1:
+        raise ValueError(f"Expected an integer n_orders >= 1, got {n_orders!r}")
+    compared = compare(found, x)
+    if not x:
+        return {}
+    if method == "gradient":
+        totals = _by_gradient(found, compared, score)
+    else:
+        totals = _by_sampling(found, compared, score, int(n_orders), seed)
+    by_field = dict(zip(compared.fields, totals.tolist(), strict=True))
+    return {name: by_field[name] for name in x}
+
+
+def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
+    """Return the gradient of the score times the distance from the mean, summed over the names of each field."""
+    row = compared.row(found.learner.directions)
+    found.scores(row)  # what cannot be used is refused
+    gradient = score(found.learner.derivatives(row, found.scales).T)
+    terms = gradient * (compared.values - compared.means)
+    return np.asarray(np.bincount(compared.field_of, terms, len(compared.fields)), np.float64)
+
+
+def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
+    """Return the Shapley values of the fields, exactly where that takes no more examples than the orders do."""
+    k, directions = len(compared.fields), found.learner.directions
+    step = max(1, _ENTRIES // max(1, len(compared.hashes)))
+
+    def value(sets: Any) -> F64:
+        parts = [sets[first : first + step] for first in range(0, len(sets), step)]
+        return np.concatenate([score(found.scores(compared.rows(directions, part))) for part in parts])
+
+    return _over_sets(value, k) if 1 << min(k, 62) <= k * n_orders else _over_orders(value, k, n_orders, seed)
+
+
+def _over_sets(value: Score, k: int) -> F64:
+    """Return the Shapley values of k fields for a function of sets of them, Booleans of shape (sets, fields)."""
+    sets = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1
+    values, sizes = value(sets), sets.sum(axis=1)
+    weight = np.array([1.0 / (k * math.comb(k - 1, size)) for size in range(k)])
+    with_it = np.where(sets, weight[np.maximum(sizes - 1, 0), None], 0.0)
+    without = np.where(sets, 0.0, weight[np.minimum(sizes, k - 1), None])
+    return np.asarray(((with_it - without) * (values - values[0])[:, None]).sum(axis=0))
+
+
+def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
+    """Return the mean change of a function of sets of k fields with each field, over random orders and their
+    reverses."""
+    generator = np.random.default_rng(int(domain_key(seed, "orders of fields")))
+    orders = np.empty((n_orders, k), np.int64)
+    for i in range(n_orders):
+        orders[i] = generator.permutation(k) if i % 2 == 0 else orders[i - 1, ::-1]
+    totals, step = np.zeros(k), max(1, _ENTRIES // (k * (k + 1)))
+    for first in range(0, n_orders, step):
+        places = np.argsort(orders[first : first + step], axis=1)
+        sets = places[:, None, :] < np.arange(k + 1)[None, :, None]
+        changes = np.diff(value(sets.reshape(-1, k)).reshape(-1, k + 1), axis=1)
+        totals += np.take_along_axis(changes, places, axis=1).sum(axis=0)
+    return np.asarray(totals / n_orders)
+
+
+def importances(found: State) -> dict[Hashable, float]:
+    """Return the share of each field in the mean squared change of f with each deviation of its inputs, largest first.
+
+    Raises
+    ------
+    AttributeError
+        If the model keeps no gradients.
+    NotFittedError
+        If it has not yet learned enough examples.
+    """
+    learner, fields = found.learner, found.numeric.fields
+    if found.scales is None or fields is None or not isinstance(learner, Mixture):
+        raise AttributeError(
+            'Expected the default kernel and learner="newton" for feature_importances_, for other models keep no '
+            "gradients; explain_one explains each example"
+        )
+    metric = learner.arrays.metric
+    known, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
+    if weight < GRADIENTS and not learner.has_metric:
+        raise AttributeError(
+            "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, for "
+            "others keep no gradients; explain_one explains each example"
+        )
+    known = known[[int(key) in fields for key in known["key"]]]
+    if learner.examples < FEWEST or weight < GRADIENTS or not len(known):
+        raise NotFittedError(
+            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was in a "
+            f"file of an earlier version, got one of {learner.examples}"
+        )
+    moments = moments_of(found.scales.state, known["key"])
+    deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)
+    squares = known["squares"] / np.maximum(known["present"], 1e-300) * np.square(deviations)
+    totals: dict[Hashable, float] = dict.fromkeys(sorted(set(fields.values()), key=hash64), 0.0)
+    for key, square in zip(known["key"].tolist(), squares.tolist(), strict=True):
+        totals[fields[key]] += square
+    whole = math.fsum(totals.values()) or 1.0
+    return {name: total / whole for name, total in sorted(totals.items(), key=lambda item: -item[1])}

@@ -1,0 +1,73 @@
+"""Derivatives of a function of random features by its inputs, for kernels whose features are phases.
+
+A feature of ωᵀx turns, with coefficients a of its cosine and b of its sine, has the derivative
+
+    2π (b cos 2πωᵀx - a sin 2πωᵀx) ω.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.features.compiled_kernel import IDENTITY, LADDER, RUNG, CompiledKernel
+from streamkernel.features.projections import draw_block
+from streamkernel.features.rows import F32, F64, U64
+from streamkernel.jit import compiled
+from streamkernel.kernels.plan import KernelProgram
+
+
+def check(plan: KernelProgram) -> None:
+    """Raise an InputError for a kernel whose derivatives are not known."""
+    if not plan.is_plain or plan.parts_compiled["transform"][0] != IDENTITY:
+        raise InputError(
+            f'Expected method="sampling" for {plan.kernel!r}, got "gradient"; derivatives are known for Gaussian, '
+            "Matern and other stationary kernels of the inputs as they are, and for a Ladder of one of them"
+        )
+
+
+@compiled
+def _draw(kernel, block_size, hashes, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j]`` to the entries of all directions along name j."""
+    for j in range(len(hashes)):
+        for block in range(out.shape[1] // block_size):
+            here = out[j, block * block_size : (block + 1) * block_size]
+            draw_block(kernel, np.int64(0), block_size, block, hashes[j], here)
+
+
+def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, features: int) -> F32:
+    """Return the entries of the first directions along names, shape (names, features)."""
+    out = np.empty((len(hashes), features), np.float32)
+    _draw(kernel, block_size, hashes, out)
+    return out
+
+
+def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -> F64:
+    """Return the derivatives of f by ωᵀr of each feature, r the values as the scales leave them.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, of one part.
+    block_size
+        Features in a block.
+    z
+        The features at an example, in the order of blocks, components and features.
+    coefficients
+        Those of f in the same order, shape (columns, 2 × features).
+
+    Returns
+    -------
+    slopes
+        Shape (columns, features).
+    """
+    part, n = kernel.parts[0], len(z) // 2
+    cosine, sine = z.reshape(-1, 2, block_size).astype(np.float64).transpose(1, 0, 2)
+    a, b = coefficients.reshape(len(coefficients), -1, 2, block_size).transpose(2, 0, 1, 3)
+    found = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
+    if part["form"] == LADDER:
+        rung = np.arange(n) // (block_size if part["shift"] else 1)
+        packed = min(len(kernel.kept) - 1, n)
+        rung[:packed] = kernel.kept[:packed, RUNG]
+        found *= part["table"][rung % part["order"]]
+    return np.asarray(found)

@@ -1,0 +1,91 @@
+"""The derivatives of a mixture by the inputs of one example: those of its groups, in their metrics, and of its linear
+functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.features.rows import F64, Rows
+from streamkernel.features.running_moments import moments_of, slopes_of
+from streamkernel.features.scale_table import ScalesState, scale_rows
+from streamkernel.learners.derivatives import check, directions_along, slopes
+from streamkernel.second_order import evaluation
+from streamkernel.second_order.arrangement import Arrangement
+from streamkernel.second_order.gradients import embed_rows
+from streamkernel.second_order.linear_state import Linear
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState
+
+
+def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
+    """Return the derivatives of f by the values of one row, shape (columns, entries), zeros among them.
+
+    Parameters
+    ----------
+    mixture
+        The mixture.
+    scales
+        The scales that bring the values to its inputs; those of no names if it takes them as they are.
+    row
+        The row.
+
+    Raises
+    ------
+    InputError
+        If they are not known for the kernel.
+    """
+    check(mixture.directions.plan)
+    function, scales = evaluation.copy_for_prediction(mixture.state, scales)
+    scaled, is_scaled = row._replace(values=np.empty_like(row.values)), len(scales.table) > 0
+    scale_rows(scales, row, scaled.values)
+    found = _of_groups(mixture, function, scaled)
+    if is_scaled:
+        found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
+    found[:, row.readers == 0] = 0.0
+    if len(function.linear.w):
+        found += _of_linear(function, scales, row)
+    return found
+
+
+def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
+    """Return the derivatives by the values as the scales leave them, of what the groups say."""
+    numbers, layout, metric = function.numbers[0], function.layout, function.metric
+    size, groups, columns = int(numbers["block_size"]), len(layout), int(numbers["columns"])
+    z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
+    own = embed_rows(function, mixture.directions, row, int(numbers["blocks"]))[0]
+    z[: len(own)] = own[: len(z)]
+    coefficients = np.zeros((columns, len(z)))
+    for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
+        here = slice(columns * before, columns * (before + n))
+        mixed = function.weights[g] * function.newton[here] + function.weights[groups + g] * function.steady[here]
+        coefficients[:, first : first + n] = mixed.reshape(columns, n)
+    kernel = mixture.directions.kernel
+    own_slopes = slopes(kernel, size, z, coefficients)
+    along = directions_along(kernel, size, row.hashes, len(z) // 2)
+    most = int(metric.known.max(initial=0))
+    along_metric = directions_along(kernel, size, metric.names[:most], len(z) // 2)
+    number = {name: i for i, name in enumerate(metric.names[:most].tolist())}
+    numbers_of = np.array([number.get(max(name, 1), most) for name in row.hashes.tolist()], np.int64)
+    found = np.zeros((columns, len(row.hashes)))
+    for g in np.flatnonzero(layout[:, COUNT]).tolist():
+        known, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
+        of_group, is_known = own_slopes[:, first:last], numbers_of < known
+        by_metric = of_group @ along_metric[:known, first:last].T @ metric.roots[g, :known, :known]
+        found[:, ~is_known] += of_group @ along[~is_known, first:last].T
+        found[:, is_known] += by_metric[:, numbers_of[is_known]]
+    return found
+
+
+def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
+    """Return the derivatives by the values of what the linear functions say; 0 of one that says the most it may."""
+    linear: Linear = function.linear
+    number = {name: i for i, name in enumerate(linear.names[: linear.counts[0]].tolist())}
+    places = np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
+    centre, divisor = linear.scales[places].T if len(scales.table) else (np.zeros(len(places)), np.ones(len(places)))
+    per_value = np.where((places > 0) & (divisor > 0.0), 1.0 / np.where(divisor > 0.0, divisor, 1.0), 0.0)
+    w = linear.w[:, :, places]
+    raw = linear.w[:, :, 0] + w @ ((row.values - centre) * per_value)
+    said = np.empty((1, *raw.shape))
+    evaluation.linear_scores(function, scales, row, said)
+    is_within = np.abs(said[0]) >= (1.0 - 1e-9) * np.abs(raw)
+    weights = function.weights[2 * len(function.layout) + 1 :, None] * is_within
+    return np.asarray((weights[:, :, None] * w * per_value).sum(axis=0))

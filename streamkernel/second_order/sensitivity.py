@@ -1,0 +1,71 @@
+"""The gradients of a metric, with those of the linear functions, gathered as mean squares of derivatives; compiled.
+
+The derivative along a name is that of f by its value, in units of the scale in use: how much f changes for each
+deviation of the name. Importances are made of its mean square.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.compiled_kernel import ENTRIES, KERNEL
+from streamkernel.features.scale_table import SCALES, unit_and_slope
+from streamkernel.jit import inlined, unit
+from streamkernel.learners import schedule
+from streamkernel.second_order.mixture_state import MIXTURE
+from streamkernel.second_order.name_table import row_of
+from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT
+
+
+@inlined
+def _row_of(table, key):  # type: ignore[no-untyped-def]
+    """Return the row of a name, or the empty one where it would be."""
+    last = np.uint64(len(table) - 1)
+    row = key & last
+    while table[row].key != key and table[row].key != np.uint64(0):
+        row = (row + np.uint64(1)) & last
+    return row
+
+
+@inlined
+def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
+    """Return how much the linear functions' part of f_c changes for each deviation of a name."""
+    linear, base, total = state.linear, 2 * len(state.layout) + 1, 0.0
+    row = row_of(linear.keys, key)
+    if linear.keys[row] != key:
+        return 0.0
+    place = linear.at[row]
+    if linear.scales[place, 1] <= 0.0:
+        return 0.0
+    for k in range(len(linear.w)):
+        total += state.weights[base + k] * linear.w[k, c, place]
+    return total * divisor / linear.scales[place, 1]
+
+
+@unit(types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.int64, types.int64), error_model="numpy")
+def observe(state, kernel, scales, row, gradient, c, since):  # type: ignore[no-untyped-def]
+    """Count ∇f_c at a row, by what is read of its names; at the first one after a look, `since` examples, all before
+    counts half."""
+    table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
+    if schedule.compiled_is_due(since):
+        for i in range(len(table)):
+            table[i].squares *= 0.5
+            table[i].present *= 0.5
+        totals[WEIGHT] *= 0.5
+    totals[WEIGHT] += 1.0
+    for j in range(row.counts[0]):
+        key = max(row.hashes[0, j], np.uint64(1))
+        own = table[_row_of(table, key)]
+        if own.key != key:
+            if totals[NAMES] >= MOST_NAMES:
+                continue
+            totals[NAMES] += 1.0
+            own.key = key
+        unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
+        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use)
+        if abs(slope) < 1e100:
+            own.squares += slope * slope
+            own.present += 1.0
