@@ -31,6 +31,7 @@ from streamkernel import (
 from streamkernel.estimators.prediction_copy import frozen
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
+from streamkernel.upkeep import background_job
 
 PACKAGE = str(Path(streamkernel.__file__).parent)
 SOME = 13
@@ -166,8 +167,10 @@ CASES = [(name, n) for name, moments in MOMENTS.items() for n in moments]
 
 @pytest.fixture(autouse=True)
 def early_growth(monkeypatch):
-    """Let larger groups of second-order models begin early."""
+    """Let larger groups of second-order models begin early, and every wait for a job be said, so that the same lines
+    run however busy the machine is."""
     monkeypatch.setattr(growth, "FROM", 256)
+    monkeypatch.setattr(background_job, "LONG", -1.0)
 
 
 def interrupt(make, call, possible, some, shift=0):
