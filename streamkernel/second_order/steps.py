@@ -24,8 +24,8 @@ from streamkernel.second_order import newton_step, square_root
 from streamkernel.second_order.mixture_state import COUNT, GROUP, group_of
 from streamkernel.second_order.tiles import EIGHT
 
-SPREAD = 1 << 20
-"""Squares of outputs, over all groups, from which on steps are spread; fewer take about 3 ms."""
+SPREAD = 1 << 22
+"""Squares of outputs, over all groups, beyond which steps are spread; at once, so many take some 8 ms."""
 
 STRIP = 64
 """Columns of R that a unit works on."""
