@@ -188,7 +188,7 @@ class Mixture(MixedFunction):
             for g, old in enumerate(live.groups)
         }
         function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors")
+        names = ("weights", "mixer", "bounds", "losses", "priors", "span")
         arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
         arrays |= {"level": more(function.level), "metric": function.metric}
         w = function.linear.w
