@@ -164,6 +164,7 @@ class KernelModel(LearningModel):
             self._default_step(),
             self._cap,
             is_scaled=self.kernel is None,
+            loss_per_error=learner_choice.loss_per_error(self.loss),
             l2=self.l2,
             columns=columns,
             intercept=self._intercept,
@@ -230,8 +231,8 @@ class KernelModel(LearningModel):
         ...     (x, z) = (rng.random(), rng.random())
         ...     north.learn_one({"x": x}, x)
         ...     south.learn_one({"x": -z}, z)
-        >>> round(south.predict_one({"x": 0.5}), 1)
-        -0.3
+        >>> round(south.predict_one({"x": 0.5}), 2)
+        -0.05
         >>> model = north.merge(south)
         >>> round(model.predict_one({"x": 0.5}), 1), round(model.predict_one({"x": -0.5}), 1), model.n_steps
         (0.4, 0.4, 2000)

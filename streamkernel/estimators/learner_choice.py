@@ -14,6 +14,9 @@ from streamkernel.second_order.mixture import Mixture
 LARGEST_BLOCK = 256
 """Features in a block at most, unless `features_per_seed` says otherwise."""
 
+DELTA_PER_ERROR = 2.0
+"""δ of ``loss="huber"`` for Newton steps, in units of the mean error: 1.6 deviations of Gaussian noise."""
+
 
 def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
     """Return the learner that a value of the parameter `learner` stands for.
@@ -93,6 +96,7 @@ def new_function(
     cap: int | None,
     *,
     is_scaled: bool,
+    loss_per_error: float = 0.0,
     **others: Any,
 ) -> Expansion | Mixture:
     """Return a function of a resolved learner that has learned nothing.
@@ -109,6 +113,8 @@ def new_function(
         On the features.
     is_scaled
         Whether inputs are brought to one scale.
+    loss_per_error
+        As for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order functions have none.
     **others
         What both kinds of functions take: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
     """
@@ -125,6 +131,7 @@ def new_function(
             forgetting=float(learner.forgetting),
             has_metric=is_scaled,
             is_linear=is_scaled,
+            loss_per_error=loss_per_error,
             **others,
         )
     return Expansion(
@@ -141,6 +148,17 @@ def new_function(
         per_error=step is None and loss.directional,
         **others,
     )
+
+
+def loss_per_error(loss: str | losses.Loss) -> float:
+    """Return the parameter of a loss in units of the mean error, 0 where it is in units of the targets.
+
+    Examples
+    --------
+    >>> loss_per_error("huber"), loss_per_error(losses.Huber(1.0))
+    (2.0, 0.0)
+    """
+    return DELTA_PER_ERROR if loss == "huber" else 0.0
 
 
 def default_gamma(loss: losses.Loss) -> float:

@@ -36,7 +36,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     loss
         ``"square"``, ``"huber"``, ``"absolute"``, ``"quantile"``, ``"epsilon_insensitive"``, ``"correntropy"``, or one
         of :mod:`streamkernel.losses`. A loss without a bound on its derivative is clipped at the largest one seen,
-        which at most doubles a step: one outlier does not ruin the model.
+        which at most doubles a step: one outlier does not ruin the model. ``"huber"`` with Newton steps has a δ of
+        twice the recent mean error; ``losses.Huber(delta)``, and ``"huber"`` with ``learner="dsg"``, where δ is 1, have
+        it in units of the targets.
     tau
         The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
     learner, max_features, l2, pruning, refit, cache_bytes, seed

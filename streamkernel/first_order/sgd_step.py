@@ -20,14 +20,19 @@ from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
-from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, HORIZON, LEARNED, MARGIN, MEAN, PER_ERROR, PER_K_XX
-
-ERROR_HORIZON = 100.0
-"""Examples over which the mean absolute error is averaged: few, so that steps follow targets that change."""
-
-LARGEST_DEVIATION = 10.0
-"""In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
-it."""
+from streamkernel.learners.state import (
+    BAD_VALUE,
+    DIVERGED,
+    DONE,
+    ERROR_HORIZON,
+    HORIZON,
+    LARGEST_DEVIATION,
+    LEARNED,
+    MARGIN,
+    MEAN,
+    PER_ERROR,
+    PER_K_XX,
+)
 
 
 class StepWork(NamedTuple):

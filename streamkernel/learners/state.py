@@ -17,10 +17,10 @@ LEARNED_REALS = (
     "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
     "error_scale", "mean_square", "mean_fourth",
 )  # fmt: skip
-"""The lazy scale of α and β; the bound M on the derivative; Σ scales for the averaged iterate; Σ‖α_b‖² without the
-scale; the running loss; the last step; the offset added to f, and that of predictions, which is averaged if they
-are; the running mean of |f(x) - y|, or of the squared targets for second-order steps; the running means of |z|² and
-|z|⁴ over features and examples."""
+"""The lazy scale of α and β; the bound M on the derivative, or the loss's parameter where that follows the errors;
+Σ scales for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the offset added to f,
+and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the squared targets for
+second-order steps; the running means of |z|² and |z|⁴ over features and examples."""
 
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
@@ -28,16 +28,9 @@ _GIVEN_INTS = (
     "kept_rows", "room_blocks", "working", "worked_at", "unit",
 )  # fmt: skip
 _GIVEN_REALS = (
-    "l2",
-    "loss_parameter",
-    "loss_bound",
-    "max_step_ratio",
-    "ridge",
-    "k_xx",
-    "forgetting",
-    "step_k_xx",
-    "worked_k_xx",
-)
+    "l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx", "worked_k_xx",
+    "loss_per_error",
+)  # fmt: skip
 
 LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
 """What is learned, as a record."""
@@ -50,7 +43,8 @@ NUMBERS = np.dtype(
 rule, G and U of UDSG, what is added to f, the key of the rule's draws, the units of γ; parts, terms of the kernel and
 components of a feature; sizes of the arrays beside this record; λ, the loss's parameter and bound, the rule's
 longest step in units of γ, ε of the preconditioner (0 for none), k(x, x) where it is the same for all x, else 0, and
-what second-order steps keep of the past at each example."""
+what second-order steps keep of the past at each example, and their loss's parameter in units of the mean |f(x) - y|,
+0 where it is in units of the targets."""
 
 NUMBERS_TYPE = types.Array(from_dtype(NUMBERS), 1, "C")
 
@@ -63,6 +57,13 @@ PER_K_XX, PER_ERROR = 1, 2
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
+
+ERROR_HORIZON = 100.0
+"""Examples over which the mean absolute error is averaged: few, so that steps follow targets that change."""
+
+LARGEST_DEVIATION = 10.0
+"""In units of the mean absolute error so far, what an example counts for in it at most: one outlier does not ruin
+it."""
 
 DONE, BAD_VALUE, DIVERGED, CLOSED, NO_ROOM, UNREAD, DUE, NO_PLACE = range(8)
 """What a compiled call returns. An example is learned; a value could not be used; the steps have diverged; the

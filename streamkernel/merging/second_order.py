@@ -64,6 +64,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
         standing=function.losses.copy(),
         metric=metric.copied(function.metric),
         linear=linear.summarize(function.linear),
+        span=function.span.copy(),
     )
 
 
@@ -130,11 +131,18 @@ def merge(
         "bounds": np.max([part.bounds for part in parts], axis=0),
         "level": level,
         "standing": standing,
+        "span": _span(parts),
         **kept,
         **metric_files.tensors(metric.merged([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, float(numbers["offset"])),
         **Groups(groups, [0] * count).tensors(0),
     }
+
+
+def _span(parts: Sequence[SecondOrderSummary]) -> F64:
+    """Return the range of the targets of all parts."""
+    spans = np.array([part.span for part in parts if part.numbers["examples"]] or [np.zeros(2)])
+    return np.array([spans[:, 0].min(), spans[:, 1].max()])
 
 
 def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:

@@ -98,6 +98,8 @@ class SecondOrderSummary:
         The metric of its groups.
     linear
         The linear functions.
+    span
+        The least and the largest target.
     """
 
     numbers: Any
@@ -118,6 +120,7 @@ class SecondOrderSummary:
     standing: F64
     metric: Metric
     linear: LinearSummary
+    span: F64
 
     @property
     def columns(self) -> int:

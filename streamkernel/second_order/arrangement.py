@@ -133,6 +133,7 @@ class Arranger:
             "priors": np.full(count, priors.UNKNOWN),
             "metric": metric.empty(count),
             "linear": new_linear(self.linear, columns, self.linear_prior),
+            "span": np.zeros(2),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 

@@ -11,11 +11,15 @@ from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
+
+BEYOND = 0.05
+"""What part of the range of targets seen a prediction may leave it by, where no linear function says more."""
 
 
 @unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
@@ -58,6 +62,20 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
         vectors.add(out, f[k], weights[k])
 
 
+@inlined
+def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
+    """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
+    what a linear function says; those are the functions from `base` on."""
+    numbers, low, high = state.numbers[0], state.span[0], state.span[1]
+    if numbers.intercept != MEAN or numbers.examples == 0:
+        return
+    more = BEYOND * (high - low)
+    low, high = low - more - added, high + more - added
+    for k in range(base, len(f)):
+        low, high = min(low, f[k, 0]), max(high, f[k, 0])
+    out[0] = min(max(out[0], low), high)
+
+
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
@@ -75,6 +93,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
         if len(f) > base:
             _set_linear(state, scales, rows, i, linear_room, raw, f[base:])
         mix_scores(state.weights, f, out[i])
+        bound(state, f, base, numbers.predicted_offset, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset
     return -1
@@ -89,9 +108,9 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return copies of what a prediction reads, of one moment: numbers, w of the functions, the level, v, the linear
-    functions with their names, and scales."""
-    functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy()
+    """Return copies of what a prediction reads, of one moment: numbers, w of the functions, the level, v, the range of
+    targets, the linear functions with their names, and scales."""
+    functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
     return state.numbers.copy(), *functions, *names, scales.counts.copy(), scales.table.copy()
@@ -99,7 +118,8 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
-    numbers, newton, steady, level, weights, *names, counts, table = _copy(state, scales)
+    numbers, newton, steady, level, weights, span, *names, counts, table = _copy(state, scales)
     own = state.linear._replace(**dict(zip(("counts", "keys", "at", "scales", "w", "errors"), names, strict=True)))
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
+    copied = copied._replace(span=span)
     return copied, ScalesState(counts, table)

@@ -29,9 +29,20 @@ from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import embedding_room, set_scaled
 from streamkernel.learners.scoring import longest_row
-from streamkernel.learners.state import BAD_VALUE, DIVERGED, DONE, DUE, HORIZON, MEAN, NO_PLACE, NO_ROOM
+from streamkernel.learners.state import (
+    BAD_VALUE,
+    DIVERGED,
+    DONE,
+    DUE,
+    ERROR_HORIZON,
+    HORIZON,
+    LARGEST_DEVIATION,
+    MEAN,
+    NO_PLACE,
+    NO_ROOM,
+)
 from streamkernel.second_order import linear, newton_step
-from streamkernel.second_order.evaluation import functions, mix_scores
+from streamkernel.second_order.evaluation import bound, functions, mix_scores
 from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
@@ -103,10 +114,10 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     base, count, own_linear = 2 * groups + 1, len(state.weights), state.linear
     z = np.empty(outputs_of(numbers, layout, max(numbers.blocks, options.growing)), np.float32)
     f, g, h = np.empty((count, columns)), np.empty((count, columns)), np.empty((count, columns))
-    out, nothing = np.empty(columns), np.zeros(columns)
+    out, said, nothing = np.empty(columns), np.empty(columns), np.zeros(columns)
     mixing_room = np.empty((4, max(columns, count)))
     scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
-    code, parameter, bounded = numbers.loss, numbers.loss_parameter, numbers.loss_bound < LARGEST_GRADIENT
+    code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
     mixer = Mixer(state.weights, state.mixer, state.bounds)
     height, linear_room = rows_per_group(state), room_for(own_linear, longest)
     raw = np.empty((count - base, columns))
@@ -121,6 +132,9 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             used = linear.read_row(own_linear, scales, rows, i, linear_room)
             if used > own_linear.w.shape[2]:
                 return NO_PLACE, i
+        if numbers.loss_per_error > 0.0:
+            numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
+        parameter = numbers.loss_parameter
         # 1. all scores and derivatives; what cannot be learned is refused before anything changes
         functions(state, z, f)
         if count > base:
@@ -146,6 +160,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
         if not usable:
             return DIVERGED, i
+        said[:] = out
+        bound(state, f, base, added, said)
         # 2. the sizes: of the targets, and of k(x, x)
         seen = numbers.examples + 1
         size = 1.0
@@ -163,7 +179,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             for j in range(groups):
                 newton_step.begin(state, j, state.priors[j] * own * (layout[j, COUNT] // per_block))
         # 3. the mixture, then its functions
-        loss = losses.value(code, parameter, out, target)
+        loss = losses.value(code, parameter, said, target)
         if options.has_metric and seen % EVERY == 0:
             add_gradient(state, scales, kernel, z, seen, room, changed, slopes)
         if options.is_new or state.bounds[-1] == newton_step.NEVER_EXCEEDED:
@@ -219,6 +235,15 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
         numbers.reused_steps += blocks == numbers.blocks
         numbers.blocks = blocks
+        if numbers.loss_per_error > 0.0:
+            known, off = numbers.gradient_bound / numbers.loss_per_error, abs(said[0] - target)
+            if known > 0.0:
+                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
+            numbers.gradient_bound = numbers.loss_per_error * off
+        if numbers.intercept == MEAN:
+            y = examples.y[i]
+            state.span[0] = min(state.span[0], y) if seen > 1 else y
+            state.span[1] = max(state.span[1], y) if seen > 1 else y
         numbers.examples = seen
         numbers.steps += 1
         numbers.buffered += 1

@@ -61,6 +61,8 @@ class MixedFunction(Learner):
         Whether new groups may draw their features in a metric that is learned.
     is_linear
         Whether there are functions linear in the inputs.
+    loss_per_error
+        The parameter of the loss in units of the mean |f(x) - y|, 0 for the one that the loss has.
     l2, columns, intercept, cache_bytes, seed
         As for :class:`~streamkernel.first_order.expansion.Expansion`.
     """
@@ -85,11 +87,12 @@ class MixedFunction(Learner):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
         has_metric: bool = False,
+        loss_per_error: float = 0.0,
     ) -> None:
         blocks = max_features // block_size if joint else min(max_features // block_size, growth.MOST)
         super().__init__(loss, step, block_size=block_size, most_blocks=blocks, batch_size=batch_size, l2=l2, seed=seed)
         directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
-        self._kernel, self._forgetting = directions.plan.kernel, forgetting
+        self._kernel, self._forgetting, self._loss_per_error = directions.plan.kernel, forgetting, loss_per_error
         outputs = block_size * directions.plan.outputs
         self._arranger = Arranger(
             alone=(blocks,) if joint else (1,) * min(growth.ALONE, blocks),
@@ -115,7 +118,7 @@ class MixedFunction(Learner):
     def _first(self, directions: Directions, columns: int, intercept: int) -> Arrangement:
         """Return what the function is before its first example."""
         numbers = self._new_numbers(directions.plan, columns, intercept)
-        numbers["forgetting"] = self._forgetting
+        numbers["forgetting"], numbers["loss_per_error"] = self._forgetting, self._loss_per_error
         return self._arranger.first(self._kernel, directions, numbers)
 
     def _twin(self) -> Self:

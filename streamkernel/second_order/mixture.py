@@ -194,7 +194,10 @@ class Mixture(MixedFunction):
             self._live = new
 
     def with_column(self) -> Mixture:
-        """Return a copy with room for one more class; a function of two classes in one column becomes one of three."""
+        """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
+
+        v remembers fewer examples from then on: functions that follow what moves know the new class first.
+        """
         split, is_binary, live = self._split()[:, None], self._is_binary, self._live
 
         def more(old: F64) -> F64:
@@ -207,9 +210,10 @@ class Mixture(MixedFunction):
             for g, old in enumerate(live.groups)
         }
         function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors")
+        names = ("weights", "mixer", "bounds", "losses", "priors", "span")
         arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
         arrays |= {"level": more(function.level), "metric": function.metric}
+        arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
         w = function.linear.w
         w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
         arrays["linear"] = function.linear._replace(w=w)

@@ -12,10 +12,11 @@ from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.mixture_state import NO_SPAN
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
-    "priors",
+    "priors", "span": "span",
 }  # fmt: skip
 """The names that arrays of the state have in files."""
 
@@ -71,6 +72,8 @@ def restore(
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
     if not linear_files.has_linear(tensors) and "bounds" in tensors:  # one of 0.1
         tensors = {**tensors, "bounds": np.append(tensors["bounds"], newton_step.NEVER_EXCEEDED)}
+    if "span" not in tensors:  # one before targets were remembered
+        tensors = {**tensors, "span": np.array([-NO_SPAN, NO_SPAN])}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}
     examples, waiting = int(learned["examples"]), int(learned["buffered"])
     if not waiting < longest_batch or not waiting <= examples == learned["steps"] < 1 << 62:
@@ -81,6 +84,8 @@ def restore(
         raise ValueError("expected a mixer with a positive diagonal")
     if min(arrays["bounds"].min(), arrays["standing"].min(), learned["error_scale"]) < 0.0:
         raise ValueError("expected bounds, losses and a spread of at least 0")
+    if arrays["span"][0] > arrays["span"][1] or np.abs(arrays["span"]).max() > NO_SPAN:
+        raise ValueError(f"expected the least and the largest target as span, got {arrays['span'].tolist()}")
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     if not growth.possible(table, [*arranger.alone], arranger.stages, examples):
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")

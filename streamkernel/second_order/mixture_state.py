@@ -18,6 +18,9 @@ FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE = range(5)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
 before."""
 
+NO_SPAN = 1e300
+"""So large are the least and the largest target where they are not known."""
+
 
 class MixtureState(NamedTuple):
     """The arrays of a mixture. Groups differ in size, so theirs are flat, one group after the other.
@@ -44,6 +47,9 @@ class MixtureState(NamedTuple):
         R of each group, shape (n, n), upper triangular, RᵀR = A.
     rows
         √ℓ''φ of the examples that A does not hold yet, shape (room, n) each.
+    span
+        The least and the largest target seen, where f is added to their mean; of a file that does not say them, so far
+        apart that no prediction is bounded.
     metric
         The metric that larger groups draw their features in.
     sums
@@ -71,6 +77,7 @@ class MixtureState(NamedTuple):
     sums: F64
     change: F64
     panels: F32
+    span: F64
     metric: Metric
     linear: Linear
 
@@ -107,7 +114,7 @@ _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], METRIC, LINEAR,
+        types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], _VECTOR, METRIC, LINEAR,
     ],
     MixtureState,
 )  # fmt: skip

@@ -23,6 +23,9 @@ FLATTEST = 1e-3
 MEMORY = 0.9995
 """What the mixture forgets an example by."""
 
+FEW = 200.0
+"""Examples that the mixture remembers when a new class has come."""
+
 LONGEST_BATCH = 64
 GROWING = 256
 """Examples after which a Newton step takes eight more."""
@@ -124,6 +127,24 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     factor[gone, gone] = math.sqrt(pull)
     found[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
     return factor, found
+
+
+def less_certain(mixer: F64, seen: int) -> F64:
+    """Return the mixer as if it remembered `FEW` examples of `seen`, or as it is if there were no more.
+
+    Examples
+    --------
+    >>> less_certain(np.eye(2), 100).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> np.square(less_certain(20.0 * np.eye(1), 100_000)).round(6).tolist()  # a tenth of A = 400, and 0.9 λ
+    [[49.0]]
+    """
+    known = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
+    if known <= FEW or not mixer.any():
+        return mixer.copy()
+    kept = FEW / known
+    lower = np.linalg.cholesky(kept * (mixer.T @ mixer) + (1.0 - kept) * PULL * np.eye(len(mixer)))
+    return np.ascontiguousarray(lower.T)
 
 
 @inlined

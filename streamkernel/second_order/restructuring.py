@@ -53,7 +53,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     in_metric = [g for g in begun if table[g, 1] >= alone]
     arrays = {"level": function.level, "weights": weights, "mixer": mixer, "bounds": bounds, "losses": running}
     arrays |= {"priors": lambdas, "metric": metric.with_groups(function.metric, in_metric, ended, root)}
-    arrays["linear"] = function.linear
+    arrays |= {"linear": function.linear, "span": function.span}
     new = arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
     for g in begun:
         np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from reference import algorithms as plain
 
-FLATTEST, MEMORY, PULL, PRIOR, HORIZON = 1e-3, 0.9995, 10.0, 0.03, 1000
+FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
 ALONE, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.03, 4, 0.01, 0.075
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -202,6 +202,7 @@ class Mixture:
         self.A, self.bound, self.largest = None, Bound(loss), 0.0
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
         self.nothing = 0.0  # the running loss of f = 0
+        self.lowest, self.highest = math.inf, -math.inf
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
         self.linear = linear or []
@@ -230,10 +231,21 @@ class Mixture:
         return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level] + lines)
 
     def scores(self, x):
-        return self.v @ self.all_scores(self.features(x, max(1, self.seen)), x) + self.mean
+        f = self.all_scores(self.features(x, max(1, self.seen)), x)
+        out = self.v @ f + self.mean
+        if not self.intercept or not self.seen:
+            return out
+        more = BEYOND * (self.highest - self.lowest)
+        lines = f[len(f) - len(self.linear) :] + self.mean
+        return np.clip(
+            out,
+            np.min(lines, axis=0, initial=self.lowest - more),
+            np.max(lines, axis=0, initial=self.highest + more),
+        )
 
     def learn(self, x, y):
         phi = self.features(x, self.seen + 1)
+        self.lowest, self.highest = min(self.lowest, y), max(self.highest, y)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
         self.seen += 1
         moved = 0.0
