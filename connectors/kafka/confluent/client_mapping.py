@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from connectors.kafka import timeouts
 from connectors.kafka.clients import CONNECT_SECONDS, Partition
 from connectors.kafka.timeouts import Failure
+
+_TOOK = re.compile(r" \(after \d+ms in state .*\)$")
 
 LOG = logging.getLogger("librdkafka")
 LOG.addFilter(lambda line: "will be ignored by this" not in line.getMessage())  # one table of options is for both kinds
@@ -92,12 +95,14 @@ def from_client(partitions: Iterable[TopicPartition]) -> list[Partition]:
 
 
 def describe_error(error: Any) -> str:
-    """Return what an error is and says.
+    """Return what an error is and says, without how long an attempt took: the same failure has the same text each time.
 
     Examples
     --------
-    >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "no answer (after 3ms in state CONNECT)"))
     '_TIMED_OUT: no answer'
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
-    return f"{one.name()}: {one.str()}" if isinstance(one, KafkaError) else timeouts.describe_error(error)
+    if not isinstance(one, KafkaError):
+        return timeouts.describe_error(error)
+    return f"{one.name()}: {_TOOK.sub('', one.str())}"
