@@ -160,7 +160,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
         if not usable:
             return DIVERGED, i
-        said[:] = out
+        for c in range(columns):
+            said[c] = out[c]
         bound(state, f, base, added, said)
         # 2. the sizes: of the targets, and of k(x, x)
         seen = numbers.examples + 1

@@ -110,9 +110,13 @@ def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-de
             continue
         first, last = max(after, begin), min(begin + WIDE, n)
         tile[:] = np.float32(0.0)
-        tile[:, first - begin : last - begin] = factor[j : j + EIGHT, first:last]
+        for p in range(EIGHT):
+            for i in range(first, last):
+                tile[p, i - begin] = factor[j + p, i]
         reflect(tile, panels[k, :count], u, t)  # type: ignore[call-arg]
-        factor[j : j + EIGHT, first:last] = tile[:, first - begin : last - begin]
+        for p in range(EIGHT):
+            for i in range(first, last):
+                factor[j + p, i] = tile[p, i - begin]
 
 
 @unit(types.boolean(_MATRIX, types.float32[:, :], types.int64, types.int64, ROOM))

@@ -58,7 +58,8 @@ def begin_step(state):  # type: ignore[no-untyped-def]
             group = group_of(state, g)
             pull = numbers.working * numbers.l2 + _fading(state, g)[1]
             for c in range(len(group.sums)):
-                group.change[c] = group.sums[c]
+                for j in range(layout[g, COUNT]):
+                    group.change[c, j] = group.sums[c, j]
                 group.sums[c] = 0.0
                 if pull > 0.0:
                     vectors.add(group.change[c], group.newton[c], pull)
