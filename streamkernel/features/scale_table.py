@@ -103,7 +103,7 @@ def _bend(z):  # type: ignore[no-untyped-def]
 
 
 @inlined(error_model="numpy")
-def _place(table, key):  # type: ignore[no-untyped-def]
+def place_of(table, key):  # type: ignore[no-untyped-def]
     """Return the row of a name, or the empty one where it would be; at most half of them are taken, so there is one."""
     last = np.uint64(len(table) - 1)
     row = key & last
@@ -134,7 +134,7 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
             out[j] = v
             continue
         key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
-        own = table[_place(table, key)]
+        own = table[place_of(table, key)]
         if own.spread > 0.0 or own.centre != 0.0:
             out[j] = _bend((v - own.centre) / own.unit) - own.shift
         else:
@@ -160,7 +160,7 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
         if not abs(v) <= LARGEST_VALUE:  # NaN too
             continue
         key = max(rows.hashes[j], np.uint64(1))
-        own = table[_place(table, key)]
+        own = table[place_of(table, key)]
         if own.key != key:
             if counts.names == MOST_NAMES:
                 continue
@@ -270,7 +270,7 @@ def rehash(old, new):  # type: ignore[no-untyped-def]
     """Fill an empty table with the rows of another one."""
     for i in range(len(old)):
         if old[i].key != np.uint64(0):
-            new[_place(new, old[i].key)] = old[i]
+            new[place_of(new, old[i].key)] = old[i]
 
 
 @compiled(error_model="numpy")
@@ -305,7 +305,7 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
 
     `scales` has a table, `key` is the hash of a name.
     """
-    own = scales.table[_place(scales.table, key)]
+    own = scales.table[place_of(scales.table, key)]
     if own.key != key or not own.spread > 0.0:
         return 0.0, 0.0
     return own.centre + own.shift * own.unit, own.unit
@@ -319,7 +319,7 @@ def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
     """
     if len(scales.table) == 0:
         return 1.0, 1.0
-    own = scales.table[_place(scales.table, key)]
+    own = scales.table[place_of(scales.table, key)]
     if own.key != key or not own.spread > 0.0:
         return 0.0, 0.0
     size = abs(t + own.shift)

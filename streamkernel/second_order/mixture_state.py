@@ -12,7 +12,7 @@ from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
-from streamkernel.second_order.tiles import WIDE, panels_of
+from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE = range(5)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
@@ -147,7 +147,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
     """Return what group g has."""
     layout, columns = state.layout, state.numbers[0].columns
     n, squares, height = layout[g, COUNT], layout[g, SQUARES_BEFORE], rows_per_group(state)
-    panels, first = (n + WIDE - 1) // WIDE, layout[g, PANELS_BEFORE] * height * WIDE
+    panels, first = compiled_panels_of(n), layout[g, PANELS_BEFORE] * height * WIDE
     return Group(
         state.factor[squares : squares + n * n].reshape(n, n),
         _part(state.newton, layout, g, columns),

@@ -12,22 +12,12 @@ import numpy as np
 from numba import types
 
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL
-from streamkernel.features.scale_table import SCALES, unit_and_slope
+from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.second_order.mixture_state import MIXTURE
 from streamkernel.second_order.name_table import row_of
 from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT
-
-
-@inlined
-def _row_of(table, key):  # type: ignore[no-untyped-def]
-    """Return the row of a name, or the empty one where it would be."""
-    last = np.uint64(len(table) - 1)
-    row = key & last
-    while table[row].key != key and table[row].key != np.uint64(0):
-        row = (row + np.uint64(1)) & last
-    return row
 
 
 @inlined
@@ -58,7 +48,7 @@ def observe(state, kernel, scales, row, gradient, c, since):  # type: ignore[no-
     totals[WEIGHT] += 1.0
     for j in range(row.counts[0]):
         key = max(row.hashes[0, j], np.uint64(1))
-        own = table[_row_of(table, key)]
+        own = table[place_of(table, key)]
         if own.key != key:
             if totals[NAMES] >= MOST_NAMES:
                 continue

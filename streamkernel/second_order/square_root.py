@@ -16,7 +16,7 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.rows import F32, F64
 from streamkernel.jit import inlined, unit
-from streamkernel.second_order.tiles import EIGHT, WIDE, reflect
+from streamkernel.second_order.tiles import EIGHT, WIDE, compiled_panels_of, reflect, whole_eights
 
 FAINT = 1e-31
 """What is less than this part of a diagonal entry squared is lost in rounding, of float64 too, and not reflected:
@@ -79,7 +79,7 @@ def reflect_columns(factor, panels, count, first, last, room):  # type: ignore[n
 def rotate(factor, rows):  # type: ignore[no-untyped-def]
     """Set the upper triangle R to that of RᵀR + XᵀX, X a whole number of eights of rows."""
     n = len(factor)
-    panels = np.zeros(((n + WIDE - 1) // WIDE, len(rows), WIDE), np.float32)
+    panels = np.zeros((compiled_panels_of(n), len(rows), WIDE), np.float32)
     gather(rows, len(rows), panels)
     reflect_columns(factor, panels, len(rows), 0, n, room_for(len(rows)))
 
@@ -92,8 +92,8 @@ def fade(factor, kept, back, first, last):  # type: ignore[no-untyped-def]
         root = np.float32(math.sqrt(kept))
         for i in range(n):
             vectors.multiply(factor[i, i:], root)
-    count = (last - first + EIGHT - 1) // EIGHT * EIGHT
-    panels = np.zeros(((n + WIDE - 1) // WIDE, count, WIDE), np.float32)
+    count = whole_eights(last - first)
+    panels = np.zeros((compiled_panels_of(n), count, WIDE), np.float32)
     for i in range(first, last):
         panels[i // WIDE, i - first, i % WIDE] = math.sqrt(back)
     reflect_columns(factor, panels, count, first, n, room_for(count))
@@ -103,7 +103,7 @@ def fade(factor, kept, back, first, last):  # type: ignore[no-untyped-def]
 def _apply(factor, panels, count, j, after, room):  # type: ignore[no-untyped-def]
     """Apply I - VTᵀVᵀ to the columns from `after` on of eight rows of R and the rows of X."""
     n, tile, u, t = len(factor), room.tile, room.u[:, :count], room.t
-    for k in range(after // WIDE, (n + WIDE - 1) // WIDE):
+    for k in range(after // WIDE, compiled_panels_of(n)):
         begin = k * WIDE
         if after <= begin and begin + WIDE <= n:
             reflect(factor[j : j + EIGHT, begin : begin + WIDE], panels[k, :count], u, t)  # type: ignore[call-arg]

@@ -22,10 +22,10 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
 from streamkernel.second_order import newton_step, square_root
 from streamkernel.second_order.mixture_state import COUNT, GROUP, group_of
-from streamkernel.second_order.tiles import EIGHT
+from streamkernel.second_order.tiles import whole_eights
 
 SPREAD = 1 << 22
-"""Squares of outputs, over all groups, beyond which steps are spread; at once, so many take some 8 ms."""
+"""Squares of outputs, over all groups, beyond which steps are spread: at once, such a step takes about 8 ms."""
 
 STRIP = 64
 """Columns of R that a unit works on."""
@@ -63,14 +63,8 @@ def begin_step(state):  # type: ignore[no-untyped-def]
                 group.sums[c] = 0.0
                 if pull > 0.0:
                     vectors.add(group.change[c], group.newton[c], pull)
-            square_root.gather(group.rows, _whole(numbers.working), group.panels)
+            square_root.gather(group.rows, whole_eights(numbers.working), group.panels)
             group.rows[: numbers.working] = np.float32(0.0)
-
-
-@inlined
-def _whole(rows):  # type: ignore[no-untyped-def]
-    """Return a number of rows made whole eights; rows above it are 0."""
-    return (rows + EIGHT - 1) // EIGHT * EIGHT
 
 
 @inlined
@@ -104,7 +98,7 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
     numbers, layout = state.numbers[0], state.layout
     if numbers.working == 0 or numbers.unit == DONE:
         return
-    rows, done, goal = _whole(numbers.working), 0.0, math.inf
+    rows, done, goal = whole_eights(numbers.working), 0.0, math.inf
     room = square_root.room_for(rows)
     for is_counted in (True, False):
         place = 0

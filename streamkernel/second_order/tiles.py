@@ -11,6 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from streamkernel.jit import inlined
+
 EIGHT = 8
 """Rows of a tile."""
 
@@ -24,8 +26,18 @@ _ALIGNED = 4
 
 
 def panels_of(columns: int) -> int:
-    """Return how many tiles so many columns take side by side."""
+    """Return how many tiles the columns take side by side."""
     return -(-columns // WIDE)
+
+
+compiled_panels_of: Any = inlined(panels_of)
+"""For compiled code."""
+
+
+@inlined
+def whole_eights(rows):  # type: ignore[no-untyped-def]
+    """Return a number of rows made whole eights."""
+    return (rows + EIGHT - 1) // EIGHT * EIGHT
 
 
 @intrinsic
