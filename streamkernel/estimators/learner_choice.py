@@ -68,7 +68,7 @@ def resolve(
     --------
     >>> cap, learner = resolve(Newton(), 64, losses.Square())
     >>> cap, learner.features_per_seed, learner.forgetting
-    (64, 16, 1.0)
+    (64, 16, 'auto')
     """
     is_second_order = isinstance(learner, Newton)
     cap = max_features
@@ -83,8 +83,7 @@ def resolve(
     learner = replace(learner, features_per_seed=block_size)
     if isinstance(learner, Newton):
         step = as_step(learner.step_size) or step_sizes.Constant(0.75 / loss.curvature)
-        forgetting = 1.0 if isinstance(learner.forgetting, str) else learner.forgetting
-        learner = replace(learner, step_size=step, forgetting=forgetting)
+        learner = replace(learner, step_size=step)
     return cap, learner
 
 
@@ -128,7 +127,7 @@ def new_function(
             block_size=block_size,
             max_features=cap or 0,
             batch_size=learner.batch_size or 1,
-            forgetting=float(learner.forgetting),
+            forgetting=None if isinstance(learner.forgetting, str) else float(learner.forgetting),
             has_metric=is_scaled,
             is_linear=is_scaled,
             loss_per_error=loss_per_error,

@@ -19,6 +19,7 @@ from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.kernels import Kernel, bandwidth
+from streamkernel.learners import schedule
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import Mixture
 
@@ -252,11 +253,11 @@ class LearningModel(model_file.Serializable):
         """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
         self._learner.divide(number, replicas)
 
-    def _look(self) -> None:
-        """Take the scales anew, and begin a larger group if it is time to."""
-        if self._state.scales is not None:
+    def _look(self, before: int) -> None:
+        """Take the scales anew, and let groups begin and end, as is due since so many examples were known."""
+        if self._state.scales is not None and schedule.last_due(self._learner.examples) > before:
             self._state.scales.use_moments()
-        self._learner.grow_if_due()
+        self._learner.restructure(before)
 
 
 def while_still(models: Sequence[LearningModel], do: Callable[[], None]) -> None:

@@ -13,7 +13,6 @@ from streamkernel.errors import MergeError
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import I64, Rows
 from streamkernel.kernels import bandwidth
-from streamkernel.learners import schedule
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
 from streamkernel.merging.moments import merged_scales
@@ -180,8 +179,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     for examples in waiting:
         for row, y in examples:
             learner.learn_one(learner.directions.adopt_rows(row), float(labels.index(y)) if labels else y)
-    if schedule.last_due(learner.examples) > before:
-        fresh._look()
+    fresh._look(before)
     upkeep = model._state.upkeep
     upkeep_after = None if upkeep is None else upkeep.without_job()
     model._state = replace(fresh._state, upkeep=upkeep_after, numeric=numeric)

@@ -179,8 +179,8 @@ class Learner:
         """Learn from rows that the function this one takes the place of has learned, and the scales have observed."""
         self.learn(rows, y)
 
-    def grow_if_due(self) -> None:
-        """Begin a larger group if it is time to, where there are groups."""
+    def restructure(self, before: int) -> None:
+        """Let groups begin and end, where there are groups, as is due since so many examples were known."""
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""

@@ -25,7 +25,7 @@ second-order steps; the running means of |z|² and |z|⁴ over features and exam
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
     "step_units", "parts", "terms", "components", "last_example", "closed", "looked_at", "panels", "summed",
-    "kept_rows", "room_blocks", "working", "worked_at", "unit",
+    "kept_rows", "room_blocks", "working", "worked_at", "unit", "restarted", "compared_at",
 )  # fmt: skip
 _GIVEN_REALS = (
     "l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx", "worked_k_xx",

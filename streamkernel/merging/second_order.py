@@ -16,7 +16,7 @@ from streamkernel.merging import linear
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
-from streamkernel.second_order import metric, metric_files, newton_step, steps
+from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import prior
@@ -65,6 +65,8 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
         metric=metric.copied(function.metric),
         linear=linear.summarize(function.linear),
         span=function.span.copy(),
+        forgetting=function.kept.copy(),
+        recent=function.recent.copy(),
     )
 
 
@@ -97,9 +99,11 @@ def merge(
         If their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
-    table, has = _together(parts, weights)
-    count, functions = len(table), min(len(part.linear.w) for part in parts)
+    functions, forgetting = min(len(part.linear.w) for part in parts), min(map(_forgetting, parts))
+    parts = [_without_forgetting(part) if _forgetting(part) > forgetting else part for part in parts]
     parts = [_without_linear(part) if len(part.linear.w) > functions else part for part in parts]
+    table, has = _together(parts, weights)
+    count = len(table)
     groups, priors = [], np.zeros(count)
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
@@ -117,7 +121,8 @@ def merge(
         together = factor_of(mixers)
         v = np.asarray(np.linalg.solve(mixers, moments), np.float64)
     numbers = merge_numbers(parts, base, weights)
-    numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], fresh.table[:, 0].sum()))
+    own_blocks = fresh.table[: count - forgetting, 0].sum()
+    numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], 1 + functions, axis=1)]
@@ -133,10 +138,17 @@ def merge(
         "standing": standing,
         "span": _span(parts),
         **kept,
+        **(_recency(parts) if forgetting else {}),
         **metric_files.tensors(metric.merged([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, float(numbers["offset"])),
         **Groups(groups, [0] * count).tensors(0),
     }
+
+
+def _recency(parts: Sequence[SecondOrderSummary]) -> dict[str, Any]:
+    """Return what is known together of how groups that forget do."""
+    restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
+    return mixture_files.recency_tensors(max(restarted), min(compared), np.sum([part.recent for part in parts], axis=0))
 
 
 def _span(parts: Sequence[SecondOrderSummary]) -> F64:
@@ -175,7 +187,8 @@ def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
         least = (1.0 - _ROUNDING) * _diagonal(group)
         for f in learnt:
             more = f.l2 * (len(least) + int(f.numbers["buffered"]))
-            if (f.table[g] == base.table[g]).all() and (_diagonal(f.groups[g]) + more < least).any():
+            is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
+            if is_same and (_diagonal(f.groups[g]) + more < least).any():
                 raise MergeError(
                     "Expected models that went on from the base, got one whose Gram matrix is smaller than the base's"
                 )
@@ -208,7 +221,7 @@ def _group(
         return found
     faded, units = (np.array([getattr(part, name)[g] for part in parts]) for name in ("faded", "units"))
     since = sum(int(part.numbers["examples"] - base.numbers["examples"]) for part in parts)
-    left = float(fresh.numbers["forgetting"]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
+    left = float(parts[0].forgetting[g]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
     moments = sum(part.moments[g] for part in parts)
     gram: Any = sum(_grams(part)[g] for part in parts)
@@ -240,6 +253,34 @@ def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, A
         for i, part in enumerate(parts):
             has[i, g] &= metric.is_same(part.metric, first.metric, g)
     return found, has
+
+
+def _forgetting(part: SecondOrderSummary) -> int:
+    """Return how many groups forget while others do not."""
+    return int((part.forgetting != part.forgetting[0]).sum())
+
+
+def _without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without its groups that forget: another model has none."""
+    groups, mixer, v = len(part.table), part.mixer, part.weights
+    left = groups - _forgetting(part)
+    gone = np.array([g for g in range(2 * groups) if g % groups >= left])
+    if mixer.any():
+        factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
+        mixer = factor.T @ factor
+    stays = np.setdiff1d(np.arange(len(v)), gone)
+    names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
+    first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
+    return replace(
+        part,
+        weights=v[stays],
+        mixer=mixer[np.ix_(stays, stays)],
+        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
+        standing=part.standing[stays],
+        grams=part.grams and part.grams[:left],
+        metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
+        **first,
+    )
 
 
 def _without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
@@ -302,7 +343,7 @@ def _gram(factor: Any) -> F64:
 
 def _faded(f: Mixture, before: int, g: int) -> float:
     """Return what part of A_0 is left in the factor of a group."""
-    kept = float(f.numbers["forgetting"])
+    kept = float(f.arrays.kept[g])
     if kept == 1.0:
         return 1.0
     last = f.examples

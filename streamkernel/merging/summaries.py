@@ -100,6 +100,10 @@ class SecondOrderSummary:
         The linear functions.
     span
         The least and the largest target.
+    forgetting
+        What each group keeps of the past at each example; those that forget while others do not are at the end.
+    recent
+        Sums of the recent losses of the groups.
     """
 
     numbers: Any
@@ -121,6 +125,8 @@ class SecondOrderSummary:
     metric: Metric
     linear: LinearSummary
     span: F64
+    forgetting: F64
+    recent: F64
 
     @property
     def columns(self) -> int:

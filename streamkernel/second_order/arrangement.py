@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F32, I64
+from streamkernel.features.rows import F32, F64, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import KernelProgram
@@ -18,7 +18,7 @@ from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear_state import grown, new_linear
-from streamkernel.second_order.mixture_state import Group, MixtureState
+from streamkernel.second_order.mixture_state import OWNER, Group, MixtureState
 
 BEGINNING = 0.4
 """The weight that the first linear function has before there are examples; those of groups share what is left."""
@@ -36,7 +36,8 @@ class Arrangement(NamedTuple):
     directions
         The directions, with the bandwidths of all blocks.
     table
-        Blocks, bandwidth and first example of each group.
+        Blocks, bandwidth and first example of each group; of those that forget, at the end, the block that they share
+        instead of the bandwidth.
     """
 
     state: MixtureState
@@ -57,9 +58,17 @@ class Arrangement(NamedTuple):
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
-        flat, sizes = self.groups.flat, self.groups.counts * len(self.state.level)
-        newton, steady = (np.repeat(v, sizes) for v in self.state.weights[: 2 * len(self.groups)].reshape(2, -1))
-        return float(np.square(newton * flat.newton + steady * flat.steady).sum())
+        weights = self.state.weights[: 2 * len(self.groups)].reshape(2, -1).T
+        found: dict[int, F64] = {}
+        for owner, group, (v, u) in zip(self.groups.layout[:, OWNER].tolist(), self.groups, weights, strict=True):
+            found[owner] = found.get(owner, 0.0) + v * group.newton + u * group.steady
+        return float(sum(np.square(w).sum() for w in found.values()))
+
+    @property
+    def since(self) -> int:
+        """Examples since the model last began anew."""
+        numbers = self.state.numbers[0]
+        return int(numbers["examples"] - numbers["restarted"])
 
     def with_more_places(self) -> Arrangement:
         """Return the same with room for more names in the linear functions."""
@@ -102,6 +111,8 @@ class Arranger:
         Whether new groups may be in a metric.
     linear, linear_prior
         Linear functions, and their λ.
+    forgetting
+        What each group beside them keeps of the past at each example that shares a block's features and forgets.
     """
 
     alone: tuple[int, ...]
@@ -113,14 +124,17 @@ class Arranger:
     has_metric: bool
     linear: int
     linear_prior: float
+    forgetting: tuple[float, ...] = ()
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
         """Return what a mixture is before its first example; `numbers` is its record."""
         alone, columns = len(self.alone), int(numbers["columns"])
-        count = alone + 2 * (self.stages > 0)
+        ordinary = alone + 2 * (self.stages > 0)
+        count = ordinary + len(self.forgetting)
         table: I64 = np.zeros((count, 3), np.int64)  # blocks, bandwidth and first example of each group
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
+        table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
         functions = 2 * count + 1 + self.linear
         first = np.array([BEGINNING, *[0.0] * self.linear][: self.linear])
         single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
@@ -134,6 +148,7 @@ class Arranger:
             "metric": metric.empty(count),
             "linear": new_linear(self.linear, columns, self.linear_prior),
             "span": np.zeros(2),
+            "recent": np.zeros(count),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)
 
@@ -148,24 +163,26 @@ class Arranger:
     ) -> Arrangement:
         """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
         take."""
-        blocks, alone = table[:, 0], len(self.alone)
-        slots = range(len(table) - alone)
-        firsts = np.array([*range(alone), *(growth.first_block(slot, self.stages) for slot in slots)])
+        alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
+        shared = table[ordinary:, 1].tolist()
+        own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]
+        firsts, blocks, owners = np.array(own_blocks + shared), table[:, 0], [*range(ordinary), *shared]
         sizes, columns = (blocks * self.outputs).tolist(), int(numbers["columns"])
         all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
-        arranged = Groups(all_groups, (firsts * self.outputs).tolist())
-        if isinstance(kernel, Ladder) and (blocks[alone:].any() or (table[:alone, 1] != np.arange(alone)).any()):
+        arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
+        are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
+        if isinstance(kernel, Ladder) and are_changed:
             own = np.resize(kernel.multiples, alone)
             multiples = np.resize(kernel.multiples, self.most_blocks)
-            for first, (n, rung, _) in zip(firsts, table, strict=True):
+            for first, (n, rung, _) in zip(own_blocks, table[:ordinary], strict=True):
                 multiples[first : first + n] = own[rung % alone]
             kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
         used = int((firsts + blocks)[blocks > 0].max())
         numbers = numbers.copy()
-        if blocks[alone:].any():
-            numbers["blocks"] = used
+        numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers["blocks"]), used)
         directions = directions.with_plan(KernelProgram(kernel, self.seed))
         directions.reserve(used)
-        shared: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
-        function = MixtureState(np.array([numbers], state.NUMBERS), arranged.layout, **shared)
+        kept = np.array([*[float(numbers["forgetting"])] * ordinary, *self.forgetting])
+        flat: dict[str, Any] = arranged.flat._asdict() | dict(arrays)
+        function = MixtureState(np.array([numbers], state.NUMBERS), arranged.layout, **flat, kept=kept)
         return Arrangement(function, arranged, directions, table)

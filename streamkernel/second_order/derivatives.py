@@ -13,7 +13,7 @@ from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear_state import Linear
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState
 
 
 def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
@@ -57,7 +57,7 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     for g, (first, n, before) in enumerate(layout[:, [FIRST, COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
         mixed = function.weights[g] * function.newton[here] + function.weights[groups + g] * function.steady[here]
-        coefficients[:, first : first + n] = mixed.reshape(columns, n)
+        coefficients[:, first : first + n] += mixed.reshape(columns, n)
     kernel = mixture.directions.kernel
     own_slopes = slopes(kernel, size, z, coefficients)
     along = directions_along(kernel, size, row.hashes, len(z) // 2)
@@ -66,7 +66,7 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     number = {name: i for i, name in enumerate(metric.names[:most].tolist())}
     numbers_of = np.array([number.get(max(name, 1), most) for name in row.hashes.tolist()], np.int64)
     found = np.zeros((columns, len(row.hashes)))
-    for g in np.flatnonzero(layout[:, COUNT]).tolist():
+    for g in np.flatnonzero((layout[:, COUNT] > 0) & (layout[:, OWNER] == np.arange(groups))).tolist():
         known, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
         of_group, is_known = own_slopes[:, first:last], numbers_of < known
         by_metric = of_group @ along_metric[:known, first:last].T @ metric.roots[g, :known, :known]

@@ -157,12 +157,13 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
 def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, the example number `seen`, to the sums of the metric."""
     metric, row = state.metric, room.row
-    if schedule.compiled_is_due(seen - EVERY):  # the first one after a look
+    since = seen - EVERY - state.numbers[0].restarted
+    if schedule.compiled_is_due(since):  # the first one after a look
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
     set_gradient(state, kernel, z, c, room, changed, own)
-    observe(state, kernel, scales, row, own.gradient, c, seen - EVERY)
+    observe(state, kernel, scales, row, own.gradient, c, since)
     for j in range(count):
         own.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):

@@ -25,6 +25,8 @@ class Groups:
         The groups, those that have not begun with n = 0; they are copied.
     firsts
         The first output of each among all features.
+    owners
+        The group that each shares its features with; by default each has its own.
 
     Examples
     --------
@@ -33,13 +35,14 @@ class Groups:
     (2, 2)
     """
 
-    def __init__(self, groups: Sequence[Group], firsts: Sequence[int]) -> None:
+    def __init__(self, groups: Sequence[Group], firsts: Sequence[int], owners: Sequence[int] | None = None) -> None:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
         self.squares = int((self.counts**2).sum())
-        self.layout: I64 = np.zeros((len(groups), 5), np.int64)
+        self.layout: I64 = np.zeros((len(groups), 6), np.int64)
         self.layout[:, mixture_state.FIRST] = firsts
         self.layout[:, mixture_state.COUNT] = self.counts
+        self.layout[:, mixture_state.OWNER] = range(len(groups)) if owners is None else owners
         self.layout[1:, mixture_state.BEFORE] = np.cumsum(self.counts)[:-1]
         self.layout[1:, mixture_state.SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
         self.layout[1:, mixture_state.PANELS_BEFORE] = np.cumsum([len(group.panels) for group in groups])[:-1]
@@ -59,7 +62,7 @@ class Groups:
 
     def __getitem__(self, g: int) -> Group:
         """Return what group g has, to look at and to change."""
-        _, n, before, squares, panels = self.layout[g]
+        _, n, before, squares, panels, _ = self.layout[g]
 
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)

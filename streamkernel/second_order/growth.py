@@ -81,8 +81,9 @@ def first_block(slot: int, last: int) -> int:
     return ALONE + (1 << last - 1 if slot and last > 1 else 0)
 
 
-def possible(table: I64, alone: list[int], last: int, seen: int) -> bool:
-    """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples.
+def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int = 0) -> bool:
+    """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples, of which so
+    many were seen when it last began anew.
 
     Examples
     --------
@@ -96,19 +97,20 @@ def possible(table: I64, alone: list[int], last: int, seen: int) -> bool:
     for stage in range(1, last + 1):
         sizes[slot(stage, last)].add(1 << stage)
     return (
-        _are_possible(single.tolist(), alone, seen)
+        _are_possible(single.tolist(), alone, seen, restarted)
         and all(int(blocks) in known for blocks, known in zip(larger[:, 0], sizes, strict=False))
         and bool(((larger >= 0) & (larger <= [1 << last, 2 * len(alone) - 1, seen])).all())
     )
 
 
-def _are_possible(single: list[list[int]], alone: list[int], seen: int) -> bool:
+def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarted: int) -> bool:
     """Return whether these can be the single blocks: as at first, or one of the two at the ends in a metric."""
     count = len(alone)
-    changed = [g for g, (_, rung, born) in enumerate(single) if (rung, born) != (g, 0)]
-    return [blocks for blocks, *_ in single] == alone and all(
-        changed == [g] and g in (0, count - 1) and count <= single[g][1] < 2 * count and 0 <= single[g][2] <= seen
-        for g in changed
+    changed = [g for g, (_, rung, _) in enumerate(single) if rung != g]
+    return (
+        [blocks for blocks, *_ in single] == alone
+        and all(0 <= born <= (seen if g in changed else restarted) for g, (*_, born) in enumerate(single))
+        and all(changed == [g] and g in (0, count - 1) and count <= single[g][1] < 2 * count for g in changed)
     )
 
 

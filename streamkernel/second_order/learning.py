@@ -75,7 +75,7 @@ class Options(NamedTuple):
     Attributes
     ----------
     restructured
-        How many examples there had been when the model was last restructured.
+        How many examples there had been at the last look.
     growing
         How many blocks begin at once.
     follow
@@ -203,6 +203,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             for k in range(j, 2 * groups, groups):
                 own_loss = losses.value(code, parameter, f[k], target)
                 state.losses[k] += (own_loss - state.losses[k]) / memory
+                if k < groups:
+                    state.recent[k] += own_loss
             phi_j = features_of(z, layout, j)
             gamma = examples.gammas[i] / (own * (n // per_block))
             at = height * layout[j, BEFORE] + place * n
@@ -256,7 +258,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
                 use_moments(scales)
         if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
             return DUE, i + 1
-    return DUE if schedule.compiled_is_due(numbers.examples) else DONE, last
+    return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
 
 
 learn = compiled(_learn)

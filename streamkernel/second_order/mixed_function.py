@@ -19,7 +19,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, steps
+from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -56,7 +56,8 @@ class MixedFunction(Learner):
     batch_size
         Examples in a Newton step, B; 1 for a number that grows from 8 to 64.
     forgetting
-        What the Newton steps keep of the past at each example; 1 keeps all.
+        What the Newton steps keep of the past at each example; 1 keeps all; ``None`` to keep all, and to have groups
+        that forget, which say where the past misleads (`streamkernel.second_order.recency`).
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
@@ -79,7 +80,7 @@ class MixedFunction(Learner):
         block_size: int = 256,
         max_features: int = 4096,
         batch_size: int = 1,
-        forgetting: float = 1.0,
+        forgetting: float | None = 1.0,
         l2: float = 0.0,
         columns: int = 1,
         intercept: int = state.NOTHING,
@@ -92,7 +93,8 @@ class MixedFunction(Learner):
         blocks = max_features // block_size if joint else min(max_features // block_size, growth.MOST)
         super().__init__(loss, step, block_size=block_size, most_blocks=blocks, batch_size=batch_size, l2=l2, seed=seed)
         directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
-        self._kernel, self._forgetting, self._loss_per_error = directions.plan.kernel, forgetting, loss_per_error
+        self._kernel, self._loss_per_error = directions.plan.kernel, loss_per_error
+        self._forgetting = 1.0 if forgetting is None else forgetting
         outputs = block_size * directions.plan.outputs
         self._arranger = Arranger(
             alone=(blocks,) if joint else (1,) * min(growth.ALONE, blocks),
@@ -104,6 +106,7 @@ class MixedFunction(Learner):
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
             linear=len(FORGETTING) if is_linear else 0,
             linear_prior=prior(loss),
+            forgetting=recency.KEPT if forgetting is None and not joint else (),
         )
         self.is_unfinished = self._is_private = False
         self._take_direct_calls()
@@ -194,7 +197,8 @@ class MixedFunction(Learner):
     def n_blocks(self) -> int:
         """Blocks in use, each of its own seed."""
         live = self._live
-        return int(min(live.state.numbers["blocks"][0], live.table[:, 0].sum()))
+        own = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
+        return int(min(live.state.numbers["blocks"][0], own.sum()))
 
     @property
     def penalty(self) -> float:
@@ -217,8 +221,8 @@ class MixedFunction(Learner):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays but the cache of directions."""
-        *own, metric, linear = self._live.state
-        return sum(part.nbytes for part in (*own, *metric, *linear))
+        parts = [part if isinstance(part, tuple) else (part,) for part in self._live.state]
+        return sum(array.nbytes for part in parts for array in part)
 
     def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
@@ -304,7 +308,7 @@ class MixedFunction(Learner):
     def memory(self, g: int) -> float:
         """Return how many examples the factor of a group holds."""
         seen = int(self.numbers["examples"] - self.table[g, 2])
-        return max(1.0, min(float(seen), 1.0 / max(1.0 - self._forgetting, 1e-18)))
+        return max(1.0, min(float(seen), 1.0 / max(1.0 - float(self._live.state.kept[g]), 1e-18)))
 
     def prior(self, g: int) -> float:
         """Return λ of a group, in the units of its factor."""

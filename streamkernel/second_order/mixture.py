@@ -18,12 +18,12 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.plan import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, steps
+from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import Examples, Options
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
-from streamkernel.second_order.mixture_state import Group
-from streamkernel.second_order.restructuring import with_new_groups
+from streamkernel.second_order.mixture_state import OWNER, Group
+from streamkernel.second_order.restructuring import with_new_groups, with_restart
 
 FOLLOW = 0.075
 """The step of the level, over the loss's curvature."""
@@ -63,6 +63,8 @@ class Mixture(MixedFunction):
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = priors.of_examples(z.reshape(n, alone, -1))
+        owners = live.groups.layout[:, OWNER]
+        live.state.priors[:] = live.state.priors[owners]
         return twin
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float, numeric: Names) -> bool:
@@ -113,10 +115,9 @@ class Mixture(MixedFunction):
             learn = self._learn_directly if n == 1 else learning.learn
         while done < n:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
-            seen = int(live.state.numbers["examples"][0])
-            last = min(n, done + schedule.until_due(seen))
+            last = min(n, done + schedule.until_due(live.since))
             options = Options(
-                restructured=schedule.last_due(seen),
+                restructured=self._last_look,
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
                 prior=self._arranger.linear_prior,
@@ -148,8 +149,8 @@ class Mixture(MixedFunction):
         if not self.is_unfinished:
             return
         numbers = self.numbers
-        batch = int(numbers["buffered"])
-        due = newton_step.due(int(numbers["examples"]), self.batch_size, self._forgetting)
+        batch, seen = int(numbers["buffered"]), int(numbers["examples"])
+        due = newton_step.due(seen, self.batch_size, self._forgetting)
         is_due, is_spread = batch >= max(due, 1), self._live.is_spread
         if is_due or not is_spread:
             self._complete()
@@ -157,10 +158,12 @@ class Mixture(MixedFunction):
             self._begin()
             if not is_spread:
                 self._complete()
-        examples = int(self.numbers["examples"])
-        if self.may_restructure and schedule.is_due(examples) and self.numbers["looked_at"] != examples:
-            self._complete()
-            self.grow_if_due()
+        if self.may_restructure:
+            if not self.numbers["buffered"]:
+                self._restart_if_misled()
+            if schedule.is_due(self._live.since) and self.numbers["looked_at"] != seen:
+                self._complete()
+                self._grow_if_due()
         self.is_unfinished = False
 
     def settle(self) -> None:
@@ -185,7 +188,31 @@ class Mixture(MixedFunction):
             steps.advance(self._live.state, True)
             steps.apply_step(self._live.state)
 
-    def grow_if_due(self) -> None:
+    def _restart_if_misled(self) -> None:
+        """Let groups begin anew that the past misleads."""
+        live, forgetting = self._live, len(self._arranger.forgetting)
+        if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
+            return
+        groups = recency.misled(self.examples, live.table, live.groups.counts, live.state.recent, forgetting)
+        if groups:
+            self._complete()
+            self._live = with_restart(self._live, self._arranger, self._kernel, groups)
+        else:
+            recency.note_comparison(live.state)
+
+    def restructure(self, before: int) -> None:
+        """Let groups begin and end as is due since so many examples were known."""
+        self._restart_if_misled()
+        if self._last_look > before:
+            self._grow_if_due()
+
+    @property
+    def _last_look(self) -> int:
+        """Examples at the last look."""
+        since = self._live.since
+        return self.examples - since + schedule.last_due(since)
+
+    def _grow_if_due(self) -> None:
         """Begin a larger group if it is time to."""
         new = with_new_groups(self._live, self._arranger, self._kernel)
         if new is None:
@@ -210,7 +237,7 @@ class Mixture(MixedFunction):
             for g, old in enumerate(live.groups)
         }
         function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors", "span")
+        names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
         arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
         arrays |= {"level": more(function.level), "metric": function.metric}
         arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
@@ -245,7 +272,8 @@ class Mixture(MixedFunction):
             If a tensor is missing, does not fit, or holds what no function learns.
         """
         learned = self._read_learned(tensors)
-        self._arranger = replace(self._arranger, linear=linear_files.count(tensors))
+        forgetting = self._arranger.forgetting if mixture_files.has_forgetting(tensors) else ()
+        self._arranger = replace(self._arranger, linear=linear_files.count(tensors), forgetting=forgetting)
         features, directions = self._kept_in(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)

@@ -8,17 +8,39 @@ from typing import Any
 import numpy as np
 
 from streamkernel import tensor_file
+from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
-from streamkernel.second_order import growth, linear_files, metric_files, newton_step, steps
+from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN
+from streamkernel.second_order.mixture_state import NO_SPAN, OWNER
+
+RECENCY = "recency"
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
     "priors", "span": "span",
 }  # fmt: skip
 """The names that arrays of the state have in files."""
+
+
+def has_forgetting(tensors: Mapping[str, Any]) -> bool:
+    """Return whether there are groups that forget in a file."""
+    return RECENCY in tensors
+
+
+def _recency(mixture: Arrangement) -> dict[str, Any]:
+    """Return what is known of how recent groups do; nothing where none forgets."""
+    numbers, owners = mixture.state.numbers[0], mixture.groups.layout[:, OWNER]
+    if (owners == np.arange(len(owners))).all():
+        return {}
+    return recency_tensors(int(numbers["restarted"]), int(numbers["compared_at"]), mixture.state.recent)
+
+
+def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
+    """Return how many examples there were when the model last began anew, and when groups were last compared, and the
+    sums of their recent losses, as tensors."""
+    return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
 
 
 def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,6 +53,7 @@ def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[st
         | arrays
         | linear_files.pack(function.linear)
         | {"table": mixture.table.copy()}
+        | _recency(mixture)
         | dict(kept)
         | mixture.groups.functions()
         | metric_files.tensors(function.metric)
@@ -87,9 +110,21 @@ def restore(
     if arrays["span"][0] > arrays["span"][1] or np.abs(arrays["span"]).max() > NO_SPAN:
         raise ValueError(f"expected the least and the largest target as span, got {arrays['span'].tolist()}")
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
-    if not growth.possible(table, [*arranger.alone], arranger.stages, examples):
+    ordinary, restarted, compared = len(table) - len(arranger.forgetting), 0, 0
+    arrays["recent"] = np.zeros(len(table))
+    if has_forgetting(tensors):
+        restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
+        arrays["recent"] = tensor_file.require_tensor(tensors, "recent", np.float64, (len(table),))
+    are_possible = (
+        min(restarted, compared) >= 0
+        and max(restarted, compared) <= examples
+        and growth.possible(table[:ordinary], [*arranger.alone], arranger.stages, examples, restarted)
+        and recency.possible(table, ordinary, examples)
+    )
+    if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
+    own_arrays["recent"] = arrays["recent"].copy()
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     own_arrays["linear"] = linear_files.unpack(tensors, int(empty.state.numbers["columns"][0]))
     restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
@@ -101,7 +136,8 @@ def restore(
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
     state.set_learned(restored.state.numbers[0], learned)
-    restored.state.numbers["looked_at"] = examples
+    numbers = restored.state.numbers
+    numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted
     if to_learn and "change" in tensors:
-        restored.state.numbers["working"], restored.state.numbers["unit"] = 1, steps.DONE
+        numbers["working"], numbers["unit"] = 1, steps.DONE
     return restored

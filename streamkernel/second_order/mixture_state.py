@@ -14,9 +14,9 @@ from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
 
-FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE = range(5)
+FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, OWNER = range(6)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
-before."""
+before; and the group that it shares its features with, mostly itself."""
 
 NO_SPAN = 1e300
 """So large are the least and the largest target where they are not known."""
@@ -30,7 +30,7 @@ class MixtureState(NamedTuple):
     numbers
         The record of :mod:`streamkernel.learners.state`.
     layout
-        Where each group is, shape (groups, 5).
+        Where each group is, shape (groups, 6).
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level
@@ -60,6 +60,10 @@ class MixtureState(NamedTuple):
         √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, room, width).
     linear
         The linear functions.
+    kept
+        What the Newton steps of each group keep of the past at each example, shape (groups,).
+    recent
+        Sums of the losses of the functions by Newton steps since groups were compared, and half of those before.
     """
 
     numbers: Any
@@ -80,6 +84,8 @@ class MixtureState(NamedTuple):
     span: F64
     metric: Metric
     linear: Linear
+    kept: F64
+    recent: F64
 
 
 class Mixer(NamedTuple):
@@ -115,6 +121,7 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR, _VECTOR, _VECTOR,
         types.float32[::1], types.float32[::1], _VECTOR, _VECTOR, types.float32[::1], _VECTOR, METRIC, LINEAR,
+        _VECTOR, _VECTOR,
     ],
     MixtureState,
 )  # fmt: skip

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.learners import state
-from streamkernel.second_order import growth, metric, newton_step, priors
+from streamkernel.second_order import growth, metric, newton_step, priors, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.metric import Metric
+from streamkernel.second_order.mixture_state import Group
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
     """Return the mixture with the groups that begin now, ``None`` if it is not time for one."""
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
-    numbers, lambdas = function.numbers[0].copy(), function.priors.copy()
-    seen = int(numbers["examples"])
+    ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
+    seen, since = int(function.numbers[0]["examples"]), now.since
     of_groups, (nothing, *_) = np.split(function.losses, [2 * len(table)])
     losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
@@ -22,8 +28,10 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     multiples = np.resize(kernel.multiples if isinstance(kernel, Ladder) else 1.0, alone).tolist()
     root = metric.root_of(function.metric, unexplained) if arranger.has_metric else None
     probe = growth.probe(table[:alone], singles)
-    rung = growth.wanted(singles, multiples, table[:alone], seen, unexplained)
-    stage = growth.due(seen, now.groups.counts, table, losses_of, arranger.stages, rung)
+    known: I64 = table[:ordinary] - np.array([0, 0, seen - since])
+    rung = growth.wanted(singles, multiples, known[:alone], since, unexplained)
+    outputs = now.groups.counts[:ordinary]
+    stage = growth.due(since, outputs, known, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
     ended: list[int] = []
     if stage:
@@ -31,30 +39,79 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         begun, ended = [g], [k for k in (alone, alone + 1) if k == g or stage == 1]
         table[ended] = 0
         table[g] = 1 << stage, rung if root is not None else rung % alone, seen
-    if root is not None and seen >= growth.PROBED and metric.differs(function.metric, probe, root):
+    if root is not None and since >= growth.PROBED and metric.differs(function.metric, probe, root):
         others = np.delete(np.arange(alone), probe)
         rung = int(others[growth.bandwidth(singles[others], [multiples[k] for k in others])])
         table[probe] = 1, alone + rung, seen
         begun, ended = [*begun, probe], [*ended, probe]
-    if not begun:
-        return None
     for g in begun:
         lambdas[g] = priors.of_new_group(lambdas[table[g, 1] % alone], unexplained)
-    size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
-    kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
-    functions = np.array([*ended, *(len(now.groups) + k for k in ended)])
-    bounds, running, mixer, weights = (
-        getattr(function, name).copy() for name in ("bounds", "losses", "mixer", "weights")
-    )
-    bounds[functions] = running[functions] = 0.0
-    if mixer.any():  # the targets have differed
-        mixer, weights = newton_step.without(mixer, weights, functions, newton_step.PULL * size)
-    numbers["looked_at"] = seen
     in_metric = [g for g in begun if table[g, 1] >= alone]
-    arrays = {"level": function.level, "weights": weights, "mixer": mixer, "bounds": bounds, "losses": running}
-    arrays |= {"priors": lambdas, "metric": metric.with_groups(function.metric, in_metric, ended, root)}
-    arrays |= {"linear": function.linear, "span": function.span}
-    new = arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
-    for g in begun:
-        np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))
+    for g in range(ordinary, len(table)):
+        block = recency.block_for(int(table[g, 1]), singles, since)
+        if block != table[g, 1]:
+            table[g], lambdas[g] = (1, block, seen), lambdas[block]
+            begun, ended = [*begun, g], [*ended, g]
+    if not begun:
+        return None
+    kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
+    own = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
+    new = _rearranged(now, arranger, kernel, table, kept, ended, ended, lambdas, own)
+    new.state.numbers["looked_at"] = seen
+    _begin(new, begun)
     return new
+
+
+def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
+    """Return the mixture in which these groups begin anew: Newton steps of single blocks do, larger groups end.
+
+    What is looked at, and when, is from then on as in a model that begins.
+    """
+    table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
+    begun, ended = [g for g in groups if g < alone], [g for g in groups if g >= alone]
+    table[ended] = 0
+    table[begun, 2] = seen
+    kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
+    for g in begun:
+        old = kept[g]
+        kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+    own = metric.with_groups(now.state.metric, [], ended, None)
+    new = _rearranged(now, arranger, kernel, table, kept, groups, ended, now.state.priors.copy(), own)
+    new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
+    _begin(new, begun)
+    return new
+
+
+def _rearranged(
+    now: Arrangement,
+    arranger: Arranger,
+    kernel: Kernel,
+    table: I64,
+    kept: Mapping[int, Group],
+    newton: Sequence[int],
+    steady: Sequence[int],
+    lambdas: F64,
+    own: Metric,
+) -> Arrangement:
+    """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
+    some that take constant ones."""
+    function = now.state
+    numbers = function.numbers[0]
+    size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
+    functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
+    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in ("bounds", "losses", "mixer", "weights")}
+    arrays["bounds"][functions] = arrays["losses"][functions] = 0.0
+    if function.mixer.any():  # the targets have differed
+        arrays["mixer"], arrays["weights"] = newton_step.without(
+            arrays["mixer"], arrays["weights"], functions, newton_step.PULL * size
+        )
+    arrays |= {"level": function.level, "priors": lambdas, "metric": own}
+    arrays |= {"linear": function.linear, "span": function.span, "recent": function.recent.copy()}
+    arrays["recent"][[*newton]] = 0.0
+    return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
+
+
+def _begin(new: Arrangement, groups: Sequence[int]) -> None:
+    """Set the factors of groups that begin to what they are without examples."""
+    for g in groups:
+        np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))

@@ -71,11 +71,11 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 def _fading(state, g):  # type: ignore[no-untyped-def]
     """Return ρᵀ, (1 - ρᵀ)λ and Tl for the step of a group; 1, 0 and 0 if it forgets nothing."""
     numbers = state.numbers[0]
-    every = newton_step.turn(state.layout[g, COUNT], numbers.working, numbers.forgetting)
-    forgets = numbers.forgetting < 1.0 or numbers.l2 > 0.0
+    every = newton_step.turn(state.layout[g, COUNT], numbers.working, state.kept[g])
+    forgets = state.kept[g] < 1.0 or numbers.l2 > 0.0
     if not forgets or not newton_step.fades(numbers.worked_at, numbers.working, every):
         return 1.0, 0.0, 0.0
-    kept = numbers.forgetting**every
+    kept = state.kept[g] ** every
     blocks = state.layout[g, COUNT] // (numbers.components * numbers.block_size)
     return kept, (1.0 - kept) * state.priors[g] * numbers.worked_k_xx * blocks, every * numbers.l2
 

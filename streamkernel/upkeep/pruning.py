@@ -75,7 +75,8 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
     level = 2 * len(old.groups)
     near[level], near[level + 1 :] = old.arrays.level[:, 0], old.linear_scores(rows).transpose(1, 0, 2)
-    for g, (group, (first, n, *_)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
+    of_groups: dict[int, I64] = {}
+    for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
         small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)
         groups.append(small)
@@ -83,7 +84,9 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
             continue
         z = Z[:, first : first + n]
         targets = z @ np.concatenate([group.newton, group.steady]).T
-        chosen = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
+        if owner not in of_groups:
+            of_groups[owner] = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
+        chosen = of_groups[owner]
         tell((g + 1) / len(old.groups), f"group {g + 1}")
         at = slice(block * smaller, (block + blocks) * smaller)
         drawn = old.features_at(block * old.block_size + chosen)

@@ -94,7 +94,7 @@ def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
 
 @pytest.mark.parametrize(
     "change",
-    [{}, {"a": 4.0}, {"b": 1400.0, "c": 0.0}, {"kind": "v"}, {"kind": "new"}, {"none": -30.0}],
+    [{}, {"a": 4.0}, {"b": 1400.0, "c": 0.0}, {"kind": "v"}, {"kind": "new"}, {"none": -10.0}],
     ids=str,
 )
 def test_gradients_are_those_of_predictions(change, grown):
@@ -347,7 +347,7 @@ def test_a_string_is_one_field():
         for a, s in zip(generator.normal(size=2000), generator.integers(0, 4, 2000), strict=True)
     ]
     model = learn(KernelRegressor(**SMALL), xs, [x["a"] + 2.0 * (x["s"] in "01") for x in xs])  # variances 1 and 1
-    assert model.feature_importances_ == pytest.approx({"a": 0.5, "s": 0.5}, abs=0.12)
+    assert model.feature_importances_ == pytest.approx({"a": 0.5, "s": 0.5}, abs=0.15)
     found = [model.explain_one({"a": 1.0, "s": s}, method="sampling")["s"] for s in "0123"]
     assert found == pytest.approx([1.0, 1.0, -1.0, -1.0], abs=0.3)
     found = [model.explain_one({"a": 1.0, "s": s})["s"] for s in "0123"]

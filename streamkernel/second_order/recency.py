@@ -1,0 +1,111 @@
+"""Groups that forget, and what they say of the past: each shares the features of a single block.
+
+Such a group takes the Newton steps of the block with A fading, so that it knows of recent examples only. On a stream
+that stands still the block, which forgets nothing, does better. Where a group that forgets does clearly better, the
+past misleads: then all single blocks begin anew, and larger groups that it beats end, so that what comes after is as
+in a model that begins there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamkernel.features.rows import F64, I64
+from streamkernel.jit import compiled
+
+KEPT = (0.996, 0.999)
+"""What groups that forget keep of the past at each example."""
+
+FROM = 512
+"""Examples before they may change to another block."""
+
+EVERY = 256
+"""Examples from one comparison to the next."""
+
+YOUNGEST, MATURE = 2048, 4
+"""Examples that a block needs before it is compared, and in units of its outputs: with fewer, forgetting may do better
+only because the block is about to know as many examples as it has outputs."""
+
+MARGIN = 0.2
+"""By so much of its loss a group has to be worse."""
+
+GAIN = 0.03
+"""By so much another block has to be better for a group to change to it."""
+
+
+def block_for(own: int, singles: F64, since: int) -> int:
+    """Return which single block a group that forgets shares from now on: none at the ends, which may begin anew in a
+    metric.
+
+    Parameters
+    ----------
+    own
+        The one that it shares.
+    singles
+        The running losses of all of them.
+    since
+        Examples since the beginning.
+
+    Examples
+    --------
+    >>> losses = np.array([0.2, 0.4, 0.3, 0.7])
+    >>> block_for(1, losses, 256), block_for(1, losses, 512)
+    (1, 2)
+    """
+    inner = range(1, len(singles) - 1) if len(singles) > 2 else range(len(singles))
+    best = min(inner, key=lambda block: float(singles[block]))
+    return best if since >= FROM and singles[best] < (1.0 - GAIN) * singles[own] else own
+
+
+def possible(table: I64, ordinary: int, seen: int) -> bool:
+    """Return whether those after the ordinary groups in a table can be groups that forget.
+
+    Examples
+    --------
+    >>> possible(np.array([[1, 0, 0], [1, 1, 0], [1, 1, 0]]), 2, 100)
+    True
+    """
+    return all(
+        blocks == 1 and 0 <= block < ordinary and table[block, 0] == 1 and 0 <= born <= seen
+        for blocks, block, born in table[ordinary:].tolist()
+    )
+
+
+def misled(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
+    """Return which groups begin anew because the past misleads them, mostly none.
+
+    Parameters
+    ----------
+    seen
+        Examples so far.
+    table, outputs
+        Blocks, bandwidth and first example of each group, those that forget at the end, with the block that they share
+        as bandwidth; and their outputs.
+    losses
+        Sums of the recent losses of their Newton steps.
+    forgetting
+        How many forget.
+
+    Examples
+    --------
+    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024], [1, 1, 0], [1, 1, 0]])
+    >>> losses = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.5, 0.35])
+    >>> misled(4096, table, 8 * table[:, 0], losses, forgetting=2)
+    [0, 1, 2, 3, 5]
+    """
+    ordinary = len(table) - forgetting
+    best = ordinary + int(losses[ordinary:].argmin())
+    block = int(table[best, 1])
+    is_mature = seen - table[block, 2] >= max(YOUNGEST, MATURE * outputs[block])
+    is_worse = (1.0 - MARGIN) * losses[:ordinary] > losses[best]
+    if not is_mature or not is_worse[block]:
+        return []
+    return np.flatnonzero((is_worse & (outputs[:ordinary] > 0)) | (table[:ordinary, 0] == 1)).tolist()
+
+
+@compiled
+def note_comparison(state):  # type: ignore[no-untyped-def]
+    """Let the losses before a comparison that changed nothing count half from then on."""
+    state.numbers[0].compared_at = state.numbers[0].examples
+    for g in range(len(state.recent)):
+        state.recent[g] *= 0.5

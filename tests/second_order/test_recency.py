@@ -1,0 +1,196 @@
+"""Groups that forget, and the restart of those that the past misleads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from streams import WAYS, content, frame, learn, nested, predictions
+
+from streamkernel import KernelClassifier, KernelRegressor, learners
+from streamkernel.second_order import growth, mixture, recency
+
+CHANGE, AFTER = 2400, 2400
+SMALL = {"max_features": 128, "kernel": None}
+
+
+def stream(seed=0, before=CHANGE, after=AFTER):
+    """Return inputs and classes that an interaction decides, whose sign turns."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(before + after, 4))
+    sign = np.where(np.arange(len(X)) < before, 1.0, -1.0)
+    y = sign * np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.3 * X[:, 2] > 0.0
+    return [dict(zip("abcd", x, strict=True)) for x in X.tolist()], y.tolist()
+
+
+def right(model, xs, ys):
+    """Return which predictions were right, each before its event was learned."""
+    found = []
+    for x, y in zip(xs, ys, strict=True):
+        found.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    return np.array(found)
+
+
+def restarted(model):
+    """Return how many examples there were when the model last began anew."""
+    return int(model._learner.numbers["restarted"])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_after_an_abrupt_change_a_model_is_as_good_as_one_begun_there(seed):
+    xs, ys = stream(seed)
+    old, keeps_all = (KernelClassifier(**nested(**SMALL, forgetting=f)) for f in ("auto", 1.0))
+    for model in (old, keeps_all):
+        learn(model, xs[:CHANGE], ys[:CHANGE])
+    assert restarted(old) == 0
+    fresh = KernelClassifier(**SMALL)
+    scores = [right(model, xs[CHANGE:], ys[CHANGE:])[800:].mean() for model in (old, keeps_all, fresh)]
+    assert CHANGE < restarted(old) <= CHANGE + 3 * recency.EVERY
+    assert scores[0] > scores[2] - 0.01
+    assert scores[1] < min(scores[0], scores[2]) - 0.01
+
+
+def sine(x, generator):
+    return np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.3 * generator.normal(size=len(x))
+
+
+def noise(x, generator):
+    return generator.normal(size=len(x))
+
+
+def skewed(x, generator):
+    return np.exp(x[:, 0] + generator.normal(size=len(x)))
+
+
+@pytest.mark.parametrize("target", [sine, noise, skewed])
+def test_on_a_stream_that_stands_still_nothing_begins_anew(target):
+    generator = np.random.default_rng(3)
+    X = generator.normal(size=(9000, 4))
+    model = KernelRegressor(**SMALL)
+    model.learn_many(pd.DataFrame(X, columns=list("abcd")), pd.Series(target(X, generator)))
+    assert restarted(model) == 0
+
+
+@pytest.mark.parametrize("g", range(len(recency.KEPT)))
+def test_a_group_that_forgets_is_the_block_of_a_model_that_forgets(g):
+    xs, ys = stream(before=1500, after=0)
+    options = {**SMALL, "batch_size": 16}
+    model = learn(KernelClassifier(**nested(**options)), xs, ys)
+    other = learn(KernelClassifier(**nested(**options, forgetting=recency.KEPT[g])), xs, ys)
+    own = model._learner
+    at = len(own.table) - len(recency.KEPT) + g
+    blocks, block, born = own.table[at].tolist()
+    assert (blocks, born) == (1, 0)
+    assert own.groups[at].newton.tobytes() == other._learner.groups[block].newton.tobytes()
+    assert own.groups[at].factor.tobytes() == other._learner.groups[block].factor.tobytes()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_goes_on_with_the_same_bits_around_a_restart(way, tmp_path):
+    xs, ys = stream()
+    whole = learn(KernelClassifier(**SMALL), xs, ys)
+    at = restarted(whole)
+    assert at > CHANGE
+    for first in (at - 300, at - 1, at, at + 70):
+        model = learn(KernelClassifier(**SMALL), xs[:first], ys[:first])
+        twin = WAYS[way](model, tmp_path)
+        learn(twin, xs[first:], ys[first:])
+        assert content(twin) == content(whole)
+
+
+@pytest.mark.parametrize("sizes", [[1200], [256, 1, 255], [7, 300, 5]])
+def test_any_grouping_into_calls_has_the_same_bits(sizes):
+    xs, ys = stream()
+    one, model, first, turn = learn(KernelClassifier(**SMALL), xs, ys), KernelClassifier(**SMALL), 0, 0
+    while first < len(xs):
+        last = first + sizes[turn % len(sizes)]
+        model.learn_many(frame(xs[first:last]), pd.Series(ys[first:last]))
+        first, turn = last, turn + 1
+    assert restarted(one) > CHANGE
+    assert content(model) == content(one)
+
+
+def test_an_interrupted_restart_is_made_up_for(monkeypatch):
+    xs, ys = stream()
+    whole = learn(KernelClassifier(**SMALL), xs, ys)
+    at, model, real = restarted(whole), KernelClassifier(**SMALL), mixture.with_restart
+    learn(model, xs[: at - 1], ys[: at - 1])
+
+    def interrupted(*args):
+        monkeypatch.setattr(mixture, "with_restart", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mixture, "with_restart", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn_one(xs[at - 1], ys[at - 1])
+    learn(model, xs[model._learner.examples :], ys[model._learner.examples :])
+    assert content(model) == content(whole)
+
+
+def test_larger_groups_end_at_a_restart_and_begin_again_as_in_a_new_model():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(9000, 3))
+    sign = np.where(np.arange(len(X)) < 5000, 1.0, -1.0)
+    y = pd.Series(sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]))
+    frames, sizes = pd.DataFrame(X, columns=list("abc")), []
+    model = KernelRegressor(max_features=1024, learner=learners.Newton(features_per_seed=32))
+    for first in range(0, len(X), 250):
+        model.learn_many(frames[first : first + 250], y[first : first + 250])
+        sizes.append(model.n_features)
+    larger = slice(growth.ALONE, growth.ALONE + 2)
+    assert 5000 < restarted(model) < 6500
+    assert min(sizes[22:]) < max(sizes[:20])
+    assert model._learner.table[larger, 2].max() > restarted(model)
+
+
+def test_replicas_restart_when_they_are_merged():
+    xs, ys = stream(after=4000)
+    base = learn(KernelClassifier(**SMALL), xs[:CHANGE], ys[:CHANGE])
+    rounds = [xs[first : first + 500] for first in range(CHANGE, len(xs), 500)]
+    labels = [ys[first : first + 500] for first in range(CHANGE, len(ys), 500)]
+    whole = base
+    for part, classes in zip(rounds, labels, strict=True):
+        replicas = []
+        for k in range(2):
+            replica = WAYS["deepcopy"](whole, None)
+            replica._learner.divide(k, 2)
+            replicas.append(learn(replica, part[k::2], classes[k::2]))
+        whole = replicas[0].merge(replicas[1], base=whole)
+    assert restarted(whole) > CHANGE
+    xs, ys = stream(seed=9, before=0, after=1000)
+    assert np.mean([whole.predict_one(x) == y for x, y in zip(xs, ys, strict=True)]) > 0.85
+
+
+def test_what_no_model_learns_is_refused(tmp_path):
+    model = learn(KernelClassifier(**SMALL), *stream(before=300, after=0))
+    good = model._learner.tensors()
+    for name, value in (
+        ("recency", np.array([400, 0])),
+        ("recency", np.array([0, -1])),
+        ("recency", np.array([0])),
+        ("recent", np.zeros(3)),
+        ("table", good["table"] + np.array([0, 0, 1000])),
+        ("table", np.where(np.arange(len(good["table"]))[:, None] == len(good["table"]) - 1, 9, good["table"])),
+    ):
+        fresh = KernelClassifier(**SMALL)._new_learner(model._learner.kernel, model._learner.columns)
+        with pytest.raises(ValueError, match=r"expected|Expected"):
+            fresh.restore({**good, name: value})
+    fresh.restore(good)
+    assert predictions(model, [{"a": 1.0}])
+
+
+def test_a_model_whose_larger_groups_have_ended_is_read_again(tmp_path):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(7000, 3))
+    sign = np.where(np.arange(len(X)) < 5000, 1.0, -1.0)
+    ys, xs = (sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])).tolist(), [dict(zip("abc", x)) for x in X.tolist()]
+    model = KernelRegressor(max_features=1024, learner=learners.Newton(features_per_seed=32))
+    learn(model, xs[:5000], ys[:5000])
+    before, first = model.n_features, 5000
+    while not restarted(model):
+        model.learn_one(xs[first], ys[first])
+        first += 1
+    assert model.n_features < before
+    twin = WAYS["file"](model, tmp_path)
+    assert content(learn(twin, xs[first:], ys[first:])) == content(learn(model, xs[first:], ys[first:]))
