@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -132,6 +133,8 @@ class ExpandedFunction(Learner):
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
         code, n_new, n_reused, ratio = self._rule.parameters
+        if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
+            ratio = math.inf
         key = int(domain_key(self._seed, "rule").view(np.int64))
         numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon

@@ -112,6 +112,8 @@ def examples(n, loss, seed=None):
 def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch, automatic):
     """With steps in units of 1/k(x, x), and the variance of the check taken from the features."""
     compiled_rule, plain_rule = RULES[rule]
+    if automatic and rule != "DSG":
+        plain_rule = plain.cdsg(np.inf)  # then the check moves nothing, and has no limit
     f = Expansion(
         Gaussian(SIGMA) * ArcCosine(1) + 0.5 * ChiSquared(),
         losses.Huber(0.4),
@@ -216,7 +218,7 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
 def automatic_cases():
     """Yield what goes together with steps of automatic size."""
     kinds = [loss for loss in LOSSES if not LOSSES[loss][0].directional]
-    yield from itertools.product(["DSG", "UDSG", "CDSG of 1.5 γ"], kinds, [1, 3, 8], ["free", "capped", "averaged"])
+    yield from itertools.product(["DSG", "UDSG", "CDSG"], kinds, [1, 3, 8], ["free", "capped", "averaged"])
 
 
 @pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(automatic_cases()))
