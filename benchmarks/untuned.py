@@ -92,9 +92,7 @@ def bananas(seeds: int) -> None:
     for rule, value in RULES.items():
 
         def model(seed: int, value: Any = value) -> KernelClassifier:
-            return KernelClassifier(
-                learner=learners.DSG(rule=value, features_per_seed=1), max_features=1024, seed=seed
-            )
+            return KernelClassifier(learner=learners.DSG(rule=value, features_per_seed=1), max_features=1024, seed=seed)
 
         found = [score(events, model(seed), metrics.Accuracy()) for seed in range(seeds)]
 

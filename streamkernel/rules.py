@@ -112,7 +112,7 @@ class CDSG:
     >>> from streamkernel import KernelClassifier, learners, rules
     >>> model = KernelClassifier(learner=learners.DSG(rule=rules.CDSG(), features_per_seed=16), max_features=64)
     >>> for i in range(10):
-    ...     model.learn_one({"x": float(i)}, i % 2 == 0)
+    ...     model.learn_one({"x": float(i)}, i % 3 == 0)
     >>> model.n_seeds, model.n_reused
     (4, 6)
     """
