@@ -211,14 +211,17 @@ class Expansion(ExpandedFunction):
         twin._pending = (self.examples, [*self.pending])
         return twin
 
-    def with_functions(self, functions: F64, kept: I64 | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given."""
+    def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
+        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given.
+
+        `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
+        """
         blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
         numbers = self.numbers.copy()
         beta = numbers["scale"] * self.beta[: self.n_blocks]
         numbers["blocks"], numbers["scale"], numbers["scale_sum"] = blocks, 1.0, 0.0
         numbers["squared_norm"] = np.square(functions[:, : self.columns]).sum()
-        numbers["distance2"] = blocks * numbers["squared_norm"]
+        numbers["distance2"] = blocks * numbers["squared_norm"] if distance2 is None else distance2
         learned = {
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),

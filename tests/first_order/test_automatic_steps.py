@@ -179,6 +179,20 @@ def test_a_function_that_took_other_steps_goes_on_by_steps_of_that_length():
     assert f.last_step == pytest.approx(0.25, rel=0.05)
 
 
+def test_the_gradients_of_models_that_are_merged_add_up():
+    """What they share counts once; f is their mean, and so is no larger than the larger of them."""
+    X, y = noise(300, "square")
+    models = [KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=64) for _ in range(3)]
+    for model, rows_of in zip(models, (range(100), range(200), [*range(100), *range(200, 300)]), strict=True):
+        for i in rows_of:
+            model.learn_one({"a": X[i, 0], "b": X[i, 1]}, y[i])
+    base, one, two = (model._learner.numbers.copy() for model in models)
+    models[1].merge(models[2], base=models[0])
+    merged = models[1]._learner.numbers
+    assert merged["gradient_sum"] == pytest.approx(one["gradient_sum"] + two["gradient_sum"] - base["gradient_sum"])
+    assert 0.0 < merged["distance2"] <= 1.001 * max(one["distance2"], two["distance2"])
+
+
 @pytest.mark.parametrize(
     ("stream", "least"), [(synth.Friedman(seed=42), 0.82), (synth.Planes2D(seed=42), 0.865)], ids=["Friedman", "Planes"]
 )
