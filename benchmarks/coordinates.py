@@ -2,7 +2,8 @@
 
 DSG, CDSG as published, and CDSG whose steps on old blocks are γ at most (as the estimators have it) take first-order
 steps with the same kernel (a Gaussian of --multiple times the median distance), batches of 64, blocks of 32, λ = 1/(100
-n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15. The objective is the regularised loss
+n) and steps γ/(1 + 0.005 t)^½, each with its own best γ of 0.5, 1.5, 3, 5, 15; DSG and CDSG with steps of automatic
+size too, which have none. The objective is the regularised loss
 over 2,000 events that are not learned: the hinge on a9a, the logistic loss on Elec2 (in random order, so that there
 is one optimum), the squared loss of standardised targets on kin40k. It is measured every 512 events, and averaged over
 five moments in a row, so that a lucky one does not count. What DSG reaches is what it has at the end of its pass with
@@ -26,7 +27,8 @@ from rich.progress import Progress
 from benchmarks import adult, race
 from benchmarks.common import arguments, show
 from benchmarks.scenarios import SCENARIOS
-from streamkernel import InputError, kernels, losses, rules
+from streamkernel import InputError, kernels, losses, rules, step_sizes
+from streamkernel.estimators.learner_choice import default_gamma
 from streamkernel.features.frames import table_rows
 from streamkernel.first_order.expansion import Expansion
 
@@ -37,6 +39,8 @@ RULES: dict[str, rules.Rule] = {
     "DSG": rules.DSG(),
     "CDSG": rules.CDSG(math.inf),
     "CDSG, steps of γ at most": rules.CDSG(),
+    "DSG, untuned": rules.DSG(),
+    "CDSG, untuned": rules.CDSG(),
 }
 
 
@@ -77,7 +81,10 @@ class Learner:
             kernels.Gaussian(data.sigma),
             losses.named(data.loss, data.loss != "square"),
             RULES[rule],
-            adult.step(gamma),
+            step_sizes.Constant(default_gamma(losses.named(data.loss, data.loss != "square")))
+            if rule.endswith("untuned")
+            else adult.step(gamma),
+            automatic=rule.endswith("untuned"),
             block_size=PER_BLOCK,
             max_features=None,
             batch_size=adult.BATCH,
@@ -169,9 +176,9 @@ def main() -> None:
         runs: dict[str, dict[float, list[list[race.Mark]]]] = {}
         run(given._replace(X=given.X[:PART], y=given.y[:PART]), "CDSG", GAMMAS[0], 0)  # compiles
         with Progress(transient=True) as progress:
-            task = progress.add_task(name, total=len(RULES) * len(GAMMAS) * options.seeds)
+            task = progress.add_task(name, total=(3 * len(GAMMAS) + 2) * options.seeds)
             for rule in RULES:
-                for gamma in GAMMAS:
+                for gamma in GAMMAS[:1] if rule.endswith("untuned") else GAMMAS:
                     for seed in range(options.seeds):
                         runs.setdefault(rule, {}).setdefault(gamma, []).append(run(given, rule, gamma, seed))
                         progress.advance(task)
@@ -182,7 +189,7 @@ def main() -> None:
             [
                 rule,
                 f"{one.there} of {options.seeds}",
-                f"{one.gamma:g}",
+                "" if rule.endswith("untuned") else f"{one.gamma:g}",
                 f"{one.events:,.0f}",
                 f"{one.features:,.0f}",
                 f"{one.features / dsg.features:.2f}",

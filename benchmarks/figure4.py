@@ -2,7 +2,8 @@
 
 y = cos(½π‖x‖) exp(-0.1π‖x‖) + 0.1 e with x uniform on [-5, 5]² and e normal; a Gaussian kernel of 0.1 times the median
 distance, λ = 10⁻⁶, and steps θ/(t + 30) for all that have steps, with the best θ of 30, 100, 300, 1000 for each
-(`--theta` is that of DSG; a shorter one falls more steeply at the end, from a larger error). The error is measured on
+(`--theta` is that of DSG; a shorter one falls more steeply at the end, from a larger error), and DSG with
+steps of automatic size, untuned. The error is measured on
 1,000 points without noise, where the exact ridge solution differs from the function by 10⁻⁷.
 
 The paper has batches and blocks of 1,024 and 1,024 steps (`--steps 1024 --batch 1024 --block 1024 --seeds 1`: half an
@@ -33,13 +34,17 @@ from streamkernel.first_order.expansion import Expansion
 
 L2, FIXED, LATER = 1e-6, 256, 30.0
 THETA = {"NORMA": 300.0, "r-Pegasos": 1000.0}
-COLORS = {"DSG": "#0b6e99", "DSG, averaged": "#6bb2d1", "NORMA": "#b4532a", "r-Pegasos": "#4c8c4a", "r-SDCA": "#8a5fa8"}
+COLORS = {
+    "DSG": "#0b6e99", "DSG, averaged": "#6bb2d1", "untuned": "#c9a227", "untuned, averaged": "#e5d08a",
+    "NORMA": "#b4532a", "r-Pegasos": "#4c8c4a", "r-SDCA": "#8a5fa8",
+}  # fmt: skip
 
 
 class Ours:
     """DSG as the figure uses it."""
 
-    def __init__(self, X: F64, y: F64, sigma: float, options: Any, seed: int, *, average: bool = False) -> None:
+    def __init__(self, X: F64, y: F64, sigma: float, options: Any, seed: int, *, average: bool = False,
+                 automatic: bool = False) -> None:  # fmt: skip
         self._X, self._y, self._names = X, y, ["x1", "x2"]
         self._f = Expansion(
             kernels.Gaussian(sigma),
@@ -51,6 +56,7 @@ class Ours:
             batch_size=options.batch,
             l2=L2,
             average=average,
+            automatic=automatic,
             seed=seed,
         )
 
@@ -106,6 +112,8 @@ def methods(options: Any, seed: int) -> tuple[dict[str, Callable[[], Any]], F64]
     return {
         "DSG": lambda: Ours(X, y, sigma, options, seed),
         "DSG, averaged": lambda: Ours(X, y, sigma, options, seed, average=True),
+        "untuned": lambda: Ours(X, y, sigma, options, seed, automatic=True),
+        "untuned, averaged": lambda: Ours(X, y, sigma, options, seed, average=True, automatic=True),
         "NORMA": lambda: Norma(small, y, sigma=sigma, step=step(THETA["NORMA"]), **given),
         "r-Pegasos": lambda: Pegasos(
             FixedFeatures(small, sigma, FIXED, seed), y, step=step(THETA["r-Pegasos"]), **given
@@ -177,12 +185,13 @@ def draw(
     values = target(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)).reshape(201, 201)
     figure.colorbar(one.imshow(values, extent=(-5, 5, -5, 5), cmap="viridis"), ax=one)
     one.set(title="(1) target", xlabel="$x_1$", ylabel="$x_2$")
-    for name, label in (("DSG", "$f_t$"), ("DSG, averaged", r"$\hat f_t$, averaged")):
+    labels = {"DSG": "$f_t$", "DSG, averaged": r"$\hat f_t$, averaged", "untuned": "$f_t$, untuned"}
+    for name, label in labels.items():
         two.loglog(marks, [error for _, error in curves[name]], label=label, color=COLORS[name], marker=".")
     start = curves["DSG"][0][1]
     two.loglog(marks, [start * marks[0] / t for t in marks], "b:", label="$1/t$")
     two.set(title="(2) convergence", xlabel="step t", ylabel="test mean squared error")
-    race.draw(three, {name: found for name, found in runs.items() if name != "DSG, averaged"}, COLORS)
+    race.draw(three, {name: found for name, found in runs.items() if "averaged" not in name}, COLORS)
     three.axhline(least, color=COLORS["r-Pegasos"], linestyle=":", label=f"best of {FIXED} fixed features")
     three.set(title="(3) accuracy against time", xlabel="seconds of learning", xscale="log", yscale="log")
     for axis in (two, three):

@@ -1,6 +1,7 @@
 """Which coordinate a step takes, a new block of features or an old one, and how far it goes.
 
-DSG is from Dai et al. 2014, UDSG and CDSG from Li and Póczos 2016. At the cap on features no rule adds a block.
+DSG is from Dai et al. 2014, UDSG and CDSG from Li and Póczos 2016. At the cap on features no rule adds a block. With
+steps of automatic size, which move all blocks, a rule decides only whether a step adds one.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ class CDSG:
     ----------
     max_step_ratio
         The longest step to take, in units of γ_t, at least 1. ``math.inf`` is the paper's line search, good with
-        batches; with single examples and a constant γ its long steps add noise that never settles.
+        batches; with single examples and a constant γ its long steps add noise that never settles. With
+        ``step_size="auto"`` the check moves nothing and is always the paper's, whatever is given here.
 
     Raises
     ------
@@ -110,7 +112,7 @@ class CDSG:
     >>> from streamkernel import KernelClassifier, learners, rules
     >>> model = KernelClassifier(learner=learners.DSG(rule=rules.CDSG(), features_per_seed=16), max_features=64)
     >>> for i in range(10):
-    ...     model.learn_one({"x": float(i)}, i % 2 == 0)
+    ...     model.learn_one({"x": float(i)}, i % 3 == 0)
     >>> model.n_seeds, model.n_reused
     (4, 6)
     """

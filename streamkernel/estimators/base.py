@@ -147,9 +147,9 @@ class KernelModel(LearningModel):
     def _is_stochastic(self) -> bool:
         return False
 
-    def _default_step(self) -> step_sizes.Step:
-        """Return the step that is safe untuned."""
-        return step_sizes.Constant(learner_choice.default_gamma(self._loss))
+    def _default_step(self) -> step_sizes.Step | None:
+        """Return the step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size."""
+        return None
 
     def _new_own(self) -> Any:
         """Return what a subclass keeps besides, before the first example."""

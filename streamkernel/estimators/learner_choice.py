@@ -91,7 +91,7 @@ def new_function(
     learner: Any,
     kernel: Kernel,
     loss: losses.Loss,
-    default_step: step_sizes.Step,
+    default_step: step_sizes.Step | None,
     cap: int | None,
     *,
     is_scaled: bool,
@@ -107,7 +107,7 @@ def new_function(
     kernel, loss
         Of the estimator.
     default_step
-        The step that ``step_size="auto"`` stands for.
+        The step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size.
     cap
         On the features.
     is_scaled
@@ -122,7 +122,7 @@ def new_function(
         return Mixture(
             kernel,
             loss,
-            step or default_step,
+            step or step_sizes.Constant(default_gamma(loss)),
             joint=learner.joint,
             block_size=block_size,
             max_features=cap or 0,
@@ -137,8 +137,9 @@ def new_function(
         kernel,
         loss,
         learner.rule,
-        step or default_step,
-        per_k_xx=step is None and learner.preconditioner is None,
+        step or default_step or step_sizes.Constant(default_gamma(loss)),
+        per_k_xx=step is None and (learner.preconditioner is None or default_step is None),
+        automatic=step is None and default_step is None,
         epsilon=learner.preconditioner or 0.0,
         block_size=block_size,
         max_features=cap,
@@ -161,7 +162,9 @@ def loss_per_error(loss: str | losses.Loss) -> float:
 
 
 def default_gamma(loss: losses.Loss) -> float:
-    """Return the constant step that is safe untuned: a quarter of the inverse of the loss's curvature, at most 1.
+    """Return the γ of steps of automatic size: a quarter of the inverse of the loss's curvature, at most 1.
+
+    The check of CDSG compares with it, and an intercept that is learned moves by it.
 
     It is in units of the mean absolute error where the loss is directional.
     """

@@ -92,7 +92,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     ...     below += y <= model.predict_one(x)
     ...     model.learn_one(x, y)
     >>> below / 2000
-    0.894
+    0.8935
     """
 
     _for_classes = False

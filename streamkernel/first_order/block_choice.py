@@ -67,12 +67,13 @@ def _uniform(key, t, n):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.Tuple((types.int64, types.float64))(
+    types.Tuple((types.int64, types.float64, types.boolean))(
         NUMBERS_TYPE, types.float64[:, ::1], types.float64[::1], types.float64, types.float64
     )
 )
 def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
-    """Return the block to update, the number of blocks for a new one, and the step to take.
+    """Return the block to update, the number of blocks for a new one, the step to take, and whether a new one had no
+    room.
 
     Parameters
     ----------
@@ -93,11 +94,12 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     if numbers.rule == _CDSG:
         k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
         if eta > gamma:
-            return k, min(eta, numbers.max_step_ratio * gamma)
-        if room:
-            return blocks, gamma
-        if k >= 0:
-            return k, eta
-    elif room and (blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new):
-        return blocks, gamma
-    return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma
+            return k, min(eta, numbers.max_step_ratio * gamma), False
+        grows = True
+        if k >= 0 and not room:
+            return k, eta, True
+    else:
+        grows = blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new
+    if grows and room:
+        return blocks, gamma, False
+    return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma, grows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -58,6 +59,9 @@ class ExpandedFunction(Learner):
         section 4, novelty detection, where ν is `l2`).
     per_error
         Whether γ is in units of the running mean of the absolute error, and at most 1/λ.
+    automatic
+        Whether a step moves all blocks, as far as the gradients so far say; γ is then that of an intercept that is
+        learned and of the check of CDSG.
     cache_bytes
         Memory for cached directions.
     seed
@@ -83,6 +87,7 @@ class ExpandedFunction(Learner):
         average: bool = False,
         intercept: int = state.NOTHING,
         per_error: bool = False,
+        automatic: bool = False,
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
@@ -93,7 +98,7 @@ class ExpandedFunction(Learner):
         self.directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
         self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
         self._averages, self._epsilon, self._rule = average, epsilon, rule
-        self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error
+        self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error + state.AUTOMATIC * automatic
         self._learns_events = batch_size == 1 and FAST is not None
         self._is_alone = False  # whether no other thread uses it
         if epsilon > 0.0:
@@ -128,6 +133,8 @@ class ExpandedFunction(Learner):
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
         code, n_new, n_reused, ratio = self._rule.parameters
+        if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
+            ratio = math.inf
         key = int(domain_key(self._seed, "rule").view(np.int64))
         numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
@@ -166,6 +173,11 @@ class ExpandedFunction(Learner):
     def last_step(self) -> float:
         """The last step η that the rule has taken; its check may have made it longer or shorter than γ."""
         return float(self.numbers["last_step"])
+
+    @property
+    def next_step(self) -> float:
+        """γ of the next step; with steps of automatic size the last one, which the next one is close to."""
+        return self.last_step if self._units & state.AUTOMATIC else super().next_step
 
     @property
     def nbytes(self) -> int:

@@ -203,23 +203,36 @@ class Expansion(ExpandedFunction):
         numbers = self._with_column(old["numbers"][0])
         coef, beta = coefficients.with_column(old["coef"], old["beta"], self._split() if self._is_binary else None)
         numbers["squared_norm"] = np.square(coef[:, : numbers["columns"]]).sum()
+        if self._is_binary:  # two scores stand for the one of before
+            numbers["distance2"] *= np.square(self._split()).sum()
+            numbers["gradient_sum"] *= 2.0
         twin = self._twin(self.directions)
         twin._set_arena(numbers, coef, beta)
         twin._pending = (self.examples, [*self.pending])
         return twin
 
-    def with_functions(self, functions: F64, kept: I64 | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given."""
+    def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
+        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given.
+
+        `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
+        """
         blocks = self.n_blocks if kept is None else (len(kept) - 1) // self.block_size
         numbers = self.numbers.copy()
         beta = numbers["scale"] * self.beta[: self.n_blocks]
         numbers["blocks"], numbers["scale"], numbers["scale_sum"] = blocks, 1.0, 0.0
         numbers["squared_norm"] = np.square(functions[:, : self.columns]).sum()
+        numbers["distance2"] = blocks * numbers["squared_norm"] if distance2 is None else distance2
         learned = {
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
         } | (self._kept() if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
+
+    def _begin_automatic_steps(self, numbers: Any) -> None:
+        """Set what automatic steps go by as if those before had been, for a function that took steps of γ."""
+        numbers["distance2"] = numbers["blocks"] * numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
+        k_xx = numbers["k_xx"] or numbers["mean_square"] or 1.0
+        numbers["gradient_sum"] = numbers["distance2"] * (k_xx / self.step(int(numbers["steps"]))) ** 2
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: what is left to grow is divided, each block of another seed.
@@ -289,7 +302,11 @@ class Expansion(ExpandedFunction):
         if len(pending) >= self.batch_size:
             raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")
         self.check_targets([y for _, y in pending])
+        if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
+            raise ValueError("expected squares of norms, got numbers below 0")
         state.set_learned(numbers, learned)
+        if numbers["step_units"] & state.AUTOMATIC and numbers["steps"] and not numbers["gradient_sum"]:
+            self._begin_automatic_steps(numbers)
         self._set_arena(numbers, coef, beta)
         self._pending = (self.examples, pending)
         self.directions.reserve(max(1, blocks))

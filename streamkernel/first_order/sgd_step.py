@@ -15,12 +15,13 @@ from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
-from streamkernel.first_order import block_choice
+from streamkernel.first_order import automatic_step, block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
 from streamkernel.learners.state import (
+    AUTOMATIC,
     BAD_VALUE,
     DIVERGED,
     DONE,
@@ -36,15 +37,19 @@ from streamkernel.learners.state import (
 
 
 class StepWork(NamedTuple):
-    """Room for a step: that of an evaluation, the mean gradient, and what the preconditioner needs."""
+    """Room for a step: that of an evaluation, the mean gradient, what the preconditioner needs, and the move of all
+    blocks where a step moves them and has more than one example."""
 
     evaluation: Work
     mean: F64
     block: F64
     gram: F64
+    total: F64
 
 
-STEP_WORK = types.NamedTuple([WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1]], StepWork)
+STEP_WORK = types.NamedTuple(
+    [WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, :, ::1]], StepWork
+)
 
 
 @inlined
@@ -79,13 +84,15 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
 @inlined
 def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return room to take steps on rows."""
-    numbers = state.numbers[0]
+    numbers, coef = state.numbers[0], state.coef
     batch = numbers.batch_size if numbers.ridge > 0.0 else 0
+    panels = len(coef) if numbers.step_units & AUTOMATIC and numbers.batch_size > 1 else 0
     return StepWork(
         workspace(state, kernel, rows),
         np.empty(numbers.columns),
         np.empty((numbers.components * numbers.block_size, batch)),
         np.empty((batch, batch)),
+        np.empty((panels, numbers.columns, coef.shape[2], coef.shape[3])),
     )
 
 
@@ -108,9 +115,13 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     f, g, u = work.gradients[0], work.gradients[1], work.move
     known = np.int64(numbers.last_example != 0)
     numbers.last_example = 0
+    is_automatic = numbers.step_units & AUTOMATIC != 0
+    is_gathered = is_automatic and batch > 1
+    if is_gathered:
+        automatic_step.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
     # 1. the scores and the gradients; what cannot be learned is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
-    loss, largest = 0.0, 0.0
+    loss, largest, squares = 0.0, 0.0, 0.0
     added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
     for i in range(batch):
         if i >= known and not score(state, kernel, rows, first + i, work, scores):
@@ -137,6 +148,11 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             error_scale += (min(deviation, most) - error_scale) / min(float(seen), ERROR_HORIZON)
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
+        if is_automatic:
+            for c in range(columns):
+                squares += g[i, c] * g[i, c] / batch
+            if is_gathered and numbers.ridge == 0.0:
+                automatic_step.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
     gradient = room.mean
     for c in range(columns):
         gradient[c] = 0.0
@@ -160,7 +176,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             gamma = 1.0 / numbers.l2
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
-    k, eta = block_choice.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
+    k, eta, is_forced = block_choice.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     if numbers.ridge > 0.0:
@@ -171,15 +187,37 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
                 for j in range(size):
                     room.block[part * size + j, i] = phi[panel, part, offset + j] * normaliser
         precondition(0, room.block, numbers.ridge, g, room.gram)
+        if is_gathered:  # the features of the other blocks are those of the last row
+            for i in range(batch):
+                if not score(state, kernel, rows, first + i, work, scores):
+                    return BAD_VALUE, first + i
+                automatic_step.gather(state, blocks, g[i], normaliser / batch, room.total)
     u[:] = 0.0
     for i in range(batch):
+        if is_automatic and k < blocks:
+            break
         if (batch > 1 or k == blocks) and not _features_of(state, kernel, rows, first + i, k, work):
             return BAD_VALUE, first + i
         for c in range(columns):
             gain = g[i, c] * normaliser / batch
             for part in range(numbers.components):
                 vectors.add(u[c, part], phi[panel, part, offset : offset + size], gain)
-    # 4. shrink all, move one; τ ← τ + γ(ν + mean derivative) with ν = λ
+    now, along, gradient2, added2 = max(blocks, k + 1), 0.0, 0.0, 0.0
+    checked = eta
+    if is_automatic:
+        if is_gathered and k == blocks:
+            for c in range(columns):
+                for part in range(numbers.components):
+                    vectors.add(room.total[panel, c, part, offset : offset + size], u[c, part], 1.0)
+        for i in range(batch):
+            for c in range(columns):
+                along += f[i, c] * g[i, c] / batch
+        gradient2 = automatic_step.squared_gradient(state, now, g, room.total, work.sums)
+        error = error_scale if numbers.step_units & PER_ERROR else math.sqrt(squares) / numbers.curvature
+        eta, added2 = automatic_step.step_size(numbers, gradient2, along, error, max(square, largest))
+        if not eta * math.sqrt(gradient2) <= LARGEST_GRADIENT:
+            return DIVERGED, first + batch - 1
+    # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
     shrink = 1.0 - eta * numbers.l2
     if numbers.intercept == LEARNED:
         added -= gamma * gradient[0]
@@ -191,18 +229,28 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     numbers.scale *= shrink
     if not 1e-12 <= abs(numbers.scale) <= 1e12:
         _fold(state)
-    move = -eta / numbers.scale
+    move = -checked / numbers.scale
+    if is_automatic:
+        gain = -eta / (now * numbers.scale)
+        automatic_step.move(state, now, gain, g, room.total)
+        numbers.squared_norm += gain * (2.0 * shrink * along / numbers.scale + gain * now * gradient2)
+        numbers.gradient_sum += added2
+        distance2 = shrink * shrink * numbers.distance2 + eta * (eta * gradient2 - 2.0 * shrink * along)
+        numbers.distance2 = max(distance2, 0.0)
     for c in range(columns):
+        state.beta[k, c] += move * gradient[c]
+        if is_automatic:
+            continue
         for part in range(numbers.components):
             change = u[c, part]
             vectors.multiply(change, move)
             if coef.shape[1] > columns:
                 vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
             vectors.move(coef[panel, c, part, offset : offset + size], change)
-        state.beta[k, c] += move * gradient[c]
     numbers.scale_sum += numbers.scale
     # 5. the counters, and what the dashboard shows
-    numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
+    if not is_automatic:
+        numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
     numbers.examples += batch
     numbers.steps += 1
     numbers.running_loss += min(1.0, batch / min(float(numbers.examples), HORIZON)) * (loss - numbers.running_loss)
@@ -216,6 +264,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         numbers.blocks += 1
     else:
         numbers.reused_steps += 1
+        numbers.forced_steps += is_forced
     return DONE, 0
 
 

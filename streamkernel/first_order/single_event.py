@@ -23,11 +23,11 @@ from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
 _ARRAYS = (
     "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
-    "move", "mean", "block", "gram", "start", "target",
+    "move", "mean", "block", "gram", "total", "start", "target",
 )  # fmt: skip
 (
     _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
-    _MEAN, _BLOCK, _GRAM, _START, _TARGET,
+    _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET,
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
         (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
         (panels * (width // size), columns), (panels, components, width), (2, columns), (ROOM + 2 * parts, width),
         (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
-        (solved, solved), (2,), (1,),
+        (solved, solved), (0, columns, components, width), (2,), (1,),
     )  # fmt: skip
     kinds: list[Any] = [np.float64] * len(_ARRAYS)
     kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
@@ -110,6 +110,7 @@ def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
         array_at(memory, at[_MEAN], (columns,), np.float64),
         array_at(memory, at[_BLOCK], (components * size, solved), np.float64),
         array_at(memory, at[_GRAM], (solved, solved), np.float64),
+        array_at(memory, at[_TOTAL], (0, columns, components, width), np.float64),
     )
     scores = array_at(memory, at[_SCORES], (2, columns), np.float64)
     return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)

@@ -74,6 +74,7 @@ class Learner:
         numbers["parts"], numbers["terms"], numbers["components"] = len(plan.parts), len(plan.terms), plan.outputs
         numbers["scale"], numbers["l2"], numbers["k_xx"] = 1.0, self.l2, plan.itself
         numbers["loss_parameter"], numbers["loss_bound"] = self.loss.parameter, self.loss.bound(columns)
+        numbers["curvature"] = self.loss.curvature
         return numbers
 
     is_unfinished = False
@@ -126,6 +127,11 @@ class Learner:
     def last_step(self) -> float | None:
         """The last step η that a rule has taken; ``None`` without a rule."""
         return None
+
+    @property
+    def next_step(self) -> float:
+        """γ of the next step."""
+        return float(self.step(int(self.numbers["steps"]) + 1))
 
     @property
     def shares(self) -> dict[str, float]:
@@ -274,8 +280,8 @@ class Learner:
         ValueError
             If it is not what can be learned.
         """
-        ints = tensor_file.require_tensor(tensors, "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = tensor_file.require_tensor(tensors, "reals", np.float64, (len(state.LEARNED_REALS),))
+        ints = tensor_file.require_tensor(state.padded(tensors), "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = tensor_file.require_tensor(state.padded(tensors), "reals", np.float64, (len(state.LEARNED_REALS),))
         learned = state.unpack_learned(ints, reals)
         if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")

@@ -71,16 +71,18 @@ class Newton:
 
 @dataclass(frozen=True, kw_only=True)
 class DSG:
-    """First-order learning by doubly stochastic gradients: each step moves one block of random features.
+    """First-order learning by doubly stochastic gradients: features grow by at most one block, of one seed, a step.
 
     Parameters
     ----------
     rule
-        Which block a step moves: one of :mod:`streamkernel.rules`. `CDSG` adds a block only where no old one is worth
-        as much.
+        Whether a step takes a new block or an old one, and which: one of :mod:`streamkernel.rules`. `CDSG` adds a block
+        only where no old one is worth as much.
     step_size
-        γ: a number, or one of :mod:`streamkernel.step_sizes`. ``"auto"`` is a constant that suits the loss, in units of
-        1/k(x, x), and in units of the running mean error for the absolute, ε-insensitive and quantile losses.
+        γ, by which a step moves one block: a number, or one of :mod:`streamkernel.step_sizes`. With ``"auto"`` a step
+        moves all blocks, the rule decides whether there is a new one among them, and how far they move follows from
+        the gradients so far, whatever the number of blocks, their size, the batch, the loss and the size of the kernel
+        (distance over gradients; Ivgi, Hinder and Carmon 2023).
     features_per_seed
         Random features in a block; ``"auto"`` for a quarter of the estimator's `max_features`.
     batch_size
@@ -100,6 +102,7 @@ class DSG:
     ----------
     Dai et al., "Scalable Kernel Methods via Doubly Stochastic Gradients", NeurIPS 2014.
     Li and Póczos, "Utilize Old Coordinates: Faster Doubly Stochastic Gradients for Kernel Methods", UAI 2016.
+    Ivgi, Hinder and Carmon, "DoG is SGD's Best Friend: A Parameter-Free Dynamic Step Size Schedule", ICML 2023.
 
     Examples
     --------

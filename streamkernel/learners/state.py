@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,19 @@ from numba import from_dtype, types
 
 from streamkernel.features.rows import F64, I64
 
-LEARNED_INTS = ("blocks", "steps", "reused_steps", "examples", "buffered")
-"""What is learned, in the order that files have: blocks of features, steps, steps that moved an old block, examples,
-and those that wait for a Newton step."""
+LEARNED_INTS = ("blocks", "steps", "reused_steps", "examples", "buffered", "forced_steps")
+"""What is learned, in the order that files have: blocks of features, steps, steps that added no block, examples, those
+that wait for a Newton step, and steps that would have added a block if there had been room."""
 
 LEARNED_REALS = (
     "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
-    "error_scale", "mean_square", "mean_fourth",
+    "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2",
 )  # fmt: skip
 """The lazy scale of α and β; the bound M on the derivative, or the loss's parameter where that follows the errors;
 Σ scales for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the offset added to f,
 and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the squared targets for
-second-order steps; the running means of |z|² and |z|⁴ over features and examples."""
+second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of automatic
+size Σ‖∇‖², and ‖f‖² by what each step changed."""
 
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
@@ -29,7 +31,7 @@ _GIVEN_INTS = (
 )  # fmt: skip
 _GIVEN_REALS = (
     "l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx", "worked_k_xx",
-    "loss_per_error",
+    "loss_per_error", "curvature",
 )  # fmt: skip
 
 LEARNED_NUMBERS = np.dtype([(name, "i8") for name in LEARNED_INTS] + [(name, "f8") for name in LEARNED_REALS])
@@ -44,7 +46,7 @@ rule, G and U of UDSG, what is added to f, the key of the rule's draws, the unit
 components of a feature; sizes of the arrays beside this record; λ, the loss's parameter and bound, the rule's
 longest step in units of γ, ε of the preconditioner (0 for none), k(x, x) where it is the same for all x, else 0, and
 what second-order steps keep of the past at each example, and their loss's parameter in units of the mean |f(x) - y|,
-0 where it is in units of the targets."""
+0 where it is in units of the targets; the bound on the loss's second derivative."""
 
 NUMBERS_TYPE = types.Array(from_dtype(NUMBERS), 1, "C")
 
@@ -52,8 +54,9 @@ NOTHING, MEAN, LEARNED, MARGIN = range(4)
 """What is added to f: nothing; the running mean of the targets; a constant that is learned as f is, as if 1 were
 added to the kernel; or -τ, a threshold that is learned with f."""
 
-PER_K_XX, PER_ERROR = 1, 2
-"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the mean absolute error."""
+PER_K_XX, PER_ERROR, AUTOMATIC = 1, 2, 4
+"""Units of γ, added up: 1/k(x, x), so that a step moves f as far with every kernel; the mean absolute error; and
+whether steps move all blocks, as far as the gradients so far say (:mod:`streamkernel.first_order.automatic_step`)."""
 
 HORIZON = 1000.0
 """Examples over which the running loss is averaged."""
@@ -84,6 +87,22 @@ def pack_learned(numbers: Any) -> dict[str, Any]:
     """
     ints = np.array([numbers[name] for name in LEARNED_INTS], np.int64)
     return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
+
+
+def padded(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tensors of a file with 0 for what files did not hold before steps of automatic size.
+
+    Examples
+    --------
+    >>> [len(one) for one in padded({"ints": np.zeros(5), "reals": np.zeros(11)}).values()]
+    [6, 13]
+    """
+    found = dict(tensors)
+    for name, missing, length in (("ints", 1, len(LEARNED_INTS)), ("reals", 2, len(LEARNED_REALS))):
+        tensor = tensors.get(name)
+        if isinstance(tensor, np.ndarray) and tensor.shape == (length - missing,):
+            found[name] = np.append(tensor, np.zeros(missing, tensor.dtype))
+    return found
 
 
 def unpack_learned(ints: I64, reals: F64) -> Any:

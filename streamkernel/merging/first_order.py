@@ -76,7 +76,8 @@ def merge(
     for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
         fresh.numbers[name] = numbers[name]
     kept = _kept(fresh, drawn, max(part.next for part in parts), most)
-    return fresh.with_functions(functions.reshape(n * height, fresh.n_functions), kept) | {"beta": beta}
+    merged = functions.reshape(n * height, fresh.n_functions)
+    return fresh.with_functions(merged, kept, float(numbers["distance2"])) | {"beta": beta}
 
 
 def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:

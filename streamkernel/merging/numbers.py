@@ -53,6 +53,7 @@ def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
     for name in LEARNED_REALS:
         found[name] = np.array([part[name] for part in own]) @ weights
     found["scale"], found["scale_sum"] = 1.0, 0.0
+    found["gradient_sum"] = added([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
     found["gradient_bound"] = max(part["gradient_bound"] for part in own)
     found["last_step"] = own[-1]["last_step"]
     examples, before, seen = [int(part["examples"]) for part in own], int(root["examples"]), int(found["examples"])

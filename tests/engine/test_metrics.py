@@ -136,6 +136,11 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50
     assert first["streamkernel_grown_total"] == first["streamkernel_seeds"] == 4
     assert first["streamkernel_reused_total"] == 46
+    checks = {outcome: first[f"streamkernel_checks_total/{outcome}"] for outcome in ("reused", "grew", "forced")}
+    assert checks["grew"] == 4
+    assert checks["reused"] + checks["forced"] == 46
+    assert checks["forced"] > 0
+    assert "streamkernel_checks_total/grew" not in second  # second order checks nothing
     assert first["streamkernel_checked_step_size"] > 0.0
     assert first["streamkernel_source_position/t:0"] == 50
     assert first["streamkernel_consumer_lag/t/0"] == 3

@@ -53,7 +53,7 @@ SETTINGS = {  # l2, average, step, cap on the blocks
 }
 
 
-def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
+def pair(loss, rule, batch, setting, seed=5, epsilon=0.0, automatic=False):
     compiled_loss, plain_loss, columns = LOSSES[loss]
     compiled_rule, plain_rule = RULES[rule]
     l2, average, (compiled_step, plain_step), cap = SETTINGS[setting]
@@ -71,6 +71,7 @@ def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
         average=average,
         intercept=intercept,
         epsilon=epsilon,
+        automatic=automatic,
         seed=seed,
     )
     reference = plain.Reference(
@@ -84,6 +85,7 @@ def pair(loss, rule, batch, setting, seed=5, epsilon=0.0):
         columns=columns,
         intercept=intercept,
         epsilon=epsilon,
+        curvature=automatic * compiled_loss.curvature,
         seed=seed,
     )
     return f, reference
@@ -104,11 +106,14 @@ def examples(n, loss, seed=None):
     return X, np.digitize(f, [0.0] if LOSSES[loss][2] < 3 else [-0.5, 0.7]).astype(float)
 
 
+@pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("rule", ["DSG", "CDSG of 1.5 γ"])
-def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
+def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch, automatic):
     """With steps in units of 1/k(x, x), and the variance of the check taken from the features."""
     compiled_rule, plain_rule = RULES[rule]
+    if automatic and rule != "DSG":
+        plain_rule = plain.cdsg(np.inf)  # then the check moves nothing, and has no limit
     f = Expansion(
         Gaussian(SIGMA) * ArcCosine(1) + 0.5 * ChiSquared(),
         losses.Huber(0.4),
@@ -120,6 +125,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         batch_size=batch,
         l2=0.01,
         average=True,
+        automatic=automatic,
         seed=8,
     )
     reference = plain.Reference(
@@ -131,6 +137,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
         most_blocks=CAP,
         l2=0.01,
         in_selves=True,
+        curvature=float(automatic),
         seed=8,
     )
     X, y = examples(STEPS * batch, "huber")
@@ -145,12 +152,12 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch):
 
 
 @pytest.mark.parametrize(
-    ("rule", "loss", "batch"),
-    pairwise(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40])),
+    ("rule", "loss", "batch", "automatic"),
+    pairwise(itertools.product(["DSG", "CDSG"], ["square", "logistic of 3", "hinge"], [1, 3, 40], [False, True])),
 )
-def test_the_preconditioner_is_the_printed_one(rule, loss, batch):
+def test_the_preconditioner_is_the_printed_one(rule, loss, batch, automatic):
     """The compiled one solves a system of the size of the batch, the printed one of the size of the block."""
-    f, reference = pair(loss, rule, batch, "averaged", epsilon=0.05)
+    f, reference = pair(loss, rule, batch, "averaged", epsilon=0.05, automatic=automatic)
     X, y = examples(20 * batch, loss)
     for t in range(20):
         part = slice(t * batch, (t + 1) * batch)
@@ -206,6 +213,30 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
     rows = f.directions.rows(NAMES, new)
     assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
     assert min(reference.margins, default=1.0) > 1e-6, "a choice too near a tie to compare: take another seed"
+
+
+def automatic_cases():
+    """Yield what goes together with steps of automatic size."""
+    kinds = [loss for loss in LOSSES if not LOSSES[loss][0].directional]
+    yield from itertools.product(["DSG", "UDSG", "CDSG"], kinds, [1, 3, 8], ["free", "capped", "averaged"])
+
+
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(automatic_cases()))
+def test_steps_of_automatic_size_are_the_printed_ones(rule, loss, batch, setting):
+    f, reference = pair(loss, rule, batch, setting, automatic=True)
+    X, y = examples(STEPS * batch, loss)
+    for t in range(STEPS):
+        part = slice(t * batch, (t + 1) * batch)
+        f.learn(f.directions.rows(NAMES, X[part]), y[part])
+        reference.learn(X[part], y[part])
+        assert f.n_blocks == reference.n_blocks, t
+        assert close(f.numbers["last_step"], reference.eta), t
+    assert close(coefficients(f), reference.alpha)
+    assert close(f.objective, reference.objective)
+    assert close(f.numbers["distance2"], reference.distance2)
+    new = examples(20, loss, seed=4)[0]
+    rows = f.directions.rows(NAMES, new)
+    assert close(f.scores(rows), reference.scores(new, averaged=SETTINGS[setting][1]))
 
 
 def test_the_penalty_is_the_norm_in_the_space_of_the_kernel():

@@ -44,8 +44,13 @@ def excess(beta, g, gamma, noise, eta):
     return 2.0 * (after @ after) + 2.0 * eta**2 * noise - (beta @ beta) - gamma**2 * (g @ g)
 
 
+def is_forced(rule, beta, room, t=0):
+    """Say whether a rule is forced to take an old block."""
+    return chosen(KEY, rule, beta, (1.0,), 0.5, 0.1, t, room, 1.0)[2]
+
+
 def choose(rule, beta, g=(1.0,), gamma=0.5, noise=0.1, t=0, room=True, scale=1.0):
-    return chosen(KEY, rule, beta, g, gamma, noise, t, room, scale)
+    return chosen(KEY, rule, beta, g, gamma, noise, t, room, scale)[:2]
 
 
 def chosen(key, rule, beta, g, gamma, noise, t, room, scale):
@@ -132,6 +137,17 @@ def test_dsg_always_takes_a_new_block():
 def test_udsg_takes_new_blocks_and_old_ones_in_turn(grow, reuse, n):
     pattern = [choose(rules.UDSG(grow, reuse), np.zeros((n, 1)), t=t)[0] == n for t in range(3 * (grow + reuse))]
     assert pattern == ([True] * grow + [False] * reuse) * 3
+
+
+def test_a_step_is_forced_where_the_rule_wants_a_block_and_there_is_no_room():
+    away, back = np.full((2, 1), -1e3), np.array([[0.5], [-0.5]])  # the check fails; it holds
+    for beta in (away, back):
+        assert is_forced(rules.DSG(), beta, room=False)
+        assert [is_forced(rules.UDSG(2, 1), beta, room=False, t=t) for t in range(3)] == [True, True, False]
+        for rule in RULES:
+            assert not is_forced(rule, beta, room=True)
+    assert is_forced(rules.CDSG(), away, room=False)
+    assert not is_forced(rules.CDSG(), back, room=False)
 
 
 def test_the_first_block_is_always_new():

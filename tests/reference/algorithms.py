@@ -270,6 +270,8 @@ class Reference:
         Whether the running mean of the targets is taken off them, and added to f.
     in_selves
         Whether |z|² is not 1, and γ in units of 1/k(x, x).
+    curvature
+        The bound on the loss's second derivative for steps of automatic size, which move all blocks; 0 for others.
     """
 
     def __init__(
@@ -286,12 +288,14 @@ class Reference:
         intercept: bool = False,
         epsilon: float = 0.0,
         in_selves: bool = False,
+        curvature: float = 0.0,
         seed: int = 0,
     ):
         self.phi, self.loss, self.rule, self.step = phi, loss, rule, step
         self.block_size, self.most_blocks, self.l2, self.columns = block_size, most_blocks, l2, columns
         self.intercept, self.epsilon, self.seed = intercept, epsilon, seed
         self.in_selves, self.powers = in_selves, []  # |z|² of the first block's features, for every example
+        self.curvature, self.distance2, self.gradients = curvature, 0.0, []  # ‖f‖², and each ‖∇‖²
         self.alpha, self.beta = np.zeros((0, 0, columns)), np.zeros((0, columns))  # one entry a block
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
@@ -347,10 +351,12 @@ class Reference:
 
         M = self.largest if bound is None else bound
         gamma, variance = self.step(self.t + 1), 0.5 / self.block_size  # of a cosine of random phase, over F features
+        k_xx = 1.0
         if self.in_selves:
             outputs = self.phi(0, X).reshape(batch, -1, self.block_size)
             self.powers += list(self.block_size * (outputs**2).sum(axis=1))
-            gamma /= max(np.mean(self.powers), np.mean(self.powers[-batch:], axis=1).max())
+            k_xx = max(np.mean(self.powers), np.mean(self.powers[-batch:], axis=1).max())
+            gamma /= k_xx
             variance *= np.mean(np.square(self.powers)) / np.mean(self.powers) ** 2
         room = self.n_blocks < self.most_blocks
         k, eta = self.rule(self, gradient, gamma, variance * (M / batch) ** 2, room)
@@ -358,18 +364,35 @@ class Reference:
         if k == self.n_blocks:
             self._add_block(phi.shape[1])
 
-        shrink = 1.0 - eta * self.l2
+        checked, error = eta, np.sqrt((g**2).sum() / batch)
         change = phi.T @ g / batch
         if self.epsilon:
             change = np.linalg.solve(phi.T @ phi / batch + self.epsilon * np.eye(phi.shape[1]), change)
+            g = np.linalg.solve(phi @ phi.T / batch + self.epsilon * np.eye(batch), g)
+        if self.curvature:
+            change = np.einsum("kip,ic->kpc", self.features(X), g) / (batch * self.n_blocks)
+            eta = self._automatic(change, (f * g).sum() / batch, error / self.curvature, k_xx)
+        shrink = 1.0 - eta * self.l2
         self.alpha, self.beta = shrink * self.alpha, shrink * self.beta
-        self.alpha[k] -= eta * change
-        self.beta[k] -= eta * gradient
+        self.alpha[slice(None) if self.curvature else k] -= eta * change
+        self.beta[k] -= checked * gradient
         self.iterates.append(self.alpha)
 
         self.running_loss += min(1.0, batch / min(self.examples, HORIZON)) * (np.mean(losses) - self.running_loss)
         self.eta = eta
         self.t += 1
+
+    def _automatic(self, direction, along, error, k_xx):
+        """Return the step in a direction, ∇, with ⟨∇, f⟩ and the error in units of f."""
+        square = self.n_blocks * (direction**2).sum()
+        self.gradients.append(square + 2.0 * self.l2 * along + self.l2**2 * self.distance2)
+        most = error / np.sqrt(square * k_xx) if square else 0.0
+        wanted = np.sqrt(self.distance2 / sum(self.gradients)) if sum(self.gradients) else 0.0
+        eta = min(most, max(wanted, most / np.sqrt(self.t + 1), most / 32.0))
+        eta = min(eta, 1.0 / self.l2) if self.l2 else eta
+        shrink = 1.0 - eta * self.l2
+        self.distance2 = max(0.0, shrink**2 * self.distance2 - 2.0 * eta * shrink * along + eta**2 * square)
+        return eta
 
     def drawn_block(self):
         """Return the old block that is drawn uniformly for this step."""

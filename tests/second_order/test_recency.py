@@ -184,7 +184,8 @@ def test_a_model_whose_larger_groups_have_ended_is_read_again(tmp_path):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(7000, 3))
     sign = np.where(np.arange(len(X)) < 5000, 1.0, -1.0)
-    ys, xs = (sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])).tolist(), [dict(zip("abc", x)) for x in X.tolist()]
+    ys = (sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])).tolist()
+    xs = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
     model = KernelRegressor(max_features=1024, learner=learners.Newton(features_per_seed=32))
     learn(model, xs[:5000], ys[:5000])
     before, first = model.n_features, 5000

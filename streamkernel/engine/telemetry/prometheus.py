@@ -80,6 +80,9 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
     if model.last_step is not None:
         text = "Size of the last step as the rule's check chose it, in units of the function."
         yield _gauge("checked_step_size", text, model.last_step)
+        text = "Steps by what the rule decided: to reuse a block, to add one, or to add one where there was no room."
+        reused, grew = model.n_reused - model.n_forced, model.n_steps - model.n_reused
+        yield _counters("checks", text, "outcome", {"reused": reused, "grew": grew, "forced": model.n_forced})
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
     yield _counter("prunings", "Times that the model has been pruned.", model.n_prunings)

@@ -25,9 +25,10 @@ MOST = 100
 class ModelSnapshot(NamedTuple):
     """Of a kernel model: what its attributes of these names say, and more.
 
-    `next_step` is γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are
-    the weights of functions by how they learn, `groups` how many groups of features there are, and `youngest` is how
-    many examples came before the youngest of them. `gap` is NaN where nothing was refitted.
+    `n_forced` are the steps among `n_reused` that would have added a block if there had been room. `next_step` is γ of
+    the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of
+    functions by how they learn, `groups` how many groups of features there are, and `youngest` is how many examples
+    came before the youngest of them. `gap` is NaN where nothing was refitted.
     """
 
     objective: float
@@ -35,6 +36,7 @@ class ModelSnapshot(NamedTuple):
     n_seeds: int
     n_steps: int
     n_reused: int
+    n_forced: int
     next_step: float
     last_step: float | None
     bytes: int
@@ -100,7 +102,8 @@ def of_model(model: KernelModel) -> ModelSnapshot:
         n_seeds=model.n_seeds,
         n_steps=model.n_steps,
         n_reused=model.n_reused,
-        next_step=float(learner.step(model.n_steps + 1)),
+        n_forced=int(learner.numbers["forced_steps"]),
+        next_step=learner.next_step,
         last_step=learner.last_step,
         bytes=learner.nbytes,
         cached_bytes=learner.directions.cached_bytes,
