@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks import race, store
 from benchmarks.common import arguments
 from benchmarks.models import BASELINES, MODELS, OURS
+from benchmarks.rivals import moa
 from benchmarks.scenarios import CLASSES, NUMBERS, RANKED, SCENARIOS
 
 MOST = 50.0
@@ -23,7 +24,8 @@ def points(results: store.Results, task: str) -> dict[str, tuple[float, float]]:
     times: dict[str, list[float]] = {}
     behind: dict[str, list[float]] = {}
     for name in (name for name, one in SCENARIOS.items() if (one.group, one.task) == (RANKED, task)):
-        found = {model: results[name][model] for model in MODELS[task] if model in results.get(name, {})}
+        known = results.get(name, {})
+        found = {model: known[model] for model in (*MODELS[task], *moa.LEARNERS[task]) if model in known}
         found = {model: result for model, result in found.items() if model not in BASELINES[task]}
         scores = {model: -np.inf if result.score is None else result.score for model, result in found.items()}
         for model, result in found.items():
