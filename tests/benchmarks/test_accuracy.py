@@ -317,10 +317,11 @@ def test_the_picture_is_of_mean_distances_and_times() -> None:
         return replace(STORED, score=score, seconds=seconds)
 
     results = {
-        "bananas": {"KernelClassifier()": of(0.9, 1e-4), "GaussianNB": of(0.8, 4e-4), "majority": of(0.99, 1.0)},
+        "bananas": {"KernelClassifier()": of(0.9, 1e-4), "GaussianNB": of(0.8, 4e-4), "majority": of(0.99, 1.0),
+                    "KNNClassifier": of(0.8, 1e-4)},
         "phishing": {"KernelClassifier()": of(0.7, 4e-4), "GaussianNB": of(-3.0, 4e-4)},
         "wine": {"KernelClassifier()": of(0.1, 1.0)},
-    }
+    }  # fmt: skip
     found = accuracy_picture.points(results, CLASSES)
     assert found["KernelClassifier()"] == pytest.approx((2.0, 0.0))
     assert found["GaussianNB"] == pytest.approx((4.0, (10.0 + accuracy_picture.MOST) / 2))
