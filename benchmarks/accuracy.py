@@ -29,7 +29,7 @@ from benchmarks.models import MODELS, OURS, Size
 from benchmarks.prequential import Found, Tick
 from benchmarks.rivals import moa
 from benchmarks.rivals.exact import MACHINES
-from benchmarks.scenarios import CLASSES, GROUPS, SCENARIOS, Event
+from benchmarks.scenarios import CLASSES, GROUPS, SCENARIOS, Event, filled
 from benchmarks.store import Result
 
 
@@ -70,9 +70,9 @@ def once(
     """Return what a model reaches on the events of a scenario."""
     one = SCENARIOS[scenario]
     if name in MODELS[one.task]:
-        size = Size(len(events[0][0]), len({y for _, y in events}) if one.task == CLASSES else 0)
-        limit = np.inf if name == OURS[one.task] else budget
-        return prequential.stream(lambda: MODELS[one.task][name](size), one, events, limit, tick)
+        given, limit = (events, np.inf) if name == OURS[one.task] else (filled(events), budget)
+        size = Size(len(given[0][0]), len({y for _, y in given}) if one.task == CLASSES else 0)
+        return prequential.stream(lambda: MODELS[one.task][name](size), one, given, limit, tick)
     if name in moa.LEARNERS[one.task]:
         file = one.file(folder) if one.file else None
         return moa.run(moa.LEARNERS[one.task][name], moa.jar(jar), one, events, file, budget, tick)

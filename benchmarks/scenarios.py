@@ -2,7 +2,8 @@
 
 There are two protocols. A prequential stream is predicted and then learned, event by event. A stream with `held_back`
 events is learned once, in order, and the last `held_back` events are predicted afterwards. Inputs are numbers: a string
-is an indicator of its own for every model, but MOA's learners read MOA's files as they are.
+is an indicator of its own for every model, but MOA's learners read MOA's files as they are. Rivals are told of an
+indicator that is 0, which River's scaler would take for a constant else; ours are not.
 
 Tables of fewer than 2,000 rows come in ten random orders, and a score is the mean over them; the two small streams in
 the order of time, trump_approval and chick_weights, in that order alone.
@@ -11,7 +12,7 @@ the order of time, trump_approval and chick_weights, in that order alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,12 @@ def numbers(x: dict[Any, Any]) -> dict[str, float]:
     """Return the inputs of an event as numbers."""
     return {f"{name}={v}" if isinstance(v, str) else str(name): 1.0 if isinstance(v, str) else float(v)
             for name, v in x.items()}  # fmt: skip
+
+
+def filled(events: Sequence[Event]) -> list[Event]:
+    """Return the events with 0 for each input that they do not have and others do."""
+    zeros = dict.fromkeys((name for x, _ in events for name in x), 0.0)
+    return [(zeros | x, y) for x, y in events]
 
 
 def rows(X: np.ndarray, y: np.ndarray) -> Iterator[Event]:

@@ -31,7 +31,7 @@ from river.preprocessing import StandardScaler
 
 from benchmarks import arff
 from benchmarks.prequential import Found, Tick, score
-from benchmarks.scenarios import CLASSES, NUMBERS, Event, Scenario
+from benchmarks.scenarios import CLASSES, NUMBERS, Event, Scenario, filled
 
 ROWS, LOOK = 20, 0.5
 STOPPED = (-signal.SIGKILL, -signal.SIGXCPU, 128 + signal.SIGKILL, 128 + signal.SIGXCPU)
@@ -93,12 +93,11 @@ def library(moa: Path) -> str:
 
 def scaled(events: Sequence[Event], learned: int) -> list[Event]:
     """Return the events with inputs as River's scaler has them after each; it learns the first of them."""
-    names = dict.fromkeys((name for x, _ in events for name in x), 0.0)
     scaler, found = StandardScaler(), []
-    for i, (x, y) in enumerate(events):
+    for i, (x, y) in enumerate(filled(events)):
         if i < learned:
-            scaler.learn_one(names | x)
-        found.append((scaler.transform_one(names | x), y))
+            scaler.learn_one(x)
+        found.append((scaler.transform_one(x), y))
     return found
 
 

@@ -19,7 +19,7 @@ from sklearn.kernel_ridge import KernelRidge
 from benchmarks import accuracy, accuracy_picture, accuracy_tables, compare, prequential, store
 from benchmarks.models import BASELINES, MODELS, OURS, Size
 from benchmarks.rivals import exact, moa, vowpal
-from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, numbers
+from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, filled, numbers
 from streamkernel import KernelRegressor
 
 NOWHERE = Path("nowhere")
@@ -82,6 +82,15 @@ def test_a_table_is_shuffled_with_its_targets() -> None:
     assert len(known) == len(X)
     for x, target in SCENARIOS["wine"].events(NOWHERE):
         assert known.pop(tuple(x.values())) == target
+
+
+def test_rivals_are_told_of_indicators_that_are_not_there() -> None:
+    events: list[Event] = [({"a": 1.0, "c=red": 1.0}, 0), ({"a": 2.0, "c=blue": 1.0}, 1)]
+    assert filled(events) == [
+        ({"a": 1.0, "c=red": 1.0, "c=blue": 0.0}, 0),
+        ({"a": 2.0, "c=red": 0.0, "c=blue": 1.0}, 1),
+    ]
+    assert events[0][0] == {"a": 1.0, "c=red": 1.0}
 
 
 def test_strings_are_indicators() -> None:
