@@ -13,23 +13,30 @@ from matplotlib.figure import Figure
 from benchmarks import race, store
 from benchmarks.common import arguments
 from benchmarks.models import BASELINES, MODELS, OURS
+from benchmarks.rivals import moa
 from benchmarks.scenarios import CLASSES, NUMBERS, RANKED, SCENARIOS
 
 MOST = 50.0
 
 
 def points(results: store.Results, task: str) -> dict[str, tuple[float, float]]:
-    """Return mean time (µs) and mean distance from the best (points) of each model that has results."""
+    """Return mean time (µs) and mean distance from the best (points) of each model that has all results there are."""
     times: dict[str, list[float]] = {}
     behind: dict[str, list[float]] = {}
-    for name in (name for name, one in SCENARIOS.items() if (one.group, one.task) == (RANKED, task)):
-        found = {model: results[name][model] for model in MODELS[task] if model in results.get(name, {})}
+    names = [name for name, one in SCENARIOS.items() if (one.group, one.task) == (RANKED, task) and results.get(name)]
+    for name in names:
+        known = results[name]
+        found = {model: known[model] for model in (*MODELS[task], *moa.LEARNERS[task]) if model in known}
         found = {model: result for model, result in found.items() if model not in BASELINES[task]}
         scores = {model: -np.inf if result.score is None else result.score for model, result in found.items()}
         for model, result in found.items():
             times.setdefault(model, []).append(1e6 * result.seconds / result.events)
             behind.setdefault(model, []).append(min(MOST, 100.0 * (max(scores.values()) - scores[model])))
-    return {model: (float(np.exp(np.log(times[model]).mean())), float(np.mean(behind[model]))) for model in times}
+    return {
+        model: (float(np.exp(np.log(times[model]).mean())), float(np.mean(behind[model])))
+        for model in times
+        if len(times[model]) == len(names)
+    }
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """The models that ``benchmarks.accuracy`` compares, with the defaults of their libraries, by permanent names.
 
 What has a linear model, neighbours or a kernel in it has a StandardScaler in front, and so have the targets of what
-learns them by gradients alone; classification trees and naive Bayes need neither, regression trees have linear models
-in their leaves. Ours are called with no arguments and have nothing in front.
+learns them by gradients alone; Mondrian trees split wide inputs more often, so that they have one too. Classification
+trees and naive Bayes need neither, regression trees have linear models in their leaves. Ours are called with no
+arguments and have nothing in front. MOA's learners are in ``benchmarks.rivals.moa``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from river import dummy, forest, linear_model, multiclass, naive_bayes, neighbors, stats, tree
+from river import dummy, ensemble, forest, linear_model, multiclass, naive_bayes, neighbors, stats, tree
 from river.preprocessing import StandardScaler, TargetStandardScaler
 
 from benchmarks.rivals.vowpal import VowpalClassifier, VowpalRegressor
@@ -54,6 +55,9 @@ MODELS: dict[str, dict[str, Make]] = {
         "HoeffdingTreeClassifier": lambda size: tree.HoeffdingTreeClassifier(),
         "HoeffdingAdaptiveTreeClassifier": lambda size: tree.HoeffdingAdaptiveTreeClassifier(seed=1),
         "ARFClassifier(10)": lambda size: forest.ARFClassifier(n_models=10, seed=1),
+        "SRPClassifier(10)": lambda size: ensemble.SRPClassifier(n_models=10, seed=1),
+        "AMFClassifier(10)": lambda size: StandardScaler() | forest.AMFClassifier(n_estimators=10, seed=1),
+        "ALMAClassifier": lambda size: StandardScaler() | multiclass.OneVsRestClassifier(linear_model.ALMAClassifier()),
         "VW linear": lambda size: StandardScaler() | VowpalClassifier("--loss_function logistic", size.classes),
         "VW --nn 20": lambda size: (
             StandardScaler() | VowpalClassifier("--loss_function logistic --nn 20", size.classes)
@@ -69,6 +73,8 @@ MODELS: dict[str, dict[str, Make]] = {
         "HoeffdingTreeRegressor": lambda size: StandardScaler() | tree.HoeffdingTreeRegressor(),
         "HoeffdingAdaptiveTreeRegressor": lambda size: StandardScaler() | tree.HoeffdingAdaptiveTreeRegressor(seed=1),
         "ARFRegressor(10)": lambda size: StandardScaler() | forest.ARFRegressor(n_models=10, seed=1),
+        "SRPRegressor(10)": lambda size: StandardScaler() | ensemble.SRPRegressor(n_models=10, seed=1),
+        "AMFRegressor(10)": lambda size: StandardScaler() | forest.AMFRegressor(n_estimators=10, seed=1),
         "VW linear": lambda size: StandardScaler() | TargetStandardScaler(VowpalRegressor()),
         "VW --nn 20": lambda size: StandardScaler() | TargetStandardScaler(VowpalRegressor("--nn 20")),
         "mean": lambda size: dummy.StatisticRegressor(stats.Mean()),

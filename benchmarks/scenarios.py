@@ -2,13 +2,17 @@
 
 There are two protocols. A prequential stream is predicted and then learned, event by event. A stream with `held_back`
 events is learned once, in order, and the last `held_back` events are predicted afterwards. Inputs are numbers: a string
-is an indicator of its own for every model.
+is an indicator of its own for every model, but MOA's learners read MOA's files as they are. Rivals are told of an
+indicator that is 0, which River's scaler would take for a constant else; ours are not.
+
+Tables of fewer than 2,000 rows come in ten random orders, and a score is the mean over them; the two small streams in
+the order of time, trump_approval and chick_weights, in that order alone.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +23,15 @@ from river import datasets
 from river.datasets import synth
 from sklearn import datasets as batch_datasets
 
-from benchmarks import adult
+from benchmarks import adult, arff
 
 Event = tuple[dict[str, float], Any]
 
-RANKED, DRIFTING, HELD_OUT = "ranked", "drifting", "held out"
+RANKED, DRIFTING, HELD_OUT, OF_MOA = "ranked", "drifting", "held out", "moa"
+GROUPS = (RANKED, DRIFTING, HELD_OUT, OF_MOA)
 CLASSES, NUMBERS = "classification", "regression"
 MANY, SOME = 50_000, 20_000
+ORDERS = 10  # of a table of fewer than 2,000 rows
 
 
 @dataclass(frozen=True)
@@ -42,16 +48,25 @@ class Scenario:
         Returns the events, given the folder of data files.
     held_back
         How many of the last events are for the test; 0 for the prequential protocol.
+    orders
+        In how many orders the events are learned, each by a new model.
+    file
+        Returns the file of MOA's that has these events, given the folder of data files.
     """
 
     group: str
     task: str
     load: Callable[[Path], Iterable[Event]]
     held_back: int = 0
+    orders: int = 1
+    file: Callable[[Path], Path] | None = None
 
-    def events(self, folder: Path) -> list[Event]:
-        """Return all events, those for the test at the end."""
-        return list(self.load(folder))
+    def events(self, folder: Path, order: int = 0) -> list[Event]:
+        """Return all events, those for the test at the end, in the first order or another one."""
+        events = list(self.load(folder))
+        if order:
+            events = [events[i] for i in np.random.default_rng(order).permutation(len(events))]
+        return events
 
     @property
     def measure(self) -> str:
@@ -63,6 +78,12 @@ def numbers(x: dict[Any, Any]) -> dict[str, float]:
     """Return the inputs of an event as numbers."""
     return {f"{name}={v}" if isinstance(v, str) else str(name): 1.0 if isinstance(v, str) else float(v)
             for name, v in x.items()}  # fmt: skip
+
+
+def filled(events: Sequence[Event]) -> list[Event]:
+    """Return the events with 0 for each input that they do not have and others do."""
+    zeros = dict.fromkeys((name for x, _ in events for name in x), 0.0)
+    return [(zeros | x, y) for x, y in events]
 
 
 def rows(X: np.ndarray, y: np.ndarray) -> Iterator[Event]:
@@ -104,14 +125,24 @@ def elec2(folder: Path) -> Iterator[Event]:
     return rows(table.drop(columns="class").to_numpy(), table["class"].to_numpy())
 
 
-def of_river(group: str, task: str, *make: Callable[[], Iterable[Any]]) -> Scenario:
+def of_river(group: str, task: str, *make: Callable[[], Iterable[Any]], orders: int = 1) -> Scenario:
     """Return a prequential scenario of River's streams, joined abruptly."""
-    return Scenario(group, task, lambda folder: joined(*(one() for one in make)))
+    return Scenario(group, task, lambda folder: joined(*(one() for one in make)), orders=orders)
 
 
 def of_sklearn(task: str, make: Callable[..., Any]) -> Scenario:
     """Return a prequential scenario of one of scikit-learn's data sets."""
-    return Scenario(HELD_OUT, task, lambda folder: shuffled(*make(return_X_y=True)))
+    return Scenario(HELD_OUT, task, lambda folder: shuffled(*make(return_X_y=True)), orders=ORDERS)
+
+
+def of_moa(name: str) -> Scenario:
+    """Return a prequential scenario of a stream that ``benchmarks.moa_streams`` has written."""
+    return Scenario(
+        OF_MOA,
+        CLASSES,
+        lambda folder: joined(arff.read(folder / f"{name}.arff")),
+        file=lambda folder: folder / f"{name}.arff",
+    )
 
 
 def blobs(model: int, sample: int) -> synth.RandomRBF:
@@ -136,7 +167,7 @@ def friedman(kind: str, *position: int) -> Iterable[Any]:
 
 SCENARIOS: dict[str, Scenario] = {
     "a9a": Scenario(RANKED, CLASSES, a9a, held_back=16_281),
-    "phishing": of_river(RANKED, CLASSES, datasets.Phishing),
+    "phishing": of_river(RANKED, CLASSES, datasets.Phishing, orders=ORDERS),
     "bananas": of_river(RANKED, CLASSES, datasets.Bananas),
     "image_segments": of_river(RANKED, CLASSES, datasets.ImageSegments),
     "shuttle": of_river(RANKED, CLASSES, datasets.Shuttle),
@@ -175,4 +206,5 @@ SCENARIOS: dict[str, Scenario] = {
     "mv": of_river(HELD_OUT, NUMBERS, lambda: synth.Mv(seed=1).take(SOME)),
     "trump_approval": of_river(HELD_OUT, NUMBERS, datasets.TrumpApproval),
     "chick_weights": of_river(HELD_OUT, NUMBERS, datasets.ChickWeights),
+    **{name: of_moa(name) for name in ("moa_rbf", "moa_led", "moa_agr", "moa_hyper", "moa_rbf_m", "moa_rbf_f")},
 }

@@ -21,7 +21,7 @@ import numpy as np
 from river import forest, neighbors
 from threadpoolctl import threadpool_limits
 
-from benchmarks.accuracy import stream as prequential
+from benchmarks import prequential
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from benchmarks.hot_path import stream
 from benchmarks.scenarios import CLASSES, SCENARIOS
@@ -127,7 +127,8 @@ def drift() -> None:
         drifting = scenario.events(Path())
         make = KernelClassifier if scenario.task == CLASSES else KernelRegressor
         scores = [
-            prequential(partial(make, **way), scenario, drifting, math.inf, lambda n: None)[0] for way in WAYS.values()
+            prequential.stream(partial(make, **way), scenario, drifting, math.inf, lambda n: None).score
+            for way in WAYS.values()
         ]
         rows.append([name, scenario.measure, *(f"{score:.4f}" for score in scores)])
     show("streams that drift, 20,000 events", ["stream", "measure", *WAYS], rows)

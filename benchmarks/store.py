@@ -31,6 +31,8 @@ class Result:
         Of the model, with its version.
     machine
         Processor and number of cores.
+    orders
+        Scores in each order of the events, where they come in more than one; the score and the seconds are their means.
     """
 
     score: float | None
@@ -40,6 +42,7 @@ class Result:
     seconds: float
     library: str
     machine: str
+    orders: tuple[float, ...] = ()
 
 
 def machine() -> str:
@@ -71,7 +74,10 @@ def newest() -> Results:
 def read(file: Path) -> Results:
     """Return the results in a file."""
     found = json.loads(file.read_text())
-    return {scenario: {name: Result(**given) for name, given in models.items()} for scenario, models in found.items()}
+    return {
+        scenario: {name: Result(**given | {"orders": tuple(given.get("orders", ()))}) for name, given in models.items()}
+        for scenario, models in found.items()
+    }
 
 
 def write(results: Results, file: Path) -> None:

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from river import base, datasets, dummy, evaluate, metrics
 from sklearn.datasets import load_wine
 from sklearn.kernel_ridge import KernelRidge
 
-from benchmarks import accuracy, accuracy_picture, compare, store
+from benchmarks import accuracy, accuracy_picture, accuracy_tables, compare, prequential, store
 from benchmarks.models import BASELINES, MODELS, OURS, Size
-from benchmarks.rivals import exact, vowpal
-from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, numbers
+from benchmarks.rivals import exact, moa, vowpal
+from benchmarks.scenarios import CLASSES, HELD_OUT, NUMBERS, RANKED, SCENARIOS, Event, Scenario, filled, numbers
 from streamkernel import KernelRegressor
 
 NOWHERE = Path("nowhere")
@@ -46,7 +45,7 @@ def test_the_limits_give_a_score_with_and_without_the_first_event() -> None:
     assert without
     assert counted
     events, model = list(datasets.TrumpApproval()), KernelRegressor()
-    found, *_ = accuracy.stream(KernelRegressor, SCENARIOS["trump_approval"], events, 600.0, lambda n: None)
+    found, *_ = prequential.stream(KernelRegressor, SCENARIOS["trump_approval"], events, 600.0, lambda n: None)
     assert found == pytest.approx(float(without[1]), abs=0.001)
     found = evaluate.progressive_val_score(events, model, metrics.R2()).get()
     assert found == pytest.approx(float(counted[1]), abs=0.001)
@@ -58,12 +57,40 @@ def test_an_abrupt_drift_is_two_streams_one_after_the_other() -> None:
     assert joined[10_000:20_000] != first[10_000:20_000]
 
 
+def test_a_small_table_comes_in_ten_orders() -> None:
+    small = {name: one for name, one in SCENARIOS.items() if one.orders > 1}
+    assert sorted(small) == ["breast_cancer", "diabetes", "digits", "phishing", "wine"]
+    wine = small["wine"]
+    orders = [tuple(tuple(x.values()) for x, _ in wine.events(NOWHERE, order)) for order in range(wine.orders)]
+    assert len(set(orders)) == 10
+    assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(orders[0]))}
+    assert wine.events(NOWHERE, 3) == wine.events(NOWHERE, 3)
+
+
+def test_a_result_of_several_orders_is_their_mean() -> None:
+    found = [prequential.Found(score, 10, 10, took) for score, took in ((0.5, 1.0), (0.8, 3.0))]
+    whole = accuracy.joined(found, 10, "library 1")
+    assert (whole.score, whole.seconds, whole.orders) == (pytest.approx(0.65), 2.0, (0.5, 0.8))
+    assert accuracy.joined(found[:1], 10, "library 1").orders == ()
+    assert accuracy.joined([*found, found[0]._replace(score=np.nan)], 10, "library 1").score is None
+    assert accuracy_tables.cell(whole, SCENARIOS["wine"]).splitlines()[:2] == ["0.6500", "±0.2121"]
+
+
 def test_a_table_is_shuffled_with_its_targets() -> None:
     X, y = load_wine(return_X_y=True)
     known = {tuple(row): target for row, target in zip(X.tolist(), y.tolist(), strict=True)}
     assert len(known) == len(X)
     for x, target in SCENARIOS["wine"].events(NOWHERE):
         assert known.pop(tuple(x.values())) == target
+
+
+def test_rivals_are_told_of_indicators_that_are_not_there() -> None:
+    events: list[Event] = [({"a": 1.0, "c=red": 1.0}, 0), ({"a": 2.0, "c=blue": 1.0}, 1)]
+    assert filled(events) == [
+        ({"a": 1.0, "c=red": 1.0, "c=blue": 0.0}, 0),
+        ({"a": 2.0, "c=red": 0.0, "c=blue": 1.0}, 1),
+    ]
+    assert events[0][0] == {"a": 1.0, "c=red": 1.0}
 
 
 def test_strings_are_indicators() -> None:
@@ -135,7 +162,7 @@ class Remembers(base.Classifier):
 
 
 def run(scenario: Scenario, events: list[Event], budget: float = 1e9) -> tuple[float, int, int, float]:
-    return accuracy.stream(Remembers, scenario, events, budget, lambda n: None)
+    return prequential.stream(Remembers, scenario, events, budget, lambda n: None)
 
 
 def test_an_event_is_predicted_before_it_is_learnt() -> None:
@@ -158,12 +185,12 @@ def test_r2_begins_with_the_second_event() -> None:
 
 def test_the_budget_ends_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()  # a second between any two looks at it: a part takes one
-    monkeypatch.setattr(accuracy.time, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr(prequential.time, "process_time", lambda: float(next(clock)))
     events = [({"a": 0.0}, 0)] * 10_000
     _, done, tested, took = run(Scenario(RANKED, CLASSES, lambda folder: []), events, budget=3.0)
-    assert (done, tested, took) == (3 * accuracy.PART, 3 * accuracy.PART, 3.0)
+    assert (done, tested, took) == (3 * prequential.PART, 3 * prequential.PART, 3.0)
     _, done, tested, _ = run(Scenario(RANKED, CLASSES, lambda folder: [], held_back=5000), events, budget=6.0)
-    assert (done, tested) == (6 * accuracy.PART, 2 * accuracy.PART)
+    assert (done, tested) == (6 * prequential.PART, 2 * prequential.PART)
 
 
 def test_baselines_are_what_they_are_called() -> None:
@@ -172,7 +199,7 @@ def test_baselines_are_what_they_are_called() -> None:
     size, scenario = Size(1, 3), Scenario(RANKED, CLASSES, lambda folder: [])
 
     def score(name: str) -> float:
-        return accuracy.stream(lambda: MODELS[CLASSES][name](size), scenario, events, 1e9, lambda n: None)[0]
+        return prequential.stream(lambda: MODELS[CLASSES][name](size), scenario, events, 1e9, lambda n: None)[0]
 
     assert score("last label") == np.mean(np.diff(labels) == 0) * 499 / 500
     right = 0
@@ -182,33 +209,29 @@ def test_baselines_are_what_they_are_called() -> None:
     assert score("majority") == pytest.approx(right / 500, abs=0.05)  # ties go either way
 
 
-def test_ranks_are_over_the_scenarios_with_a_score() -> None:
-    scores = pd.DataFrame(
-        {"p": [0.9, 0.8, 0.7], "q": [0.5, 0.6, np.nan], "r": [0.2, -np.inf, 0.3]}, index=["a", "b", "c"]
-    )
-    found = accuracy.ranks(scores)
-    assert found["rank"].tolist() == [(1 + 2 + 2) / 3, (2 + 1 + 3) / 3, (3 + 1) / 2]
-    assert found["furthest"].tolist() == pytest.approx([10.0, np.inf, 20.0])
-    assert [accuracy.told(2.0, scores.loc[name].notna()) for name in "ac"] == ["2.0", "2.0\nin 2 of 3"]
-
-
 def test_names_are_chosen_whole_in_parts_and_in_groups() -> None:
     groups = {"held-out": [name for name in SCENARIOS if SCENARIOS[name].group == HELD_OUT]}
     assert accuracy.chosen("all", SCENARIOS, groups) == list(SCENARIOS)
     assert accuracy.chosen("held-out", SCENARIOS, groups) == groups["held-out"]
-    assert accuracy.chosen("a9a,rbf", SCENARIOS, {}) == ["a9a", "random_rbf", "rbf_abrupt", "rbf_gradual", "rbf_moving"]
+    assert accuracy.chosen("a9a,rbf", SCENARIOS, {}) == [
+        "a9a", "random_rbf", "rbf_abrupt", "rbf_gradual", "rbf_moving", "moa_rbf", "moa_rbf_m", "moa_rbf_f"
+    ]  # fmt: skip
 
 
 @pytest.fixture(name="command")
 def of_small_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Run the command on wine, with dummies for ours and one rival, and Vowpal Wabbit that is not installed."""
+    """Run the command on wine, with dummies for ours and one rival; neither Vowpal Wabbit nor Java is installed."""
     runs: list[str] = []
 
     def counted(name: str) -> Any:
         return lambda size: runs.append(name) or dummy.NoChangeClassifier()
 
     small = {name: counted(name) for name in (OURS[CLASSES], "rival", *BASELINES[CLASSES])}
-    monkeypatch.setattr(accuracy, "MODELS", {CLASSES: small | {"VW linear": MODELS[CLASSES]["VW linear"]}})
+    models = {CLASSES: small | {"VW linear": MODELS[CLASSES]["VW linear"]}}
+    for module in (accuracy, accuracy_tables):
+        monkeypatch.setattr(module, "MODELS", models)
+    monkeypatch.setattr(moa, "LEARNERS", {CLASSES: {"MOA learner": moa.Learner("no.Learner")}})
+    monkeypatch.setattr(moa.shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
     monkeypatch.setattr(store, "newest", dict)
 
@@ -229,6 +252,7 @@ def test_rivals_are_run_once_and_ours_always(command: Any, capsys: pytest.Captur
     assert sorted(first["wine"]) == every
     printed = capsys.readouterr().out
     assert "vowpalwabbit is not installed" in printed
+    assert "java is not installed" in printed
     assert f"{first['wine']['rival'].score:.4f}" in printed
     ran, second = command("--scenarios", "wine")
     assert ran == every[:1]
@@ -302,10 +326,11 @@ def test_the_picture_is_of_mean_distances_and_times() -> None:
         return replace(STORED, score=score, seconds=seconds)
 
     results = {
-        "bananas": {"KernelClassifier()": of(0.9, 1e-4), "GaussianNB": of(0.8, 4e-4), "majority": of(0.99, 1.0)},
+        "bananas": {"KernelClassifier()": of(0.9, 1e-4), "GaussianNB": of(0.8, 4e-4), "majority": of(0.99, 1.0),
+                    "KNNClassifier": of(0.8, 1e-4)},
         "phishing": {"KernelClassifier()": of(0.7, 4e-4), "GaussianNB": of(-3.0, 4e-4)},
         "wine": {"KernelClassifier()": of(0.1, 1.0)},
-    }
+    }  # fmt: skip
     found = accuracy_picture.points(results, CLASSES)
     assert found["KernelClassifier()"] == pytest.approx((2.0, 0.0))
     assert found["GaussianNB"] == pytest.approx((4.0, (10.0 + accuracy_picture.MOST) / 2))
