@@ -57,7 +57,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
     own = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
     new = _rearranged(now, arranger, kernel, table, kept, ended, ended, lambdas, own)
-    new.state.numbers["looked_at"] = seen
+    new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
 
@@ -106,8 +106,7 @@ def _rearranged(
             arrays["mixer"], arrays["weights"], functions, newton_step.PULL * size
         )
     arrays |= {"level": function.level, "priors": lambdas, "metric": own}
-    arrays |= {"linear": function.linear, "span": function.span, "recent": function.recent.copy()}
-    arrays["recent"][[*newton]] = 0.0
+    arrays |= {"linear": function.linear, "span": function.span, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

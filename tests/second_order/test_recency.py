@@ -195,3 +195,14 @@ def test_a_model_whose_larger_groups_have_ended_is_read_again(tmp_path):
     assert model.n_features < before
     twin = WAYS["file"](model, tmp_path)
     assert content(learn(twin, xs[first:], ys[first:])) == content(learn(model, xs[first:], ys[first:]))
+
+
+def test_groups_that_begin_are_compared_over_the_same_examples(monkeypatch):
+    """A group that forgets and has just changed its block is not compared by fewer examples than others."""
+    monkeypatch.setattr(recency, "block_for", lambda own, singles, since: 2 if since >= 1024 else own)
+    xs, ys = stream(before=1200, after=0)
+    model = learn(KernelClassifier(**SMALL), xs[:1024], ys[:1024])
+    learner = model._learner
+    assert learner.table[-2:, 1:].tolist() == [[2, 1024], [2, 1024]]
+    assert learner.numbers["compared_at"] == 1024
+    assert not learner.arrays.recent.any()
