@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.directions import Directions
-from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, Ladder
 from streamkernel.kernels.plan import KernelProgram
@@ -18,7 +18,7 @@ from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear_state import grown, new_linear
-from streamkernel.second_order.mixture_state import OWNER, Group, MixtureState
+from streamkernel.second_order.mixture_state import Group, MixtureState
 
 BEGINNING = 0.4
 """The weight that the first linear function has before there are examples; those of groups share what is left."""
@@ -58,10 +58,12 @@ class Arrangement(NamedTuple):
 
     def squared_norm(self) -> float:
         """Return ‖w‖² of the mixed function."""
-        weights = self.state.weights[: 2 * len(self.groups)].reshape(2, -1).T
-        found: dict[int, F64] = {}
-        for owner, group, (v, u) in zip(self.groups.layout[:, OWNER].tolist(), self.groups, weights, strict=True):
-            found[owner] = found.get(owner, 0.0) + v * group.newton + u * group.steady
+        state, columns = self.state, len(self.state.level)
+        found: dict[int, Any] = {}
+        weights = state.weights[: 2 * len(state.layout)].reshape(2, -1).T
+        for (_, n, before, *_, owner), (v, u) in zip(state.layout.tolist(), weights, strict=True):
+            own = slice(columns * before, columns * (before + n))
+            found[owner] = found.get(owner, 0.0) + v * state.newton[own] + u * state.steady[own]
         return float(sum(np.square(w).sum() for w in found.values()))
 
     @property

@@ -206,3 +206,16 @@ def test_groups_that_begin_are_compared_over_the_same_examples(monkeypatch):
     assert learner.table[-2:, 1:].tolist() == [[2, 1024], [2, 1024]]
     assert learner.numbers["compared_at"] == 1024
     assert not learner.arrays.recent.any()
+
+
+def test_the_penalty_is_that_of_the_coefficients_of_shared_features_together():
+    xs, ys = stream(before=1200, after=0)
+    model = learn(KernelClassifier(**SMALL, l2=0.01), xs, ys)
+    learner = model._learner
+    v, u = learner.arrays.weights[: 2 * len(learner.groups)].reshape(2, -1)
+    w = [v[g] * group.newton + u[g] * group.steady for g, group in enumerate(learner.groups)]
+    block = int(learner.table[-1, 1])
+    w[block] = w[block] + w[-1] + w[-2]
+    expected = 0.005 * sum(np.square(part).sum() for part in w[:-2])
+    assert learner.penalty == pytest.approx(expected)
+    assert learner.to_predict_apart().penalty == pytest.approx(expected)
