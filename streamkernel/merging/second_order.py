@@ -13,6 +13,12 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging import linear
+from streamkernel.merging.common_functions import (
+    forgetting_groups,
+    without_forgetting,
+    without_groups,
+    without_linear,
+)
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import Kept, SecondOrderSummary
@@ -99,9 +105,9 @@ def merge(
         If their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
-    functions, forgetting = min(len(part.linear.w) for part in parts), min(map(_forgetting, parts))
-    parts = [_without_forgetting(part) if _forgetting(part) > forgetting else part for part in parts]
-    parts = [_without_linear(part) if len(part.linear.w) > functions else part for part in parts]
+    functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
+    parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
+    parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
     table, has = _together(parts, weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
@@ -112,7 +118,7 @@ def merge(
         groups.append(_group(fresh, own, base, weights[at] / weights[at].sum(), g))
     mixers, moments = np.zeros((len(parts[0].weights),) * 2), np.zeros(len(parts[0].weights))
     for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
-        mixer, v = _without(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
+        mixer, v = without_groups(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
         mixers += w * mixer
         moments += w * (mixer @ v)
     together: F64 = np.zeros_like(mixers)
@@ -255,53 +261,6 @@ def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, A
     return found, has
 
 
-def _forgetting(part: SecondOrderSummary) -> int:
-    """Return how many groups forget while others do not."""
-    return int((part.forgetting != part.forgetting[0]).sum())
-
-
-def _without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its groups that forget: another model has none."""
-    groups, mixer, v = len(part.table), part.mixer, part.weights
-    left = groups - _forgetting(part)
-    gone = np.array([g for g in range(2 * groups) if g % groups >= left])
-    if mixer.any():
-        factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
-        mixer = factor.T @ factor
-    stays = np.setdiff1d(np.arange(len(v)), gone)
-    names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
-    first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
-    return replace(
-        part,
-        weights=v[stays],
-        mixer=mixer[np.ix_(stays, stays)],
-        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
-        standing=part.standing[stays],
-        grams=part.grams and part.grams[:left],
-        metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
-        **first,
-    )
-
-
-def _without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its linear functions: another model has none."""
-    left, mixer, v = 2 * len(part.table) + 1, part.mixer, part.weights
-    if mixer.any():
-        factor, v = newton_step.without(factor_of(mixer), v, np.arange(left, len(v)), mixer.diagonal().min())
-        mixer = factor.T @ factor
-    none = replace(
-        part.linear, **{name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
-    )
-    return replace(
-        part,
-        weights=v[:left],
-        mixer=mixer[:left, :left],
-        bounds=np.append(part.bounds[:left], part.bounds[-2:]),
-        standing=part.standing[:left],
-        linear=none,
-    )
-
-
 def _linear(
     fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offset: float
 ) -> dict[str, Any]:
@@ -316,16 +275,6 @@ def _linear(
         kept=[float(fresh.numbers["forgetting"]) * kept for kept in FORGETTING],
         least=prior(fresh.loss),
     )
-
-
-def _without(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
-    """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
-    mixer, v = part.mixer, part.weights.copy()
-    if not len(groups) or not mixer.any():
-        return mixer, v
-    gone = np.concatenate([groups, groups + len(part.table)])
-    factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
-    return factor.T @ factor, v
 
 
 def _gram(factor: Any) -> F64:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -219,3 +221,39 @@ def test_the_penalty_is_that_of_the_coefficients_of_shared_features_together():
     expected = 0.005 * sum(np.square(part).sum() for part in w[:-2])
     assert learner.penalty == pytest.approx(expected)
     assert learner.to_predict_apart().penalty == pytest.approx(expected)
+
+
+def without_forgetting(model):
+    """Return the model as a file from before there were groups that forget would have it."""
+    parts = copy.deepcopy(model)
+    learner = parts._learner
+    tensors, count = learner.tensors(), len(learner.table)
+    kept = count - len(recency.KEPT)
+    functions = [k for k in range(len(tensors["weights"])) if k >= 2 * count or k % count < kept]
+    sizes = learner.groups.counts
+    for name in ("newton", "steady", "sums"):
+        tensors[name] = tensors[name][: learner.columns * int(sizes[:kept].sum())]
+    tensors["rows"] = tensors["rows"][: int(learner.numbers["buffered"]) * int(sizes[:kept].sum())]
+    tensors["factor"] = tensors["factor"][: int((sizes[:kept] * (sizes[:kept] + 1) // 2).sum())]
+    tensors["mixer"] = tensors["mixer"][np.ix_(functions, functions)]
+    tensors["weights"], tensors["standing"] = tensors["weights"][functions], tensors["standing"][functions]
+    tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
+    for name in ("priors", "table", "metric.known"):
+        tensors[name] = tensors[name][:kept]
+    del tensors["recency"], tensors["recent"]
+    learner.restore(tensors)
+    return parts
+
+
+def test_a_model_without_groups_that_forget_learns_on_and_merges_with_one_that_has_some():
+    xs, ys = stream(before=1500, after=0)
+    model = learn(KernelClassifier(**SMALL), xs[:800], ys[:800])
+    older = without_forgetting(model)
+    assert len(older._learner.table) == len(model._learner.table) - len(recency.KEPT)
+    learn(older, xs[800:], ys[800:])
+    learn(model, xs[800:], ys[800:])
+    assert restarted(older) == 0
+    for first, second in ((model, older), (older, model)):
+        merged = copy.deepcopy(first).merge(copy.deepcopy(second))
+        assert len(merged._learner.table) == len(older._learner.table)
+        assert np.mean([merged.predict_one(x) == y for x, y in zip(xs, ys, strict=True)]) > 0.85

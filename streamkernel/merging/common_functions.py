@@ -1,0 +1,70 @@
+"""Summaries of second-order functions without some of their functions, which others to be merged with have not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamkernel.features.rows import F64, I64
+from streamkernel.merging.factors import factor_of
+from streamkernel.merging.summaries import SecondOrderSummary
+from streamkernel.second_order import newton_step
+
+
+def forgetting_groups(part: SecondOrderSummary) -> int:
+    """Return how many groups forget while others do not."""
+    return int((part.forgetting != part.forgetting[0]).sum())
+
+
+def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without its groups that forget: another model has none."""
+    groups, mixer, v = len(part.table), part.mixer, part.weights
+    left = groups - forgetting_groups(part)
+    gone = np.array([g for g in range(2 * groups) if g % groups >= left])
+    if mixer.any():
+        factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
+        mixer = factor.T @ factor
+    stays = np.setdiff1d(np.arange(len(v)), gone)
+    names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
+    first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
+    return replace(
+        part,
+        weights=v[stays],
+        mixer=mixer[np.ix_(stays, stays)],
+        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
+        standing=part.standing[stays],
+        grams=part.grams and part.grams[:left],
+        metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
+        **first,
+    )
+
+
+def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without its linear functions: another model has none."""
+    left, mixer, v = 2 * len(part.table) + 1, part.mixer, part.weights
+    if mixer.any():
+        factor, v = newton_step.without(factor_of(mixer), v, np.arange(left, len(v)), mixer.diagonal().min())
+        mixer = factor.T @ factor
+    none = replace(
+        part.linear, **{name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
+    )
+    return replace(
+        part,
+        weights=v[:left],
+        mixer=mixer[:left, :left],
+        bounds=np.append(part.bounds[:left], part.bounds[-2:]),
+        standing=part.standing[:left],
+        linear=none,
+    )
+
+
+def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
+    """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
+    mixer, v = part.mixer, part.weights.copy()
+    if not len(groups) or not mixer.any():
+        return mixer, v
+    gone = np.concatenate([groups, groups + len(part.table)])
+    factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
+    return factor.T @ factor, v
