@@ -151,7 +151,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert first["streamkernel_model_bytes"] > 64 * 2 * 8  # the coefficients alone
     assert first["streamkernel_cache_bytes"] > 0
     assert second["streamkernel_pending_labels"] == second["streamkernel_events_total/pending"] - 20 == 20
-    assert second["streamkernel_groups"] == 4
+    assert second["streamkernel_groups"] == 6  # four blocks, and two groups that forget
     shares = [second[f"streamkernel_function_weight/{kind}"] for kind in ("newton", "constant", "level")]
     assert sum(shares) != 0.0
 

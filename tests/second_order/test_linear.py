@@ -7,7 +7,7 @@ import pytest
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
-from streams import content, learn
+from streams import content, learn, nested
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.learners import state
@@ -183,7 +183,8 @@ def test_a_file_without_linear_functions_predicts_and_learns_on(tmp_path):
     """One of 0.1, or of a model that has a kernel."""
     X, y = examples(500, 4, 1, False)
     xs = as_dicts(X)
-    model = learn(KernelRegressor(kernels.Gaussian(2.0), **SMALL), xs[:300], y[:300].tolist())
+    options = nested(**SMALL, forgetting=1.0)
+    model = learn(KernelRegressor(kernels.Gaussian(2.0), **options), xs[:300], y[:300].tolist())
     assert len(model._learner.arrays.linear.w) == 0
     tensors = {name: part for name, part in model._learner.tensors().items() if not name.startswith("linear.")}
     tensors["bounds"] = tensors["bounds"][:-1]
