@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import arguments, show
+from benchmarks.prequential import predicted, whole_score
 from benchmarks.scenarios import CLASSES, SCENARIOS
 from streamkernel import KernelClassifier, KernelRegressor, learners
 
@@ -30,21 +31,6 @@ def turned(seed: int) -> list[Any]:
     return [(dict(zip("abcdef", x, strict=True)), bool(of)) for x, of in zip(X.tolist(), y, strict=True)]
 
 
-def predicted(model: Any, events: list[Any]) -> np.ndarray:
-    """Return what a model says of each event before it learns it."""
-    found = []
-    for x, y in events:
-        found.append(model.predict_one(x))
-        model.learn_one(x, y)
-    return np.array(found)
-
-
-def score(model: Any, events: list[Any], task: str) -> float:
-    """Return the accuracy or R² of a model."""
-    said, targets = predicted(model, events), np.array([y for _, y in events])
-    return float(np.mean(said == targets) if task == CLASSES else 1.0 - np.mean((said - targets) ** 2) / targets.var())
-
-
 def main() -> None:
     """Print both tables."""
     arguments(__doc__)
@@ -57,7 +43,7 @@ def main() -> None:
     }
     table = []
     for name, (model, own) in makes.items():
-        right = (predicted(model, own) == targets[-len(own) :])[-AFTER:]
+        right = (np.array(predicted(model, own)) == targets[-len(own) :])[-AFTER:]
         table.append([name, *(f"{part.mean():.3f}" for part in np.split(right, AFTER // PART))])
     show("Accuracy of each 2,000 events from the change on", ["", *map(str, range(PART, AFTER + 1, PART))], table)
     table = []
@@ -65,8 +51,9 @@ def main() -> None:
         scenario = SCENARIOS[name]
         make = KernelClassifier if scenario.task == CLASSES else KernelRegressor
         own = scenario.events(Path())
-        learner = [learners.Newton(forgetting=forgetting) for forgetting in FORGETTING]
-        table.append([name, *(f"{score(make(learner=one), own, scenario.task):.4f}" for one in learner)])
+        models = [make(learner=learners.Newton(forgetting=forgetting)) for forgetting in FORGETTING]
+        scores = [whole_score(scenario.task, own, predicted(model, own)) for model in models]
+        table.append([name, *(f"{score:.4f}" for score in scores)])
     show("Streams that drift", ["", *(f"forgetting={forgetting}" for forgetting in FORGETTING)], table)
 
 

@@ -16,6 +16,7 @@ from river.datasets import synth
 
 from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from benchmarks.hot_path import stream
+from benchmarks.prequential import predicted
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, rules
 
 SIZES = (1, 8, 32, 256)
@@ -27,13 +28,7 @@ def learned(make: Callable[[], KernelClassifier], data: list[tuple[dict[str, flo
     model = make()
     for x, y in data[:skipped]:
         model.learn_one(x, y)
-
-    def job() -> None:
-        for x, y in data[skipped:]:
-            model.predict_one(x)
-            model.learn_one(x, y)
-
-    return seconds(job) / (len(data) - skipped)
+    return seconds(partial(predicted, model, data[skipped:])) / (len(data) - skipped)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from river import metrics
 
 from benchmarks.scenarios import CLASSES, Event, Scenario
@@ -39,6 +40,23 @@ def score(scenario: Scenario, events: Sequence[Event], predictions: Iterable[Any
         if event is not events[0] or scenario.task == CLASSES:
             counted.update(event[1], found)
     return float(counted.get())
+
+
+def predicted(model: Any, events: Iterable[Event]) -> list[Any]:
+    """Return the prediction of each event, made before it is learned."""
+    predictions = []
+    for x, y in events:
+        predictions.append(model.predict_one(x))
+        model.learn_one(x, y)
+    return predictions
+
+
+def whole_score(task: str, events: Sequence[Event], predictions: Sequence[Any]) -> float:
+    """Return the accuracy or R² over all events, the first one among them."""
+    targets, found = np.array([y for _, y in events]), np.array(predictions)
+    if task == CLASSES:
+        return float(np.mean(found == targets))
+    return float(1.0 - np.sum((targets - found) ** 2) / np.sum((targets - targets.mean()) ** 2))
 
 
 def stepped(events: Sequence[Event], budget: float, job: Callable[[Event], None], tick: Tick) -> tuple[int, float]:

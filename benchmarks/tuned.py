@@ -15,7 +15,8 @@ from rich.progress import Progress
 from river import preprocessing
 
 from benchmarks.common import arguments, show
-from benchmarks.scenarios import CLASSES, SCENARIOS
+from benchmarks.prequential import predicted, whole_score
+from benchmarks.scenarios import CLASSES, SCENARIOS, Event
 from streamkernel import InputError, KernelClassifier, KernelRegressor, learners, losses, step_sizes
 
 STREAMS = (
@@ -34,22 +35,19 @@ def settings(curvature: float) -> Iterator[step_sizes.Step]:
         yield step_sizes.PowerDecay(gamma / curvature, c=1e-2, power=0.5)
 
 
-def score(events: Sequence[tuple[Any, Any]], task: str, step: Any, features: int) -> float:
-    """Return accuracy or R² over a stream, -∞ where the steps diverge."""
-    learner = learners.DSG(features_per_seed=32, step_size=step)
-    kind = KernelClassifier if task == CLASSES else KernelRegressor
-    model = preprocessing.StandardScaler() | kind(learner=learner, max_features=features)
-    said = []
+def score(task: str, events: Sequence[Event], model: Any) -> float:
+    """Return the accuracy or R² of a model over a stream, -∞ where its steps diverge."""
     try:
-        for x, y in events:
-            said.append(model.predict_one(x))
-            model.learn_one(x, y)
+        return whole_score(task, events, predicted(model, events))
     except InputError:
         return -np.inf
-    y = np.array([y for _, y in events])
-    if task == CLASSES:
-        return float(np.mean([a == b for a, b in zip(said, y, strict=True)]))
-    return float(1.0 - np.sum((y - np.array(said)) ** 2) / np.sum((y - y.mean()) ** 2))
+
+
+def behind_scaler(task: str, step: Any, features: int) -> Any:
+    """Return a model with a step size."""
+    learner = learners.DSG(features_per_seed=32, step_size=step)
+    kind = KernelClassifier if task == CLASSES else KernelRegressor
+    return preprocessing.StandardScaler() | kind(learner=learner, max_features=features)
 
 
 def main() -> None:
@@ -61,8 +59,11 @@ def main() -> None:
             task = SCENARIOS[name].task
             events = SCENARIOS[name].events(options.data)[:MOST]
             loss = losses.Square() if task != CLASSES else losses.Logistic()
-            ours = score(events, task, "auto", options.features)
-            found = {step: score(events, task, step, options.features) for step in settings(loss.curvature)}
+            ours, *others = (
+                score(task, events, behind_scaler(task, step, options.features))
+                for step in ("auto", *settings(loss.curvature))
+            )
+            found = dict(zip(settings(loss.curvature), others, strict=True))
             best = max(found, key=lambda step: found[step])
             worst = min(found.values())
             close = ours > found[best] - (0.005 if task == CLASSES else 0.01)

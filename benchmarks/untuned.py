@@ -9,34 +9,24 @@ with one feature a seed. By hand, a step moves one block by γ, as the papers ha
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from river import datasets, metrics, preprocessing
+from river import datasets, preprocessing
 from river.datasets import synth
 
 from benchmarks import adult
 from benchmarks.common import arguments, seconds, show
-from benchmarks.tuned import settings
-from streamkernel import InputError, KernelClassifier, KernelRegressor, kernels, learners, rules
+from benchmarks.prequential import predicted
+from benchmarks.scenarios import CLASSES, NUMBERS
+from benchmarks.tuned import score, settings
+from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, rules
 
 RULES: dict[str, rules.Rule] = {"DSG": rules.DSG(), "UDSG": rules.UDSG(), "CDSG": rules.CDSG()}
 STREAMS = {"Friedman": synth.Friedman, "Planes2D": synth.Planes2D}
 REACH = {"Friedman": 0.78, "Planes2D": 0.86}
-
-
-def score(events: Iterable[tuple[Any, Any]], model: Any, metric: metrics.base.Metric) -> float:
-    """Return the prequential score of a model; -∞ if its steps diverge."""
-    try:
-        for x, y in events:
-            metric.update(y, model.predict_one(x))
-            model.learn_one(x, y)
-    except InputError:
-        return -np.inf
-    return float(metric.get())
 
 
 def regression(size: int, by_hand: bool) -> list[list[str]]:
@@ -50,7 +40,7 @@ def regression(size: int, by_hand: bool) -> list[list[str]]:
                 def one(step: Any, cap: int = cap, value: Any = value, events: Any = events) -> float:
                     learner = learners.DSG(rule=value, features_per_seed=32, step_size=step)
                     model = preprocessing.StandardScaler() | KernelRegressor(learner=learner, max_features=cap)
-                    return score(events, model, metrics.R2())
+                    return score(NUMBERS, events, model)
 
                 found = one("auto")
                 best = max(map(one, settings(1.0))) if by_hand else np.nan
@@ -94,14 +84,10 @@ def bananas(seeds: int) -> None:
         def model(seed: int, value: Any = value) -> KernelClassifier:
             return KernelClassifier(learner=learners.DSG(rule=value, features_per_seed=1), max_features=1024, seed=seed)
 
-        found = [score(events, model(seed), metrics.Accuracy()) for seed in range(seeds)]
+        found = [score(CLASSES, events, model(seed)) for seed in range(seeds)]
 
-        def run(learned: KernelClassifier) -> None:
-            for x, y in events:
-                learned.predict_one(x)
-                learned.learn_one(x, y)
-
-        speed = statistics.median(len(events) / seconds(partial(run, model(seed))) for seed in range(seeds))
+        runs = (partial(predicted, model(seed), events) for seed in range(seeds))
+        speed = statistics.median(len(events) / seconds(run) for run in runs)
         spread = f"{statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
         rows.append([rule, spread, "≥ 0.89", f"{speed:,.0f}", "≥ 50,000"])
     columns = ["rule", "accuracy", "to reach", "events/s", "to reach"]

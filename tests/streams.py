@@ -46,6 +46,16 @@ def frame(xs):
     return pd.DataFrame(xs)
 
 
+def in_calls(model, xs, ys, sizes):
+    """Learn in calls of so many rows each, in turns."""
+    first, turn = 0, 0
+    while first < len(xs):
+        last = first + sizes[turn % len(sizes)]
+        model.learn_many(frame(xs[first:last]), pd.Series(ys[first:last]))
+        first, turn = last, turn + 1
+    return model
+
+
 def predictions(model, xs):
     """Return everything that a model says about some inputs."""
     if isinstance(model, KernelRegressor):

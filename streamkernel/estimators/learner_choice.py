@@ -118,11 +118,12 @@ def new_function(
         What both kinds of functions take: `l2`, `columns`, `intercept`, `cache_bytes`, `seed`.
     """
     step, block_size = as_step(learner.step_size), learner.features_per_seed
+    gamma = step or default_step or step_sizes.Constant(default_gamma(loss))
     if isinstance(learner, Newton):
         return Mixture(
             kernel,
             loss,
-            step or step_sizes.Constant(default_gamma(loss)),
+            gamma,
             joint=learner.joint,
             block_size=block_size,
             max_features=cap or 0,
@@ -137,7 +138,7 @@ def new_function(
         kernel,
         loss,
         learner.rule,
-        step or default_step or step_sizes.Constant(default_gamma(loss)),
+        gamma,
         per_k_xx=step is None and (learner.preconditioner is None or default_step is None),
         automatic=step is None and default_step is None,
         epsilon=learner.preconditioner or 0.0,

@@ -12,6 +12,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
+from streamkernel.second_order import growth
 
 KEPT = (0.996, 0.999)
 """What groups that forget keep of the past at each example."""
@@ -28,9 +29,6 @@ only because the block is about to know as many examples as it has outputs."""
 
 MARGIN = 0.2
 """By so much of its loss a group has to be worse."""
-
-GAIN = 0.03
-"""By so much another block has to be better for a group to change to it."""
 
 
 def block_for(own: int, singles: F64, since: int) -> int:
@@ -54,7 +52,7 @@ def block_for(own: int, singles: F64, since: int) -> int:
     """
     inner = range(1, len(singles) - 1) if len(singles) > 2 else range(len(singles))
     best = min(inner, key=lambda block: float(singles[block]))
-    return best if since >= FROM and singles[best] < (1.0 - GAIN) * singles[own] else own
+    return best if since >= FROM and singles[best] < (1.0 - growth.GAIN) * singles[own] else own
 
 
 def possible(table: I64, ordinary: int, seen: int) -> bool:

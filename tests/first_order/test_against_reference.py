@@ -196,14 +196,20 @@ def cases():
         yield rule, loss, batch, setting
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(cases()))
-def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
-    f, reference = pair(loss, rule, batch, setting)
+def steps_of_both(f, reference, loss, batch):
+    """Yield the number of each step, after both have taken it."""
     X, y = examples(STEPS * batch, loss)
     for t in range(STEPS):
         part = slice(t * batch, (t + 1) * batch)
         f.learn(f.directions.rows(NAMES, X[part]), y[part])
         reference.learn(X[part], y[part])
+        yield t
+
+
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(cases()))
+def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
+    f, reference = pair(loss, rule, batch, setting)
+    for t in steps_of_both(f, reference, loss, batch):
         assert f.n_blocks == reference.n_blocks, t
         assert close(f.beta[: f.n_blocks] * f.numbers["scale"], reference.beta), t
     assert close(coefficients(f), reference.alpha)
@@ -224,11 +230,7 @@ def automatic_cases():
 @pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(automatic_cases()))
 def test_steps_of_automatic_size_are_the_printed_ones(rule, loss, batch, setting):
     f, reference = pair(loss, rule, batch, setting, automatic=True)
-    X, y = examples(STEPS * batch, loss)
-    for t in range(STEPS):
-        part = slice(t * batch, (t + 1) * batch)
-        f.learn(f.directions.rows(NAMES, X[part]), y[part])
-        reference.learn(X[part], y[part])
+    for t in steps_of_both(f, reference, loss, batch):
         assert f.n_blocks == reference.n_blocks, t
         assert close(f.numbers["last_step"], reference.eta), t
     assert close(coefficients(f), reference.alpha)

@@ -14,7 +14,7 @@ import pytest
 from cases import max_examples
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import WAYS, content, examples, frame, learn, nested, predictions
+from streams import WAYS, content, examples, frame, in_calls, learn, nested, predictions
 
 from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, step_sizes
 from streamkernel import kernels as k
@@ -53,16 +53,6 @@ def regressor(**options):
 def stages(model):
     """Return the blocks of the larger groups."""
     return model._learner.table[growth.ALONE : growth.ALONE + 2, 0].tolist()
-
-
-def in_calls(model, xs, ys, sizes):
-    """Learn in calls of so many rows each, in turns."""
-    first, turn = 0, 0
-    while first < len(xs):
-        last = first + sizes[turn % len(sizes)]
-        model.learn_many(frame(xs[first:last]), pd.Series(ys[first:last]))
-        first, turn = last, turn + 1
-    return model
 
 
 def fine(n, seed=0, moves=None):

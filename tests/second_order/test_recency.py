@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pandas as pd
 import pytest
-from streams import WAYS, content, frame, learn, nested, predictions
+from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
 from streamkernel.second_order import growth, mixture, recency
@@ -23,6 +23,13 @@ def stream(seed=0, before=CHANGE, after=AFTER):
     sign = np.where(np.arange(len(X)) < before, 1.0, -1.0)
     y = sign * np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.3 * X[:, 2] > 0.0
     return [dict(zip("abcd", x, strict=True)) for x in X.tolist()], y.tolist()
+
+
+def turning(n):
+    """Return inputs and numbers that more features help with, whose sign turns after 5,000."""
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    sign = np.where(np.arange(n) < 5000, 1.0, -1.0)
+    return X, sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])
 
 
 def right(model, xs, ys):
@@ -104,11 +111,7 @@ def test_a_copy_goes_on_with_the_same_bits_around_a_restart(way, tmp_path):
 @pytest.mark.parametrize("sizes", [[1200], [256, 1, 255], [7, 300, 5]])
 def test_any_grouping_into_calls_has_the_same_bits(sizes):
     xs, ys = stream()
-    one, model, first, turn = learn(KernelClassifier(**SMALL), xs, ys), KernelClassifier(**SMALL), 0, 0
-    while first < len(xs):
-        last = first + sizes[turn % len(sizes)]
-        model.learn_many(frame(xs[first:last]), pd.Series(ys[first:last]))
-        first, turn = last, turn + 1
+    one, model = learn(KernelClassifier(**SMALL), xs, ys), in_calls(KernelClassifier(**SMALL), xs, ys, sizes)
     assert restarted(one) > CHANGE
     assert content(model) == content(one)
 
@@ -131,10 +134,8 @@ def test_an_interrupted_restart_is_made_up_for(monkeypatch):
 
 
 def test_larger_groups_end_at_a_restart_and_begin_again_as_in_a_new_model():
-    generator = np.random.default_rng(0)
-    X = generator.normal(size=(9000, 3))
-    sign = np.where(np.arange(len(X)) < 5000, 1.0, -1.0)
-    y = pd.Series(sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]))
+    X, targets = turning(9000)
+    y = pd.Series(targets)
     frames, sizes = pd.DataFrame(X, columns=list("abc")), []
     model = KernelRegressor(max_features=1024, learner=learners.Newton(features_per_seed=32))
     for first in range(0, len(X), 250):
@@ -183,10 +184,8 @@ def test_what_no_model_learns_is_refused(tmp_path):
 
 
 def test_a_model_whose_larger_groups_have_ended_is_read_again(tmp_path):
-    generator = np.random.default_rng(0)
-    X = generator.normal(size=(7000, 3))
-    sign = np.where(np.arange(len(X)) < 5000, 1.0, -1.0)
-    ys = (sign * (np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2])).tolist()
+    X, targets = turning(7000)
+    ys = targets.tolist()
     xs = [dict(zip("abc", x, strict=True)) for x in X.tolist()]
     model = KernelRegressor(max_features=1024, learner=learners.Newton(features_per_seed=32))
     learn(model, xs[:5000], ys[:5000])
