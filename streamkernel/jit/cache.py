@@ -9,6 +9,7 @@ and it is never changed.
 
 from __future__ import annotations
 
+import _thread
 import hashlib
 import logging
 import os
@@ -63,27 +64,31 @@ def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
     Exceptions in the middle of numba and LLVM leave them such that the process may end.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return do(*arguments, **options)
-    results: list[Any] = []
+    outcome: list[Any] = []
     errors: list[BaseException] = []
+    ended = _thread.allocate_lock()
+    ended.acquire()
 
     def run() -> None:
         try:
-            results.append(do(*arguments, **options))
+            outcome.append(do(*arguments, **options))
         except BaseException as error:
             errors.append(error)
+            outcome.append(None)
+        finally:
+            ended.release()
 
-    thread = threading.Thread(target=run, name="streamkernel compiler")
-    thread.start()
-    while thread.is_alive():
+    _thread.start_new_thread(run, ())  # threading.Thread would wait in Python code, with a lock that a signal breaks
+    while not outcome:
         try:
-            thread.join()
+            ended.acquire()
         except BaseException as interruption:
             errors.insert(0, interruption)
     if errors:
         raise errors[0]
-    return results[0]
+    return outcome[0]
 
 
 class FileCache(NullCache):

@@ -158,6 +158,25 @@ for trial in range(60):
 print(hits)
 """
 
+WHILE_COMPILING = """
+import random, signal
+from streamkernel.jit.cache import uninterrupted
+def stop(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, stop)
+pause, hits = random.Random(0), 0
+for trial in range(4000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 2e-4))
+        for _ in range(5):
+            assert uninterrupted(sum, [1, 2]) == 3
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        hits += 1
+print(hits)
+"""
+
 MEMORY = """
 import resource
 from streamkernel import KernelRegressor, kernels, learners
@@ -193,6 +212,11 @@ print(refused)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
 def test_signals_at_any_time_leave_what_was_learned():
     assert int(run(SIGNALS)) > 20
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_signals_while_code_is_compiled_are_raised_as_they_are():
+    assert int(run(WHILE_COMPILING)) > 20
 
 
 def test_too_little_memory_at_any_time_leaves_what_was_learned():
