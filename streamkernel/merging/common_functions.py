@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from streamkernel.features.rows import F64, I64
 from streamkernel.merging.factors import factor_of
+from streamkernel.merging.linear import LinearSummary
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import newton_step
 
@@ -43,20 +45,29 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
 
 def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its linear functions: another model has none."""
-    left, mixer, v = 2 * len(part.table) + 1, part.mixer, part.weights
+    none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
+    base = 2 * len(part.table) + 1
+    return _without(part, range(base, base + len(part.linear.w)), replace(part.linear, **none))
+
+
+def without_neighbours(part: SecondOrderSummary) -> SecondOrderSummary:
+    """Return the summary of a function without that of the nearest neighbours: another model has none."""
+    return _without(part, [len(part.weights) - 1], replace(part.linear, remembered=None))
+
+
+def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
+    """Return the summary of a function without some of its functions beside the groups, and with other linear ones."""
+    stays, mixer, v = np.setdiff1d(np.arange(len(part.weights)), gone), part.mixer, part.weights
     if mixer.any():
-        factor, v = newton_step.without(factor_of(mixer), v, np.arange(left, len(v)), mixer.diagonal().min())
+        factor, v = newton_step.without(factor_of(mixer), v, np.array(gone), mixer.diagonal().min())
         mixer = factor.T @ factor
-    none = replace(
-        part.linear, **{name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
-    )
     return replace(
         part,
-        weights=v[:left],
-        mixer=mixer[:left, :left],
-        bounds=np.append(part.bounds[:left], part.bounds[-2:]),
-        standing=part.standing[:left],
-        linear=none,
+        weights=v[stays],
+        mixer=mixer[np.ix_(stays, stays)],
+        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
+        standing=part.standing[stays],
+        linear=linear,
     )
 
 

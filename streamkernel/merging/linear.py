@@ -1,4 +1,7 @@
-"""Linear functions that learned apart, as one: names in one order, on one scale, and sums of their Gram matrices."""
+"""Linear functions that learned apart, as one: names in one order, on one scale, and sums of their Gram matrices.
+
+All together remember the last of the recent examples of each, and what is left of those that they had in common.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features.rows import F64, U64
+from streamkernel.features.rows import F32, F64, U64
 from streamkernel.merging.factors import factor_of, solve
-from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, Linear
+from streamkernel.second_order import linear_files
+from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, REMEMBERED, WINDOW, Linear
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class LinearSummary:
         Of A, of all places, shape (functions, places).
     errors
         Running squared errors, shape (functions,).
+    points, answers
+        The recent examples, the oldest first: inputs, shape (places, n), and targets.
+    remembered
+        How many have been remembered so far, ``None`` where none ever is.
     """
 
     names: U64
@@ -39,10 +47,19 @@ class LinearSummary:
     grams: F64
     diagonal: F64
     errors: F64
+    points: F32
+    answers: F64
+    remembered: int | None
 
     def with_columns(self, columns: F64) -> LinearSummary:
-        """Return a summary with other columns, which are sums of its own."""
-        return replace(self, w=columns @ self.w)
+        """Return a summary with other columns, which are sums of its own; targets are numbers of classes."""
+        of_classes = columns
+        if columns.shape[1] == 1 and (len(columns) == 1 or columns.min() < 0.0):  # the margin of two classes
+            of_classes = np.concatenate([-columns, columns], axis=1)
+        if len(columns) == 1:
+            of_classes = np.concatenate([-of_classes, of_classes])
+        classes = of_classes.argmax(axis=0).astype(np.float64)
+        return replace(self, w=columns @ self.w, answers=classes[self.answers.astype(np.int64)])
 
 
 def summarize(linear: Linear) -> LinearSummary:
@@ -53,7 +70,10 @@ def summarize(linear: Linear) -> LinearSummary:
     diagonal = linear.diagonal[:, :n].copy()
     diagonal[:, :dense] = np.einsum("kii->ki", grams)
     own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
-    return LinearSummary(*own, grams, diagonal, linear.errors.copy())
+    remembered, window = int(linear.counts[REMEMBERED]), len(linear.answers)
+    ring = np.arange(max(0, remembered - window), remembered) % max(window, 1)
+    recent = linear.points[:n, ring], linear.answers[ring]
+    return LinearSummary(*own, grams, diagonal, linear.errors.copy(), *recent, remembered if window else None)
 
 
 def merge(
@@ -117,7 +137,26 @@ def merge(
         "linear.factor": factors[:, *np.triu_indices(dense)],
         "linear.diagonal": diagonals,
         "linear.errors": np.array([part.errors for part in parts]).T @ weights,
+        **({} if parts[0].remembered is None else _recent(parts, base, names)),
     }
+
+
+def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U64) -> dict[str, Any]:
+    """Return the tensors of the recent examples of all parts: those of the base, then the last of each part in turn."""
+    points, answers, ages = [], [], []
+    before = 0 if base is None else base.remembered or 0
+    own = [(part, max(0, (part.remembered or 0) - before), 0) for part in parts]
+    for part, new, older in [*own, *([] if base is None else [(base, WINDOW, WINDOW)])]:
+        last = slice(max(0, len(part.answers) - new), None)
+        places = {name: i for i, name in enumerate(part.names[: len(part.points)].tolist())}
+        at = np.array([places.get(name, -1) for name in names[:NEAR].tolist()])
+        points.append(np.where((at >= 0)[:, None], part.points[at, last], np.float32(0.0)))
+        answers.append(part.answers[last])
+        ages.append(older + np.arange(len(answers[-1]))[::-1])
+    newest = np.argsort(-np.concatenate(ages), kind="stable")[-WINDOW:]
+    return linear_files.recent(
+        np.ascontiguousarray(np.concatenate(points, axis=1)[:, newest]), np.concatenate(answers)[newest], len(newest)
+    )
 
 
 def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:

@@ -18,6 +18,7 @@ from streamkernel.merging.common_functions import (
     without_forgetting,
     without_groups,
     without_linear,
+    without_neighbours,
 )
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
@@ -108,6 +109,8 @@ def merge(
     functions, forgetting = min(len(part.linear.w) for part in parts), min(map(forgetting_groups, parts))
     parts = [without_forgetting(part) if forgetting_groups(part) > forgetting else part for part in parts]
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
+    is_near = all(part.linear.remembered is not None for part in parts)
+    parts = [without_neighbours(part) if part.linear.remembered is not None and not is_near else part for part in parts]
     table, has = _together(parts, weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
@@ -131,7 +134,7 @@ def merge(
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
     level = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], 1 + functions, axis=1)]
+    share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], 1 + functions + is_near, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
         **state.pack_learned(numbers),

@@ -113,6 +113,8 @@ class Arranger:
         Whether new groups may be in a metric.
     linear, linear_prior
         Linear functions, and their λ.
+    window
+        Recent examples that are remembered for a function of the nearest ones, 0 if there is none.
     forgetting
         What each group beside them keeps of the past at each example that shares a block's features and forgets.
     """
@@ -126,6 +128,7 @@ class Arranger:
     has_metric: bool
     linear: int
     linear_prior: float
+    window: int
     forgetting: tuple[float, ...] = ()
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
@@ -137,8 +140,9 @@ class Arranger:
         table[:alone, 0] = self.alone
         table[:alone, 1] = np.arange(alone)
         table[ordinary:] = 1, max(alone // 2 - 1, 0), 0
-        functions = 2 * count + 1 + self.linear
-        first = np.array([BEGINNING, *[0.0] * self.linear][: self.linear])
+        beside = self.linear + (self.window > 0)
+        functions = 2 * count + 1 + beside
+        first = np.array([BEGINNING * (self.linear > 0), *[0.0] * beside][:beside])
         single = np.where(np.arange(count) < alone, 0.5 * (1.0 - first.sum()) / alone, 0.0)
         arrays: dict[str, Any] = {
             "level": np.zeros((columns, 1)),
@@ -148,7 +152,7 @@ class Arranger:
             "losses": np.zeros(functions),
             "priors": np.full(count, priors.UNKNOWN),
             "metric": metric.empty(count),
-            "linear": new_linear(self.linear, columns, self.linear_prior),
+            "linear": new_linear(self.linear, columns, self.linear_prior, window=self.window),
             "span": np.zeros(2),
             "recent": np.zeros(count),
         }

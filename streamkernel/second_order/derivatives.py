@@ -12,7 +12,7 @@ from streamkernel.learners.derivatives import check, directions_along, slopes
 from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.linear_state import Linear
+from streamkernel.second_order.linear_state import PLACES, Linear
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState
 
 
@@ -78,14 +78,15 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
 def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
     """Return the derivatives by the values of what the linear functions say; 0 of one that says the most it may."""
     linear: Linear = function.linear
-    number = {name: i for i, name in enumerate(linear.names[: linear.counts[0]].tolist())}
+    number = {name: i for i, name in enumerate(linear.names[: linear.counts[PLACES]].tolist())}
     places = np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
     centre, divisor = linear.scales[places].T if len(scales.table) else (np.zeros(len(places)), np.ones(len(places)))
     per_value = np.where((places > 0) & (divisor > 0.0), 1.0 / np.where(divisor > 0.0, divisor, 1.0), 0.0)
     w = linear.w[:, :, places]
     raw = linear.w[:, :, 0] + w @ ((row.values - centre) * per_value)
-    said = np.empty((1, *raw.shape))
-    evaluation.linear_scores(function, scales, row, said)
-    is_within = np.abs(said[0]) >= (1.0 - 1e-9) * np.abs(raw)
-    weights = function.weights[2 * len(function.layout) + 1 :, None] * is_within
+    base = 2 * len(function.layout) + 1
+    said = np.empty((1, len(function.weights) - base, raw.shape[1]))
+    evaluation.scores_of_others(function, scales, row, row, said)
+    is_within = np.abs(said[0, : len(raw)]) >= (1.0 - 1e-9) * np.abs(raw)
+    weights = function.weights[base : base + len(raw), None] * is_within
     return np.asarray((weights[:, :, None] * w * per_value).sum(axis=0))

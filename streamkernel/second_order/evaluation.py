@@ -12,7 +12,7 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embedding_room
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import MEAN
-from streamkernel.second_order import linear
+from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
@@ -38,19 +38,27 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _set_linear(state, scales, rows, i, room, raw, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (functions, columns), to what the linear functions say of row i."""
+def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
+    row i, which is read as `read` by the features."""
+    numbers, near = state.numbers[0], len(raw)
+    if len(out) == 0:
+        return
     linear.read_row(state.linear, scales, rows, i, room)
     linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(state.linear, state.numbers[0].error_scale, raw, out)
+    linear.within_reach(state.linear, numbers.error_scale, raw, out[:near])
+    if len(out) > near:
+        neighbours.set_point(state.linear, read, i, room)
+        neighbours.score(state.linear, state.numbers, numbers.predicted_offset, room, out[near])
 
 
 @compiled
-def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions at row i."""
-    room, raw = room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
+def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
+    at row i, which is read as `read` by the features."""
+    room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
     for i in range(len(out)):
-        _set_linear(state, scales, rows, i, room, raw, out[i])
+        _set_others(state, scales, rows, read, i, room, raw, out[i])
 
 
 @inlined
@@ -82,16 +90,14 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     changed, linear_room = metric_room(longest), room_for(state.linear, longest)
     z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
     f = np.empty((len(state.weights), numbers.columns))
-    base = 2 * len(state.layout) + 1
-    raw = np.empty((len(f) - base, numbers.columns))
+    base, raw = 2 * len(state.layout) + 1, np.empty(state.linear.w.shape[:2])
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
         if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(state, z, f)
-        if len(f) > base:
-            _set_linear(state, scales, rows, i, linear_room, raw, f[base:])
+        _set_others(state, scales, rows, read, i, linear_room, raw, f[base:])
         mix_scores(state.weights, f, out[i])
         bound(state, f, base, numbers.predicted_offset, out[i])
         for c in range(len(out[i])):
@@ -113,13 +119,15 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
-    return state.numbers.copy(), *functions, *names, scales.counts.copy(), scales.table.copy()
+    recent = own.points.copy(), own.answers.copy()
+    return state.numbers.copy(), *functions, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
     numbers, newton, steady, level, weights, span, *names, counts, table = _copy(state, scales)
-    own = state.linear._replace(**dict(zip(("counts", "keys", "at", "scales", "w", "errors"), names, strict=True)))
+    parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers"
+    own = state.linear._replace(**dict(zip(parts, names, strict=True)))
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
     copied = copied._replace(span=span)
     return copied, ScalesState(counts, table)

@@ -8,7 +8,8 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 One function more is a constant that takes constant steps: the recent level, whatever x is. Where inputs are scaled,
 two more are linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are learned by Newton steps too, on the loss of f itself, and forget what is long ago. All functions see an
-example before they learn it.
+example before they learn it. Beside those is one of the nearest neighbours among recent examples
+(`streamkernel.second_order.neighbours`).
 
 What is learned from one example changes in one call that holds the interpreter's lock, and nothing in it allocates
 memory after the first change. The Newton steps of the groups take much longer (`streamkernel.second_order.steps`).
@@ -41,7 +42,7 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import linear, newton_step
+from streamkernel.second_order import linear, neighbours, newton_step
 from streamkernel.second_order.evaluation import bound, functions, mix_scores
 from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
 from streamkernel.second_order.linear_state import room_for
@@ -120,7 +121,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
     mixer = Mixer(state.weights, state.mixer, state.bounds)
     height, linear_room = rows_per_group(state), room_for(own_linear, longest)
-    raw = np.empty((count - base, columns))
+    near = base + len(own_linear.w)
+    raw = np.empty((near - base, columns))
     for i in range(first, last):
         blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
         if not has_room(scales, scale_row(scales, rows, i, examples.scaled)):
@@ -132,6 +134,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             used = linear.read_row(own_linear, scales, rows, i, linear_room)
             if used > own_linear.w.shape[2]:
                 return NO_PLACE, i
+            neighbours.set_point(own_linear, scaled_rows, i, linear_room)
         if numbers.loss_per_error > 0.0:
             numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
         parameter = numbers.loss_parameter
@@ -147,14 +150,16 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         target -= added
         moved = added - numbers.offset if numbers.examples > 0 else 0.0
         if count > base:
-            for k in range(count - base):
+            for k in range(near - base):
                 for c in range(columns):
                     raw[k, c] -= moved
-            linear.within_reach(own_linear, numbers.error_scale, raw, f[base:])
+            linear.within_reach(own_linear, numbers.error_scale, raw, f[base:near])
+        if count > near:
+            neighbours.score(own_linear, state.numbers, added, linear_room, f[near])
         mix_scores(state.weights, f, out)
         usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
         for k in range(count):
-            f_k = f[k] if k < base else raw[k - base]
+            f_k = raw[k - base] if base <= k < near else f[k]
             losses.derivative(code, parameter, f_k, target, g[k])
             losses.curvature(code, parameter, f_k, target, h[k])
             usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
@@ -216,7 +221,10 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         if count > base:
             linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
             linear.move(own_linear, -moved)
-        for k in range(base, count):
+        if count > near:
+            state.losses[near] += (losses.value(code, parameter, f[near], target) - state.losses[near]) / memory
+            neighbours.remember(own_linear, examples.y[i], linear_room)
+        for k in range(base, near):
             own_loss = losses.value(code, parameter, f[k], target)
             state.losses[k] += (own_loss - state.losses[k]) / memory
             if size > 0.0 and numbers.intercept == MEAN:

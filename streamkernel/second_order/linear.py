@@ -29,7 +29,7 @@ from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, ROOM
+from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, PLACES, ROOM
 from streamkernel.second_order.name_table import row_of
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -68,7 +68,7 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
 
     Where nothing is scaled, inputs are the values as they are.
     """
-    used, inputs, first = linear.counts[0], room.inputs, rows.start[i]
+    used, inputs, first = linear.counts[PLACES], room.inputs, rows.start[i]
     before, is_scaled = used, len(scales.table) > 0
     for k in range(min(used, len(inputs))):
         inputs[k] = 0.0
@@ -108,7 +108,7 @@ def reach(linear, k, size):  # type: ignore[no-untyped-def]
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX))
 def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to wᵀs of a row of n names that was read."""
-    used = linear.counts[0]
+    used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     for k in range(len(f)):
         for c in range(f.shape[1]):
@@ -133,7 +133,7 @@ def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
 @unit(types.void(LINEAR, SCALES, ROWS, types.int64, types.int64, types.float64, ROOM), error_model="numpy")
 def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
     """Give the new names of a row that was read their places, for which there is room, with λ."""
-    first, before = rows.start[i], linear.counts[0]
+    first, before = rows.start[i], linear.counts[PLACES]
     if used == before:
         return
     for j in range(rows.start[i + 1] - first):
@@ -152,7 +152,7 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
                 room.inputs[place] = room.values[j]
             else:
                 linear.diagonal[k, place] = least
-    linear.counts[0] = used
+    linear.counts[PLACES] = used
 
 
 @inlined
@@ -176,7 +176,7 @@ def trust(n, room, seen):  # type: ignore[no-untyped-def]
 @unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64))
 def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
     """Take the Newton step of function k on a row of n names that was read and admitted, with αℓ' and αℓ'' of f."""
-    used = linear.counts[0]
+    used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
     for j in range(dense):
@@ -219,7 +219,7 @@ def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def
     """
     if seen % TURN != 0 or (kept == 1.0 and l2 == 0.0):
         return
-    used = linear.counts[0]
+    used = linear.counts[PLACES]
     dense, turn, place = min(used, len(room.inputs)), TURN * used, seen // TURN % used
     factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
     if kept < 1.0:

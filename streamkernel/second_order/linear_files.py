@@ -1,4 +1,4 @@
-"""What a file has of linear functions."""
+"""What a file has of linear functions, and of recent examples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ from typing import Any
 import numpy as np
 
 from streamkernel import tensor_file
+from streamkernel.features.rows import F32, F64
 from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import DENSE, MOST, Linear, grown, indexed, new_linear
+from streamkernel.second_order.linear_state import (
+    DENSE,
+    MOST,
+    NEAR,
+    PLACES,
+    REMEMBERED,
+    WINDOW,
+    Linear,
+    grown,
+    indexed,
+    new_linear,
+)
 
 NAMES = "linear.names"
+POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
@@ -24,10 +37,16 @@ def count(tensors: Mapping[str, Any]) -> int:
     return len(tensors["linear.w"]) if has_linear(tensors) and "linear.w" in tensors else 0
 
 
+def window(tensors: Mapping[str, Any]) -> int:
+    """Return how many recent examples a function of a file remembers at most: earlier files know of none."""
+    return WINDOW if has_linear(tensors) and ANSWERS in tensors else 0
+
+
 def pack(linear: Linear) -> dict[str, Any]:
     """Return everything as arrays, of the places in use."""
-    n, dense = int(linear.counts[0]), min(int(linear.counts[0]), linear.factor.shape[1])
-    return {
+    n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
+    near = recent(linear.points[:n], linear.answers, int(linear.counts[REMEMBERED])) if len(linear.answers) else {}
+    return near | {
         NAMES: linear.names[:n].view(np.int64).copy(),
         "linear.scales": linear.scales[:n].copy(),
         "linear.w": linear.w[:, :, :n].copy(),
@@ -37,8 +56,23 @@ def pack(linear: Linear) -> dict[str, Any]:
     }
 
 
-def unpack(tensors: Mapping[str, Any], columns: int) -> Linear:
+def recent(points: F32, answers: F64, remembered: int) -> dict[str, Any]:
+    """Return recent examples in the order of their ring as arrays, those of so many that were remembered."""
+    filled = min(remembered, len(answers))
+    return {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
+
+
+def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Linear:
     """Return the functions that :func:`pack` returned as arrays; none of a file of 0.1.
+
+    Parameters
+    ----------
+    tensors
+        Those of a file.
+    columns
+        Outputs of f.
+    classes
+        How many classes targets are the numbers of; ``None`` if they are any numbers.
 
     Raises
     ------
@@ -64,10 +98,10 @@ def unpack(tensors: Mapping[str, Any], columns: int) -> Linear:
     parts = {
         name: tensor_file.require_tensor(tensors, f"linear.{name}", np.float64, shape) for name, shape in shapes.items()
     }
-    linear = new_linear(functions, columns, 0.0)
+    linear = new_linear(functions, columns, 0.0, window=window(tensors))
     while linear.w.shape[2] < n:
         linear = grown(linear)
-    linear.counts[0], linear.names[:n] = n, names.view(np.uint64)
+    linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
     linear.scales[:n], linear.w[:, :, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
     linear.factor[:, *np.triu_indices(dense)], linear.diagonal[:, dense:n] = parts["factor"], parts["diagonal"]
     own = np.arange(dense)
@@ -79,4 +113,19 @@ def unpack(tensors: Mapping[str, Any], columns: int) -> Linear:
     )
     if not usable:
         raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
+    if len(linear.answers):
+        _restore_recent(linear, tensors, classes)
     return indexed(linear)
+
+
+def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None) -> None:
+    """Let the functions remember the recent examples of a file."""
+    (remembered,) = tensor_file.require_tensor(tensors, COUNT, np.int64, (1,)).tolist()
+    filled, places = min(remembered, WINDOW), min(int(linear.counts[PLACES]), NEAR)
+    if not 0 <= remembered < 1 << 62:
+        raise ValueError(f"expected how many examples were remembered as {COUNT}, got {remembered}")
+    answers = tensor_file.require_tensor(tensors, ANSWERS, np.float64, (filled,))
+    if classes is not None and not np.isin(answers, range(classes)).all():
+        raise ValueError(f"expected the numbers of {classes} classes as {ANSWERS}, got others")
+    linear.points[:places, :filled] = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
+    linear.answers[:filled], linear.counts[REMEMBERED] = answers, remembered

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from streamkernel.features.rows import F64, I64, U64
+from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.jit import inlined
 from streamkernel.losses import Loss
 from streamkernel.second_order.name_table import index
@@ -22,6 +22,15 @@ MOST = 65_536
 FIRST = 16
 """Places that there is room for in the beginning."""
 
+NEAR = 128
+"""Places, that of the constant among them, that count for distances between examples."""
+
+WINDOW, NEIGHBOURS = 1000, 5
+"""Examples that are remembered, and how many of them count."""
+
+PLACES, REMEMBERED = range(2)
+"""What is counted: places in use, and examples that have been remembered."""
+
 PRIOR = 10.0
 """λ: what A has of each input before there are examples, in units of its variance and of the loss's curvature."""
 
@@ -30,12 +39,12 @@ CONSTANT = 0.01
 
 
 class Linear(NamedTuple):
-    """Linear functions of one list of names, and the factors that they are learned with.
+    """Linear functions of one list of names, and the factors that they are learned with; recent examples.
 
     Attributes
     ----------
     counts
-        Places in use, the first of which is that of the constant.
+        Places in use, the first of which is that of the constant, and how many examples have been remembered so far.
     keys, at
         Hashes of names, 0 for none, and their places: a table twice as long as there is room for places.
     names
@@ -50,6 +59,9 @@ class Linear(NamedTuple):
         Of A, for the places after those, shape (functions, room).
     errors
         The running mean squared error of each function.
+    points, answers
+        The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), and their
+        targets, shape (n,); n is 0 where none are remembered.
     """
 
     counts: I64
@@ -61,22 +73,32 @@ class Linear(NamedTuple):
     factor: F64
     diagonal: F64
     errors: F64
+    points: F32
+    answers: F64
 
 
 class Room(NamedTuple):
-    """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those."""
+    """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those;
+    its inputs as a point, d² of the examples remembered, and those of its neighbours with their places in the ring."""
 
     values: F64
     places: I64
     inputs: F64
     gain: F64
     row: F64
+    point: F32
+    squares: F32
+    nearest: F32
+    which: I64
 
 
 _VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
+_SINGLES = types.float32[::1]
 _MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
-LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR], Linear)
-ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR], Room)
+LINEAR = types.NamedTuple(
+    [_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR, types.float32[:, ::1], _VECTOR], Linear
+)
+ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], Room)
 
 
 def prior(loss: Loss) -> float:
@@ -84,11 +106,11 @@ def prior(loss: Loss) -> float:
     return PRIOR * loss.curvature
 
 
-def new_linear(functions: int, columns: int, least: float, room: int = FIRST) -> Linear:
-    """Return linear functions of no names yet, with λ and room for some places."""
+def new_linear(functions: int, columns: int, least: float, room: int = FIRST, window: int = 0) -> Linear:
+    """Return linear functions of no names yet, with λ and room for some places, and for so many examples."""
     dense = min(room, DENSE)
     found = Linear(
-        np.ones(1, np.int64),
+        np.array([1, 0]),
         np.zeros(2 * room, np.uint64),
         np.zeros(2 * room, np.int64),
         np.zeros(room, np.uint64),
@@ -97,6 +119,8 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST) ->
         np.zeros((functions, dense, dense)),
         np.zeros((functions, room)),
         np.zeros(functions),
+        np.zeros((min(room, NEAR), window), np.float32),
+        np.zeros(window),
     )
     found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
     return found
@@ -105,21 +129,32 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST) ->
 def grown(old: Linear) -> Linear:
     """Return the same functions with room for twice as many places."""
     functions, columns, room = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * room)
-    n, dense = int(old.counts[0]), old.factor.shape[1]
-    new.counts[0], new.names[:room], new.scales[:room], new.w[:, :, :room] = n, old.names, old.scales, old.w
+    new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
+    dense = old.factor.shape[1]
+    new.counts[:], new.points[: len(old.points)], new.answers[:] = old.counts, old.points, old.answers
+    new.names[:room], new.scales[:room], new.w[:, :, :room] = old.names, old.scales, old.w
     new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
     return indexed(new)
 
 
 def indexed(linear: Linear) -> Linear:
     """Return functions of which the table of names is empty, with that filled."""
-    index(linear.keys, linear.at, linear.names, 1, int(linear.counts[0]))
+    index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
     return linear
 
 
 @inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
     """Return room for examples of at most `longest` names."""
-    dense = linear.factor.shape[1]
-    return Room(np.empty(longest), np.empty(longest, np.int64), np.empty(dense), np.empty(dense), np.empty(dense))
+    dense, window = linear.factor.shape[1], len(linear.answers)
+    return Room(
+        np.empty(longest),
+        np.empty(longest, np.int64),
+        np.empty(dense),
+        np.empty(dense),
+        np.empty(dense),
+        np.empty(len(linear.points), np.float32),
+        np.empty(window, np.float32),
+        np.empty(min(NEIGHBOURS, window), np.float32),
+        np.empty(min(NEIGHBOURS, window), np.int64),
+    )

@@ -25,7 +25,7 @@ from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
-from streamkernel.second_order.linear_state import prior
+from streamkernel.second_order.linear_state import WINDOW, prior
 from streamkernel.second_order.mixture_state import MixtureState
 from streamkernel.second_order.tiles import EIGHT
 
@@ -61,7 +61,7 @@ class MixedFunction(Learner):
     has_metric
         Whether new groups may draw their features in a metric that is learned.
     is_linear
-        Whether there are functions linear in the inputs.
+        Whether there are functions linear in the inputs, and one of the nearest neighbours.
     loss_per_error
         The parameter of the loss in units of the mean |f(x) - y|, 0 for the one that the loss has.
     l2, columns, intercept, cache_bytes, seed
@@ -106,6 +106,7 @@ class MixedFunction(Learner):
             has_metric=has_metric and not joint and blocks >= growth.ALONE and directions.plan.is_plain,
             linear=len(FORGETTING) if is_linear else 0,
             linear_prior=prior(loss),
+            window=WINDOW if is_linear and (loss.for_classes or intercept == state.MEAN) else 0,
             forgetting=recency.KEPT if forgetting is None and not joint else (),
         )
         self.is_unfinished = self._is_private = False
@@ -207,16 +208,21 @@ class MixedFunction(Learner):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, and of
-        linear functions.
+        """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
+        linear ones, and of the nearest neighbours.
 
         Where the stream moves, the constant steps gain.
         """
-        weights = self._live.state.weights
+        weights, linear = self._live.state.weights, self._live.state.linear
         level = 2 * len(self._live.groups)
         newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
         found = {"newton": newton, "constant": steady, "level": float(weights[level])}
-        return found | ({"linear": float(weights[level + 1 :].sum())} if len(weights) > level + 1 else {})
+        near = level + 1 + len(linear.w)
+        if near > level + 1:
+            found["linear"] = float(weights[level + 1 : near].sum())
+        if len(weights) > near:
+            found["neighbours"] = float(weights[near])
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -268,11 +274,13 @@ class MixedFunction(Learner):
         """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
         return derivatives(self._live, NOT_SCALED if scales is None else scales.state, row)
 
-    def linear_scores(self, rows: Rows) -> F64:
-        """Return the scores of the linear functions at rows that need no scales, shape (rows, functions, columns)."""
+    def scores_of_others(self, rows: Rows) -> F64:
+        """Return the scores of the functions that are no groups', but the level, at rows that need no scales, shape
+        (rows, functions, columns)."""
         function = self._live.state
-        out = np.empty((len(rows.start) - 1, len(function.linear.w), len(function.level)))
-        evaluation.linear_scores(function, NOT_SCALED, rows, out)
+        others = len(function.weights) - 2 * len(function.layout) - 1
+        out = np.empty((len(rows.start) - 1, others, len(function.level)))
+        evaluation.scores_of_others(function, NOT_SCALED, rows, rows, out)
         return out
 
     def tensors(self) -> dict[str, Any]:

@@ -273,7 +273,12 @@ class Mixture(MixedFunction):
         """
         learned = self._read_learned(tensors)
         forgetting = self._arranger.forgetting if mixture_files.has_forgetting(tensors) else ()
-        self._arranger = replace(self._arranger, linear=linear_files.count(tensors), forgetting=forgetting)
+        self._arranger = replace(
+            self._arranger,
+            linear=linear_files.count(tensors),
+            window=linear_files.window(tensors),
+            forgetting=forgetting,
+        )
         features, directions = self._kept_in(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)

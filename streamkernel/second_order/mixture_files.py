@@ -126,7 +126,9 @@ def restore(
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays["recent"] = arrays["recent"].copy()
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
-    own_arrays["linear"] = linear_files.unpack(tensors, int(empty.state.numbers["columns"][0]))
+    columns = int(empty.state.numbers["columns"][0])
+    classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns, 2)
+    own_arrays["linear"] = linear_files.unpack(tensors, columns, classes)
     restored = arranger.arrange(kernel, empty.directions, empty.state.numbers[0], table.copy(), {}, own_arrays)
     used = max(int(restored.state.numbers["blocks"][0]), min(examples, sum(arranger.alone)))
     if learned["blocks"] != used:

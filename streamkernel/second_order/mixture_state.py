@@ -36,7 +36,8 @@ class MixtureState(NamedTuple):
     level
         The constant, shape (columns, 1).
     weights, mixer
-        v, and the factor of its own A; functions by Newton steps, by constant ones, the level, linear functions.
+        v, and the factor of its own A; functions by Newton steps, by constant ones, the level, linear functions, that
+        of the nearest neighbours.
     bounds
         The largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
@@ -59,7 +60,7 @@ class MixtureState(NamedTuple):
     panels
         √ℓ''φ of its examples, a group's columns in panels as wide as a tile, shape (panels, room, width).
     linear
-        The linear functions.
+        The linear functions, and recent examples.
     kept
         What the Newton steps of each group keep of the past at each example, shape (groups,).
     recent

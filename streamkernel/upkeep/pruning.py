@@ -74,7 +74,7 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
     bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
     level = 2 * len(old.groups)
-    near[level], near[level + 1 :] = old.arrays.level[:, 0], old.linear_scores(rows).transpose(1, 0, 2)
+    near[level], near[level + 1 :] = old.arrays.level[:, 0], old.scores_of_others(rows).transpose(1, 0, 2)
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs

@@ -150,6 +150,34 @@ class Line:
         self.A += weight * np.outer(s, s) * self.is_kept
 
 
+class Neighbours:
+    """What the nearest of the last examples say, as `streamkernel.second_order.neighbours` prints it."""
+
+    WINDOW, COUNT, INPUTS, CAUTION = 1000, 5, 127, 0.3
+
+    def __init__(self, columns, is_mean, is_softmax):
+        self.columns, self.is_mean, self.points, self.answers = columns, is_mean, [], []
+        self.spread = self.CAUTION * (1.0 if is_mean or is_softmax or columns == 1 else 2.0)
+
+    def scores(self, x, mean):
+        if not self.points:
+            return np.zeros(self.columns)
+        distances = np.linalg.norm(np.array(self.points[-self.WINDOW :]) - x[: self.INPUTS], axis=1)
+        nearest = np.argsort(distances, kind="stable")[: self.COUNT]
+        share = 1.0 / np.maximum(distances[nearest], 1e-6)
+        share /= share.sum()
+        answers = np.array(self.answers[-self.WINDOW :])[nearest]
+        if self.is_mean:
+            return self.spread * np.array([share @ answers - mean])
+        classes = np.arange(max(2, self.columns))
+        logs = np.log(len(nearest) * (answers == classes[:, None]) @ share + 0.5)
+        return self.spread * (logs[1:] - logs[0] if self.columns == 1 else logs - logs.mean())
+
+    def learn(self, x, y):
+        self.points.append(x[: self.INPUTS])
+        self.answers.append(y)
+
+
 class Mixture:
     """Σ_k v_k f_k over the functions of all groups, and a level.
 
@@ -184,6 +212,7 @@ class Mixture:
         intercept,
         multiples=(1.0,),
         linear=None,
+        neighbours=None,
     ):
         self.phi, self.loss, self.batch, self.intercept, self.outputs = phi, loss, batch_size, intercept, outputs
         self.multiples, self.forgetting, self.columns = np.resize(multiples, blocks), forgetting, columns
@@ -205,9 +234,9 @@ class Mixture:
         self.lowest, self.highest = math.inf, -math.inf
         self.history = []  # (examples, stage, bandwidth) where larger groups began
         self.margins = []  # how near decisions were to others
-        self.linear = linear or []
-        self.v = np.append(self.v, [0.4, 0.0][: len(self.linear)])
+        self.linear, self.neighbours = linear or [], neighbours
         self.v[: 2 * len(self.groups)] *= 0.6 if self.linear else 1.0
+        self.v = np.concatenate([self.v, [0.4, 0.0][: len(self.linear)], [0.0] * (neighbours is not None)])
 
     def features(self, x, seen):
         """Return φ of each group, and ``None`` of none; a first block that is not there yet counts as 0."""
@@ -223,11 +252,12 @@ class Mixture:
         ]
 
     def all_scores(self, phi, x, moved=0.0):
-        """Return the scores of all functions, shape (functions, columns): Newton, constant, the level, linear."""
+        """Return the scores of all functions, shape (functions, columns): Newton, constant, the level, linear, near."""
         nothing = np.zeros((2, self.columns))
         size = self.size if self.intercept else 0.0
         lines = [line.bounded(line.scores(x) - moved, size) for line in self.linear]
         pairs = [group.scores(part) if group else nothing for group, part in zip(self.groups, phi, strict=True)]
+        lines += [self.neighbours.scores(x, self.mean)] if self.neighbours else []
         return np.array([newton for newton, _ in pairs] + [steady for _, steady in pairs] + [self.level] + lines)
 
     def scores(self, x):
@@ -236,7 +266,7 @@ class Mixture:
         if not self.intercept or not self.seen:
             return out
         more = BEYOND * (self.highest - self.lowest)
-        lines = f[len(f) - len(self.linear) :] + self.mean
+        lines = f[2 * len(self.groups) + 1 :] + self.mean
         return np.clip(
             out,
             np.min(lines, axis=0, initial=self.lowest - more),
@@ -244,7 +274,7 @@ class Mixture:
         )
 
     def learn(self, x, y):
-        phi = self.features(x, self.seen + 1)
+        phi, target = self.features(x, self.seen + 1), y
         self.lowest, self.highest = min(self.lowest, y), max(self.highest, y)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
         self.seen += 1
@@ -265,6 +295,8 @@ class Mixture:
                 group.see(part, y, memory)
         for line in self.linear:
             line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest)
+        if self.neighbours:
+            self.neighbours.learn(x, target)
         self.level = self.level - self.follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))

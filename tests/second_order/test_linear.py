@@ -20,6 +20,7 @@ LOSSES = {
     "logistic": (losses.Logistic(), second_order.Logistic(), 1),
     "softmax of 3": (losses.Logistic(), second_order.Softmax(), 3),
     "squared hinge": (losses.SquaredHinge(), second_order.SquaredHinge(), 1),
+    "squared hinge of 3": (losses.SquaredHinge(), second_order.SquaredHinge(), 3),
     "square": (losses.Square(), second_order.Square(), 1),
     "huber": (losses.Huber(0.4), second_order.Huber(0.4), 1),
 }
@@ -78,6 +79,7 @@ def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
         batch_size=1,
         intercept=bool(intercept),
         linear=lines,
+        neighbours=second_order.Neighbours(columns, bool(intercept), isinstance(plain, second_order.Softmax)),
         **own,
     )
     return mixture(compiled, intercept=intercept, **own), reference
@@ -217,11 +219,11 @@ def test_a_crafted_file_is_refused(name):
     tensors = learn(KernelRegressor(**SMALL), as_dicts(X), y.tolist())._learner.tensors()
     tensor, text = CRAFTED[name]
     with pytest.raises(ValueError, match=text):
-        linear_files.unpack({**tensors, name: tensor}, 1)
+        linear_files.unpack({**tensors, name: tensor}, 1, None)
     del tensors[name]
     if name != "linear.names":
         with pytest.raises((ValueError, KeyError)):
-            linear_files.unpack(tensors, 1)
+            linear_files.unpack(tensors, 1, None)
 
 
 def test_a_name_beyond_the_last_place_has_none():
@@ -294,6 +296,10 @@ def values(summary, X, names):
     return np.einsum("kcn,in->kci", summary.w, s)
 
 
+def no_examples(places):
+    return np.zeros((places, 0), np.float32), np.zeros(0)
+
+
 def summary_of(names, w, seed, scales=None):
     generator = np.random.default_rng(seed)
     n = len(names) + 1
@@ -301,7 +307,9 @@ def summary_of(names, w, seed, scales=None):
     grams = np.einsum("kij,kil->kjl", rows, rows) + np.eye(n)
     scales = np.c_[generator.normal(size=n), generator.uniform(0.5, 2.0, size=n)] if scales is None else scales
     diagonal = np.einsum("kii->ki", grams).copy()
-    return merging.LinearSummary(np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2))
+    return merging.LinearSummary(
+        np.array([0, *names], np.uint64), scales, w, grams, diagonal, np.ones(2), *no_examples(n), None
+    )
 
 
 def test_names_on_another_scale_say_the_same():
@@ -311,7 +319,9 @@ def test_names_on_another_scale_say_the_same():
     other = summary_of(more, np.zeros((2, 3, 5)), 2)
     X = generator.normal(size=(20, 4))
     gram, _, w = merging._on(part, other.names, other.scales.copy(), 0.25, 1.0)
-    moved = merging.LinearSummary(other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2))
+    moved = merging.LinearSummary(
+        other.names, other.scales, w, gram, np.zeros((2, 5)), np.ones(2), *no_examples(5), None
+    )
     assert np.allclose(values(moved, X, more), values(part, X, more) + 0.25)
     s = np.c_[np.ones(20), (X[:, [1, 0, 2]] - part.scales[1:, 0]) / part.scales[1:, 1]].T
     t = np.c_[np.ones(20), (X[:, :3] - other.scales[1:4, 0]) / other.scales[1:4, 1]].T
@@ -348,7 +358,7 @@ def test_replicas_are_one_function_of_all_events(has_base):
         kept=linear.FORGETTING,
         least=linear_state.PRIOR,
     )
-    found = linear_files.unpack(merged, 1)
+    found = linear_files.unpack(merged, 1, None)
     expected = learn_parts(*start, (300, 900))
     own = dict(zip(found.names.tolist()[:9], found.w[0, 0, :9].tolist(), strict=True))
     theirs = dict(zip(expected.names.tolist(), expected.w[0, 0].tolist(), strict=True))
@@ -363,7 +373,7 @@ def test_models_with_and_without_linear_functions_merge():
     tensors = second._learner.tensors()
     f = second._learner
     left = 2 * len(f.groups) + 1
-    cut = {name: part for name, part in tensors.items() if not name.startswith("linear.")}
+    cut = {name: part for name, part in tensors.items() if not name.startswith(("linear.", "neighbours."))}
     cut |= {"weights": cut["weights"][:left], "mixer": cut["mixer"][:left, :left], "standing": cut["standing"][:left]}
     cut["bounds"] = cut["bounds"][: left + 1]
     f.restore(cut)

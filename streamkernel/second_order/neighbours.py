@@ -1,0 +1,115 @@
+"""A function of the nearest neighbours of x among recent examples: it knows what is near at once; compiled.
+
+With the k nearest of the last `WINDOW` examples, at the distances d_i, and ω_i = (1/d_i)/Σ 1/d_j,
+
+    f = c Σ ω_i y_i,      or of classes      f_y = c log(k Σ_{y_i = y} ω_i + 1/2)
+
+less the mean of them all, or of two classes in one column the difference; twice that where each class is learned
+against the rest, so that the scores of two classes keep their order when a third one comes.
+
+Distances are between the inputs as the features read them, over the names that have the first places among those of
+the linear functions (:mod:`streamkernel.second_order.linear`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.rows import ROWS
+from streamkernel.jit import inlined, unit
+from streamkernel.learners.state import MEAN, NUMBERS_TYPE
+from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.second_order.linear_state import LINEAR, PLACES, REMEMBERED, ROOM
+
+CAUTION = 0.3
+"""c. λ of v is the same for all functions of a mixture: with a smaller f the mixture waits longer before it trusts it,
+which small tables need."""
+
+BEFORE = 0.5
+"""What each class counts for before there are examples, in neighbours."""
+
+LEAST_SQUARE = 1e-12
+"""What d² counts for at least."""
+
+_VECTOR = types.float64[::1]
+
+
+@unit(types.void(LINEAR, ROWS, types.int64, ROOM))
+def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
+    """Set the room to the inputs of row i at the places that count; the linear functions have read the row."""
+    point, first = room.point, rows.start[i]
+    for j in range(len(point)):
+        point[j] = np.float32(0.0)
+    for j in range(rows.start[i + 1] - first):
+        place = room.places[j]
+        if 0 < place < len(point):
+            point[place] = np.float32(rows.values[first + j])
+
+
+@inlined
+def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
+    """Set the room to the nearest neighbours of its point, the nearest first; return how many there are."""
+    points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.answers))
+    squares, nearest, which = room.squares, room.nearest, room.which
+    for i in range(known):
+        squares[i] = np.float32(0.0)
+    for place in range(1, min(linear.counts[PLACES], len(points))):
+        own, value = points[place], room.point[place]
+        for i in range(known):
+            squares[i] += (own[i] - value) * (own[i] - value)
+    found = 0
+    for i in range(known):
+        if found == len(nearest) and squares[i] >= nearest[found - 1]:
+            continue
+        found = min(found + 1, len(nearest))
+        k = found - 1
+        while k > 0 and squares[i] < nearest[k - 1]:
+            nearest[k], which[k] = nearest[k - 1], which[k - 1]
+            k -= 1
+        nearest[k], which[k] = squares[i], i
+    return found
+
+
+@unit(types.void(LINEAR, NUMBERS_TYPE, types.float64, ROOM, _VECTOR))
+def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
+    """Set `out` to f at the room's point, without what is added to the mixture; to 0 where nothing is remembered."""
+    columns, found, total = len(out), _find_nearest(linear, room), 0.0
+    for c in range(columns):
+        out[c] = 0.0
+    if found == 0:
+        return
+    for k in range(found):
+        total += 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
+    if numbers[0].intercept == MEAN:
+        for k in range(found):
+            share = 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+            out[0] += CAUTION * share * (linear.answers[room.which[k]] - added)
+        return
+    positive = 0.0
+    for k in range(found):
+        share, y = 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total, int(linear.answers[room.which[k]])
+        positive += share * (y > 0)
+        if columns > 1:
+            out[y] += share
+    if columns == 1:
+        out[0] = CAUTION * math.log((found * positive + BEFORE) / (found * (1.0 - positive) + BEFORE))
+        return
+    mean, spread = 0.0, CAUTION if numbers[0].loss == SOFTMAX else 2.0 * CAUTION
+    for c in range(columns):
+        out[c] = spread * math.log(found * out[c] + BEFORE)
+        mean += out[c] / columns
+    for c in range(columns):
+        out[c] -= mean
+
+
+@inlined
+def remember(linear, y, room):  # type: ignore[no-untyped-def]
+    """Remember the room's point and its target instead of the oldest."""
+    at = linear.counts[REMEMBERED] % len(linear.answers)
+    for place in range(1, min(linear.counts[PLACES], len(linear.points))):
+        linear.points[place, at] = room.point[place]
+    linear.answers[at] = y
+    linear.counts[REMEMBERED] += 1
