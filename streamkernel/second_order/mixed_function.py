@@ -27,6 +27,7 @@ from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import WINDOW, prior
 from streamkernel.second_order.mixture_state import MixtureState
+from streamkernel.second_order.neighbours import CAUTION
 from streamkernel.second_order.tiles import EIGHT
 
 LARGEST = 1 << 29
@@ -221,7 +222,7 @@ class MixedFunction(Learner):
         if near > level + 1:
             found["linear"] = float(weights[level + 1 : near].sum())
         if len(weights) > near:
-            found["neighbours"] = float(weights[near])
+            found["neighbours"] = CAUTION * float(weights[near])
         return found
 
     @property

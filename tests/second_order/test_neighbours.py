@@ -1,0 +1,198 @@
+"""The function of the nearest neighbours: against scikit-learn, and what it is for files, merges and drift."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from streams import content, learn
+
+from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
+from streamkernel.learners import state
+from streamkernel.merging.labels import columns_of
+from streamkernel.merging.linear import summarize
+from streamkernel.second_order import linear_files
+from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
+from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.neighbours import BEFORE, CAUTION
+
+SMALL = {"max_features": 16}
+N = WINDOW + 230
+
+
+def moving(n=N, classes=3, seed=4):
+    """Return inputs around many centres that move, and the classes of the centres."""
+    generator = np.random.default_rng(seed)
+    centres, ways = generator.uniform(-2.0, 2.0, size=(2, 20 * classes, 4))
+    which = generator.integers(20 * classes, size=n)
+    moved = np.sin(0.0015 * np.arange(n))[:, None] * ways[which]
+    return centres[which] + 0.7 * moved + 0.2 * generator.normal(size=(n, 4)), which % classes
+
+
+def as_dicts(X):
+    return [{f"x{j}": value for j, value in enumerate(row)} for row in X.tolist()]
+
+
+def model_of(kind):
+    X, which = moving()
+    y = which.tolist() if kind == "classifier" else (which + X[:, 0]).tolist()
+    return (KernelClassifier if kind == "classifier" else KernelRegressor)(**SMALL), as_dicts(X), y
+
+
+def mixture(loss, columns=1):
+    """Return a mixture that takes inputs as they are."""
+    intercept = state.NOTHING if loss.for_classes else state.MEAN
+    return Mixture(
+        kernels.Gaussian(1.0), loss, step_sizes.Constant(0.75), block_size=2, max_features=8, columns=columns,
+        intercept=intercept, is_linear=True,
+    )  # fmt: skip
+
+
+def near(f, rows):
+    """Return the scores of the nearest neighbours at rows."""
+    return f.scores_of_others(rows)[:, -1]
+
+
+@pytest.mark.parametrize("known", [3, 400, N])
+def test_the_targets_of_the_nearest_are_averaged_as_scikit_learn_does(known):
+    X, which = moving(N + 50)
+    y = which + X[:, 0]
+    f = mixture(losses.Square())
+    names = [f"x{j}" for j in range(X.shape[1])]
+    f.learn(f.directions.rows(names, X[:known]), y[:known])
+    recent = slice(max(0, known - WINDOW), known)
+    other = KNeighborsRegressor(min(known, NEIGHBOURS), weights="distance").fit(X[recent], y[recent])
+    expected = CAUTION * (other.predict(X[N:]) - f.numbers["offset"])
+    assert np.allclose(near(f, f.directions.rows(names, X[N:]))[:, 0], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_have_the_odds_of_their_shares_as_scikit_learn_has_them(classes):
+    X, y = moving(N + 50, classes)
+    f = mixture(losses.Logistic(), 1 if classes == 2 else classes)
+    names = [f"x{j}" for j in range(X.shape[1])]
+    f.learn(f.directions.rows(names, X[:N]), y[:N].astype(float))
+    other = KNeighborsClassifier(NEIGHBOURS, weights="distance").fit(X[N - WINDOW : N], y[N - WINDOW : N])
+    scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + BEFORE)
+    expected = scores[:, 1:] - scores[:, :1] if classes == 2 else scores - scores.mean(axis=1, keepdims=True)
+    assert np.allclose(near(f, f.directions.rows(names, X[N:])), expected, atol=1e-3)
+
+
+def test_what_moves_is_followed():
+    X, y = moving(3000)
+    models, right = [KernelClassifier(max_features=64) for _ in range(2)], []
+    for i, (x, label) in enumerate(zip(as_dicts(X), y.tolist(), strict=True)):
+        if i == 300:
+            models[1]._learner.restore(without(models[1]._learner))
+        right.append([model.predict_one(x) == label for model in models])
+        for model in models:
+            model.learn_one(x, label)
+    with_them, without_them = np.mean(right[600:], axis=0)
+    assert with_them > without_them + 0.08
+    assert models[0]._learner.shares["neighbours"] > 0.5
+
+
+def test_inputs_beyond_the_first_do_not_count():
+    f = mixture(losses.Square())
+    for i in range(200):
+        f.learn_one(f.row({f"x{i}": 1.0, "first": float(i % 3)}), float(i % 2))
+    assert f.arrays.linear.points.shape == (NEAR, WINDOW)
+    assert f.arrays.linear.counts.tolist() == [202, 200]
+    known, other = (f.row({"first": 2.0, name: 1.0}) for name in ("x199", "x999"))
+    assert np.array_equal(near(f, known), near(f, other))
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_a_file_in_between_changes_no_bit(kind, tmp_path):
+    """Before and after the first examples are forgotten."""
+    model, xs, ys = model_of(kind)
+    other = type(model)(**SMALL)
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        if i in (0, 40, N - 200):
+            other.save(tmp_path / "model")
+            other = load(tmp_path / "model")
+        model.learn_one(x, y)
+        other.learn_one(x, y)
+    assert content(model) == content(other)
+
+
+def without(f):
+    """Return the tensors of a function as they were before there were neighbours."""
+    tensors = f.tensors()
+    cut = {name: part for name, part in tensors.items() if not name.startswith("neighbours.")}
+    cut |= {name: cut[name][:-1] for name in ("weights", "standing")} | {"mixer": cut["mixer"][:-1, :-1].copy()}
+    cut["bounds"] = np.delete(cut["bounds"], -3)
+    return cut
+
+
+def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them():
+    _, xs, ys = model_of("regressor")
+    first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
+    f = second._learner
+    f.restore(without(f))
+    learn(second, xs[600:800], ys[600:800])
+    assert "neighbours" not in f.shares
+    assert not len(f.arrays.linear.answers)
+    merged = first.merge(second)
+    assert "linear" in merged._learner.shares
+    assert "neighbours" not in merged._learner.shares
+    assert np.isfinite(merged.predict_one(xs[900]))
+
+
+CRAFTED = {
+    "neighbours.points": np.zeros((2, 40), np.float32),
+    "neighbours.targets": np.full(40, 7.0),
+    "neighbours.count": np.array([-3]),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_file_is_refused(name):
+    model, xs, ys = model_of("classifier")
+    tensors = learn(model, xs[:40], ys[:40])._learner.tensors()
+    linear_files.unpack(tensors, 3, 3)
+    with pytest.raises(ValueError, match="neighbours"):
+        linear_files.unpack({**tensors, name: CRAFTED[name]}, 3, 3)
+
+
+def remembered(model):
+    """Return the recent examples that a model knows, as inputs by name with their labels, the oldest first."""
+    summary = summarize(model._learner.arrays.linear)
+    names = summary.names[: len(summary.points)].tolist()
+    labels = [list(model.labels)[int(answer)] for answer in summary.answers]
+    return [
+        ({name: value for name, value in zip(names, point, strict=True) if value}, label)
+        for point, label in zip(summary.points.T.tolist(), labels, strict=True)
+    ]
+
+
+def test_replicas_together_remember_what_each_learned_and_what_they_had_in_common():
+    X, y = moving(900)
+    xs, labels = as_dicts(X), [("a", "b", "c")[c] for c in y.tolist()]
+    base = learn(KernelClassifier(**SMALL), xs[:600], labels[:600])
+    parts = [copy.deepcopy(base) for _ in range(2)]
+    learn(parts[0], xs[600:700], labels[600:700])
+    learn(parts[1], xs[700:], labels[700:])
+    own = [remembered(part) for part in parts]
+    found = remembered(parts[0].merge(parts[1], base=base))
+    assert len(found) == 900
+    assert found[:600] == remembered(base)
+    assert sorted(map(repr, found[600:])) == sorted(map(repr, own[0][600:] + own[1][600:]))
+    assert [one for one in found if one in own[1][600:]] == own[1][600:]
+
+
+@pytest.mark.parametrize("more", [["a"], ["a", "c"], []])
+@pytest.mark.parametrize("columns", [["b", "a"], ["b"], ["c", "b", "a"]])
+def test_targets_are_the_numbers_of_the_classes_of_all(columns, more):
+    together = list(dict.fromkeys([*more, *columns]))
+    for is_binary in (True, False):
+        if is_binary and len(columns) > 2:
+            continue
+        matrix = columns_of(columns, together, is_binary, 0.5)
+        summary = summarize(mixture(losses.Logistic(), matrix.shape[1]).arrays.linear)
+        own = np.arange(float(len(columns)))
+        found = replace(summary, answers=own).with_columns(matrix).answers
+        assert [together[int(c)] for c in found] == columns
