@@ -18,7 +18,7 @@ from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear_state import grown, new_linear
-from streamkernel.second_order.mixture_state import Group, MixtureState
+from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
 
 BEGINNING = 0.4
 """The weight that the first linear function has before there are examples; those of groups share what is left."""
@@ -183,6 +183,7 @@ class Arranger:
             for first, (n, rung, _) in zip(own_blocks, table[:ordinary], strict=True):
                 multiples[first : first + n] = own[rung % alone]
             kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
+        arranged.layout[:, BORN] = table[:, 2]
         used = int((firsts + blocks)[blocks > 0].max())
         numbers = numbers.copy()
         numbers["blocks"] = used if blocks[alone:ordinary].any() else min(int(numbers["blocks"]), used)

@@ -1,19 +1,22 @@
-"""The derivatives of a mixture by the inputs of one example: those of its groups, in their metrics, and of its linear
-functions."""
+"""The derivatives of a mixture by the inputs of one example: those of its groups, in their metrics, of its linear
+functions, and of what the nearest neighbours say as long as they stay the same."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from streamkernel.features.rows import F64, Rows
+from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.features.running_moments import moments_of, slopes_of
 from streamkernel.features.scale_table import ScalesState, scale_rows
 from streamkernel.learners.derivatives import check, directions_along, slopes
+from streamkernel.learners.state import MEAN
+from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order import evaluation
 from streamkernel.second_order.arrangement import Arrangement
 from streamkernel.second_order.gradients import embed_rows
-from streamkernel.second_order.linear_state import PLACES, Linear
+from streamkernel.second_order.linear_state import NEIGHBOURS, PLACES, REMEMBERED, Linear
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, OWNER, MixtureState
+from streamkernel.second_order.neighbours import CAUTION, LEAST_SQUARE, UNSEEN
 
 
 def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
@@ -38,6 +41,8 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
     scaled, is_scaled = row._replace(values=np.empty_like(row.values)), len(scales.table) > 0
     scale_rows(scales, row, scaled.values)
     found = _of_groups(mixture, function, scaled)
+    if min(function.linear.counts[REMEMBERED], len(function.linear.answers)):
+        found += function.weights[-1] * _of_neighbours(function, scaled)
     if is_scaled:
         found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
     found[:, row.readers == 0] = 0.0
@@ -75,11 +80,44 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
     return found
 
 
+def _places(linear: Linear, row: Rows) -> I64:
+    """Return the place of each name of a row, 0 of one that has none."""
+    number = {name: i for i, name in enumerate(linear.names[: linear.counts[PLACES]].tolist())}
+    return np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
+
+
+def _of_neighbours(function: MixtureState, row: Rows) -> F64:
+    """Return the derivatives by the values as the scales leave them, of what the nearest neighbours say:
+
+    ∂ω_i/∂x = (∂(1/d_i)/∂x - ω_i Σ_j ∂(1/d_j)/∂x)/Σ_j 1/d_j,   ∂(1/d_i)/∂x = (x_i - x)/d_i³
+    """
+    linear, numbers = function.linear, function.numbers[0]
+    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.answers))
+    point = np.zeros(len(linear.points))
+    counts = (places > 0) & (places < len(point))
+    point[places[counts]] = row.values[counts]
+    ways = linear.points[:, :known].T - point
+    squares = np.maximum(np.square(ways).sum(axis=1), LEAST_SQUARE)
+    nearest = np.argsort(squares, kind="stable")[:NEIGHBOURS]
+    inverse, ways, answers = squares[nearest] ** -0.5, ways[nearest], linear.answers[nearest]
+    shares, slopes_of_inverse = inverse / inverse.sum(), ways * inverse[:, None] ** 3
+    by_point = (slopes_of_inverse - shares[:, None] * slopes_of_inverse.sum(axis=0)) / inverse.sum()
+    columns = len(function.level)
+    if numbers["intercept"] == MEAN:
+        gradient = answers[None] @ by_point
+    else:
+        is_of = answers == np.arange(max(columns, 2))[:, None]
+        k = len(nearest)
+        gradient = k * (is_of @ by_point) / (k * (is_of @ shares) + UNSEEN)[:, None]
+        own = 1.0 if columns == 1 or numbers["loss"] == SOFTMAX else 2.0
+        gradient = gradient[1:] - gradient[0] if columns == 1 else own * (gradient - gradient.mean(axis=0))
+    return np.where(counts, CAUTION * gradient[:, np.where(counts, places, 0)], 0.0)
+
+
 def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
     """Return the derivatives by the values of what the linear functions say; 0 of one that says the most it may."""
     linear: Linear = function.linear
-    number = {name: i for i, name in enumerate(linear.names[: linear.counts[PLACES]].tolist())}
-    places = np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
+    places = _places(linear, row)
     centre, divisor = linear.scales[places].T if len(scales.table) else (np.zeros(len(places)), np.ones(len(places)))
     per_value = np.where((places > 0) & (divisor > 0.0), 1.0 / np.where(divisor > 0.0, divisor, 1.0), 0.0)
     w = linear.w[:, :, places]

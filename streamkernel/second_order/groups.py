@@ -39,7 +39,7 @@ class Groups:
         self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
         self.counts: I64 = np.array([len(group.factor) for group in groups])
         self.squares = int((self.counts**2).sum())
-        self.layout: I64 = np.zeros((len(groups), 6), np.int64)
+        self.layout: I64 = np.zeros((len(groups), 7), np.int64)
         self.layout[:, mixture_state.FIRST] = firsts
         self.layout[:, mixture_state.COUNT] = self.counts
         self.layout[:, mixture_state.OWNER] = range(len(groups)) if owners is None else owners
@@ -62,7 +62,7 @@ class Groups:
 
     def __getitem__(self, g: int) -> Group:
         """Return what group g has, to look at and to change."""
-        _, n, before, squares, panels, _ = self.layout[g]
+        _, n, before, squares, panels = self.layout[g, : mixture_state.BORN]
 
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)

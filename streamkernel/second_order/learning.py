@@ -189,7 +189,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         if options.has_metric and seen % EVERY == 0:
             add_gradient(state, scales, kernel, z, seen, room, changed, slopes)
         if options.is_new or state.bounds[-1] == newton_step.NEVER_EXCEEDED:
-            newton_step.weigh(state.numbers, mixer, f, out, target, size, mixing_room)
+            newton_step.weigh(state.numbers, layout, mixer, f, out, target, size, mixing_room)
         if not bounded:
             for k in range(base):
                 state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
@@ -223,7 +223,6 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
             linear.move(own_linear, -moved)
         if count > near:
             state.losses[near] += (losses.value(code, parameter, f[near], target) - state.losses[near]) / memory
-            neighbours.remember(own_linear, examples.y[i], linear_room)
         for k in range(base, near):
             own_loss = losses.value(code, parameter, f[k], target)
             state.losses[k] += (own_loss - state.losses[k]) / memory
@@ -260,6 +259,8 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
         numbers.buffered += 1
         numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
         numbers.offset = numbers.predicted_offset = added
+        if count > near:
+            neighbours.remember(own_linear, numbers, examples.y[i], linear_room)
         if options.is_new and len(scales.table) > 0:
             observe_row(scales, rows, i)
             if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):

@@ -14,9 +14,9 @@ from streamkernel.second_order.linear_state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
 
-FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, OWNER = range(6)
+FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
 """Columns of `layout`: the first output of a group, its outputs n; outputs, squares of them, and panels, of the groups
-before; and the group that it shares its features with, mostly itself."""
+before; how many examples there were when it began; and the group that it shares its features with, mostly itself."""
 
 NO_SPAN = 1e300
 """So large are the least and the largest target where they are not known."""
@@ -30,7 +30,7 @@ class MixtureState(NamedTuple):
     numbers
         The record of :mod:`streamkernel.learners.state`.
     layout
-        Where each group is, shape (groups, 6).
+        Where each group is, shape (groups, 7).
     newton, steady
         w of the two functions of each group, shape (columns, n).
     level

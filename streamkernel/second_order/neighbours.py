@@ -28,8 +28,11 @@ CAUTION = 0.3
 """c. λ of v is the same for all functions of a mixture: with a smaller f the mixture waits longer before it trusts it,
 which small tables need."""
 
-BEFORE = 0.5
+UNSEEN = 0.5
 """What each class counts for before there are examples, in neighbours."""
+
+FURTHEST = 5.0
+"""How far from the mean of the targets one is remembered at most, in deviations of theirs."""
 
 LEAST_SQUARE = 1e-12
 """What d² counts for at least."""
@@ -95,19 +98,22 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
         if columns > 1:
             out[y] += share
     if columns == 1:
-        out[0] = CAUTION * math.log((found * positive + BEFORE) / (found * (1.0 - positive) + BEFORE))
+        out[0] = CAUTION * math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))
         return
     mean, spread = 0.0, CAUTION if numbers[0].loss == SOFTMAX else 2.0 * CAUTION
     for c in range(columns):
-        out[c] = spread * math.log(found * out[c] + BEFORE)
+        out[c] = spread * math.log(found * out[c] + UNSEEN)
         mean += out[c] / columns
     for c in range(columns):
         out[c] -= mean
 
 
 @inlined
-def remember(linear, y, room):  # type: ignore[no-untyped-def]
-    """Remember the room's point and its target instead of the oldest."""
+def remember(linear, numbers, y, room):  # type: ignore[no-untyped-def]
+    """Remember the room's point and its target instead of the oldest; one far out as if it were less far."""
+    if numbers.intercept == MEAN and numbers.error_scale > 0.0:
+        most = FURTHEST * math.sqrt(numbers.error_scale)
+        y = min(max(y, numbers.offset - most), numbers.offset + most)
     at = linear.counts[REMEMBERED] % len(linear.answers)
     for place in range(1, min(linear.counts[PLACES], len(linear.points))):
         linear.points[place, at] = room.point[place]

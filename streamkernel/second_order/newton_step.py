@@ -14,7 +14,7 @@ from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
-from streamkernel.second_order.mixture_state import COUNT, MIXER, SQUARES_BEFORE
+from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
@@ -29,6 +29,9 @@ FEW = 200.0
 LONGEST_BATCH = 64
 GROWING = 256
 """Examples after which a Newton step takes eight more."""
+
+SETTLING = 256
+"""Examples that a new group learns before it counts: with fewer than it has outputs, it says too much."""
 
 PULL = 10.0
 """λ of the mixture, in units of the size of the targets."""
@@ -57,15 +60,22 @@ def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
         square_root.rotate_small(mixer, row)
 
 
-@unit(types.void(NUMBERS_TYPE, MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
-def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
+@inlined
+def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
+    """Return whether function k is no function of a group that began lately; those that begin anew all together do."""
+    born = layout[k % len(layout), BORN]
+    return k >= 2 * len(layout) or born <= numbers.restarted or numbers.examples - born >= SETTLING
+
+
+@unit(types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
+def weigh(state, layout, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
         A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
 
     and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² is larger than ever,
-    A has as much more of λI: the first targets say little about it. `room` has two rows of as many
-    numbers as columns and functions.
+    A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new. `room` has
+    two rows of as many numbers as columns and functions.
     """
     count, columns = f.shape
     numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds
@@ -85,8 +95,9 @@ def weigh(state, own, f, out, target, size, room):  # type: ignore[no-untyped-de
     for c in range(columns):
         root = math.sqrt(max(h[c], FLATTEST))
         for k in range(count):
-            row[k] = root * f[k, c]
-            gradient[k] += g[c] * f[k, c]
+            known = f[k, c] if _has_settled(numbers, layout, k) else 0.0
+            row[k] = root * known
+            gradient[k] += g[c] * known
         square_root.rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count

@@ -80,12 +80,18 @@ UNITS = {"a": 1.0, "b": 50.0, "c": 1e-3, "none": 1.0}
 
 
 def check_gradient(model, score, x, steps=STEPS, tolerance=3e-3, **options):
-    """Contributions divided by the distance from the mean, against differences."""
+    """Contributions divided by the distance from the mean, against differences.
+
+    Both without what the nearest neighbours say, which jumps where others become the nearest.
+    """
     compared = compare(model._complete(), x)
     means = {compared.fields[i]: mean for i, mean in zip(compared.field_of, compared.means, strict=True)}
-    found = model.explain_one(x, **options)
+    learner = model._learner
+    of_neighbours = learner.arrays.weights[-1:] if "neighbours" in getattr(learner, "shares", {}) else np.zeros(0)
+    weight, of_neighbours[:] = of_neighbours.copy(), 0.0
+    found, expected = model.explain_one(x, **options), differences(score, x, steps)
+    of_neighbours[:] = weight
     assert list(found) == list(x)
-    expected = differences(score, x, steps)
     for name in steps:
         unit = UNITS.get(name, 1.0)
         own = found[name] / (x[name] - means[name]) * unit

@@ -82,7 +82,7 @@ def test_a_linear_function_has_earned_to_go_beyond():
     xs = [{"x": float(i)} for i in range(1500)]
     ys = [3.0 * x["x"] + math.sin(x["x"]) for x in xs]
     found = progressive(KernelRegressor(max_features=64), xs, ys)
-    assert np.abs(found - ys)[100:].mean() < 3.0
+    assert np.abs(found - ys)[100:].mean() < 4.0
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e3])

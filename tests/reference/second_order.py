@@ -296,7 +296,8 @@ class Mixture:
         for line in self.linear:
             line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest)
         if self.neighbours:
-            self.neighbours.learn(x, target)
+            far = 5.0 * math.sqrt(self.size) if self.intercept and self.size else math.inf
+            self.neighbours.learn(x, np.clip(target, self.mean - far, self.mean + far))
         self.level = self.level - self.follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
@@ -315,6 +316,8 @@ class Mixture:
         if self.size == 0.0:
             return
         count, out = len(f), self.v @ f
+        young = [group is not None and group.born > 0 and self.seen - 1 - group.born < 256 for group in self.groups]
+        f = np.where(np.r_[young, young, np.zeros(count - 2 * len(young), bool)][:, None], 0.0, f)
         if self.A is None:
             self.A = np.zeros((count, count))
         self.A += PULL * max(self.size - self.largest, 0.0) * np.eye(count)

@@ -17,7 +17,7 @@ from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
 from streamkernel.second_order.mixture import Mixture
-from streamkernel.second_order.neighbours import BEFORE, CAUTION
+from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 
 SMALL = {"max_features": 16}
 N = WINDOW + 230
@@ -76,7 +76,7 @@ def test_classes_have_the_odds_of_their_shares_as_scikit_learn_has_them(classes)
     names = [f"x{j}" for j in range(X.shape[1])]
     f.learn(f.directions.rows(names, X[:N]), y[:N].astype(float))
     other = KNeighborsClassifier(NEIGHBOURS, weights="distance").fit(X[N - WINDOW : N], y[N - WINDOW : N])
-    scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + BEFORE)
+    scores = CAUTION * np.log(NEIGHBOURS * other.predict_proba(X[N:]) + UNSEEN)
     expected = scores[:, 1:] - scores[:, :1] if classes == 2 else scores - scores.mean(axis=1, keepdims=True)
     assert np.allclose(near(f, f.directions.rows(names, X[N:])), expected, atol=1e-3)
 
@@ -117,6 +117,24 @@ def test_a_file_in_between_changes_no_bit(kind, tmp_path):
         model.learn_one(x, y)
         other.learn_one(x, y)
     assert content(model) == content(other)
+
+
+@pytest.mark.parametrize("loss", [losses.Square(), losses.Logistic(), losses.SquaredHinge()], ids=repr)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_gradients_are_those_of_what_they_say(loss, columns):
+    if columns > 1 and not loss.for_classes:
+        return
+    X, which = moving(700)
+    f = mixture(loss, columns)
+    names = sorted((f"x{j}" for j in range(X.shape[1])), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
+    f.learn(f.directions.rows(names, X[:690]), np.minimum(which[:690], max(columns - 1, 1)).astype(float))
+    f.arrays.weights[:] = 0.0
+    f.arrays.weights[-1] = 2.0
+    for x in X[690:]:
+        step = 1e-5 * np.eye(len(x))
+        up, down = (2.0 * near(f, f.directions.rows(names, x + way)) for way in (step, -step))
+        row = f.directions.rows(names, x[None])
+        assert np.allclose(f.derivatives(row), ((up - down) / 2e-5).T, rtol=0.02, atol=0.02)
 
 
 def without(f):
