@@ -90,8 +90,15 @@ LEARNING = (
         (("instance:streamkernel_grown:ratio5m{$at}", "{{instance}}"),),
     ),
     Panel(
+        "What the rule decided",
+        "First order: steps a second in which the rule reused an old block, grew by a new one, or was forced to take "
+        "an old one because there was no room. Where most are forced, a larger cap may be worth its time.",
+        "ops",
+        (("clamp_min(deriv(streamkernel_checks_total{$at}[$__rate_interval]), 0)", "{{outcome}} {{instance}}"),),
+    ),
+    Panel(
         "Steps",
-        "Size of the next step (γ), and in first order that of the last one as the rule's check chose it (η).",
+        "Size of the next step (γ), and in first order that of the last one (η).",
         "short",
         (
             ("streamkernel_step_size{$at}", "γ {{instance}}"),

@@ -9,10 +9,15 @@ from numba import types
 
 from streamkernel.features.counter_rng import counter_bits
 from streamkernel.jit import inlined, unit
-from streamkernel.learners.state import NUMBERS_TYPE
+from streamkernel.learners.state import AUTOMATIC, NUMBERS_TYPE
 from streamkernel.rules import CDSG, DSG
 
 _DSG, _CDSG = DSG.code, CDSG.code
+
+FEATURES_PER_STEP = 4096
+"""Where steps are of automatic size, a check comes after one step for each so many features. With single events it asks
+for a new block at two steps of three, for ever; the rate of the exact kernel needs features that grow as √t (Rudi and
+Rosasco 2017), and so they do where checks become rarer as features become more."""
 
 
 @inlined
@@ -92,6 +97,8 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     blocks, t = numbers.blocks, numbers.steps
     room = blocks < numbers.most_blocks  # where there is none there is an old block
     if numbers.rule == _CDSG:
+        if numbers.step_units & AUTOMATIC and t % max(1, blocks * numbers.block_size // FEATURES_PER_STEP) != 0:
+            return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β stays as it is
         k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
         if eta > gamma:
             return k, min(eta, numbers.max_step_ratio * gamma), False

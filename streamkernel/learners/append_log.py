@@ -53,4 +53,4 @@ class Log(Generic[T]):
         return self.items[self.first + i]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.items[self.first : self.last])
+        return (self.items[i] for i in range(self.first, self.last))  # no copy: some readers want the first alone

@@ -124,6 +124,21 @@ def test_no_step_moves_f_further_than_the_error(loss, rule, kernel, size, blocks
             assert abs(f.scores(rows(f, X[part]))[0, 0] - y[part][0]) <= abs(error[0]) * 1.001 + 1e-9
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_the_check_comes_less_often_the_more_features_there_are(batch):
+    f = function(rule=rules.CDSG(), size=1024, blocks=60, batch=batch)
+    X, y = noise(300 * batch, "square")
+    given, steps = rows(f, X), []
+    for t in range(300):
+        blocks, beta = f.n_blocks, f.beta[: f.n_blocks].copy()
+        f.learn(given.part(t * batch, (t + 1) * batch), y[t * batch : (t + 1) * batch])
+        steps.append((t, max(1, blocks // 4), f.n_blocks > blocks, np.array_equal(f.beta[:blocks], beta)))
+    assert {every for _, every, _, _ in steps} >= {1, 2, 3, 4}
+    assert all(t % every == 0 for t, every, grew, _ in steps if grew)
+    assert all(is_same for t, every, _, is_same in steps if t % every)
+    assert f.numbers["reused_steps"] == 300 - f.n_blocks
+
+
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("batch", [1, 7])
 def test_the_size_of_the_kernel_and_of_the_targets_does_not_matter(rule, batch):

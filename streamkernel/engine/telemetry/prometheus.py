@@ -78,7 +78,7 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
     yield _counter("reused", "Steps that moved an old block.", model.n_reused)
     yield _gauge("step_size", "Size of the next step, in the units of the model's step.", model.next_step)
     if model.last_step is not None:
-        text = "Size of the last step as the rule's check chose it, in units of the function."
+        text = "Size of the last step, in units of the function."
         yield _gauge("checked_step_size", text, model.last_step)
         text = "Steps by what the rule decided: to reuse a block, to add one, or to add one where there was no room."
         reused, grew = model.n_reused - model.n_forced, model.n_steps - model.n_reused
