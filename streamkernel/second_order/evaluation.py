@@ -16,19 +16,23 @@ from streamkernel.second_order import linear
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, outputs_of
 
 BEYOND = 0.05
 """What part of the range of targets seen a prediction may leave it by, where no linear function says more."""
 
 
-@unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
+@unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]), allocates=False)
 def functions(state, z, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to the scores of all but the linear functions."""
     layout, columns = state.layout, f.shape[1]
     groups = len(layout)
     for g in range(groups):
-        n, before, phi = layout[g, COUNT], columns * layout[g, BEFORE], features_of(z, layout, g)
+        n, before, phi = (
+            layout[g, COUNT],
+            columns * layout[g, BEFORE],
+            z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]],
+        )
         for c in range(columns):
             first = before + c * n
             f[g, c] = vectors.dot(phi, state.newton[first : first + n])
@@ -37,7 +41,7 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
         f[2 * groups, c] = state.level[c, 0]
 
 
-@inlined
+@inlined(allocates=False)
 def _set_linear(state, scales, rows, i, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to what the linear functions say of row i."""
     linear.read_row(state.linear, scales, rows, i, room)
@@ -53,7 +57,7 @@ def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
         _set_linear(state, scales, rows, i, room, raw, out[i])
 
 
-@inlined
+@inlined(allocates=False)
 def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to Σ_k v_k f_k."""
     for c in range(len(out)):
@@ -62,7 +66,7 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
         vectors.add(out, f[k], weights[k])
 
 
-@inlined
+@inlined(allocates=False)
 def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
     what a linear function says; those are the functions from `base` on."""

@@ -70,6 +70,7 @@ def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
 
 @unit(
     types.boolean(MIXTURE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM, METRIC_ROOM),
+    allocates=False,
     error_model="numpy",
 )
 def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
@@ -98,7 +99,7 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
     return done >= blocks or embed_blocks(state.numbers, kernel, room.row, done, blocks, z, room)
 
 
-@inlined
+@inlined(allocates=False)
 def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
     """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
 
@@ -152,6 +153,8 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
 
 @unit(
     types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
+    is_late=True,
+    allocates=False,
     error_model="numpy",
 )
 def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]

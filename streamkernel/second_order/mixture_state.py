@@ -130,13 +130,7 @@ _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1]], Group)
 
 
-@inlined
-def features_of(z, layout, g):  # type: ignore[no-untyped-def]
-    """Return the features of group g among those of all blocks."""
-    return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
-
-
-@inlined
+@inlined(allocates=False)
 def rows_per_group(state):  # type: ignore[no-untyped-def]
     """Return how many examples `rows` has room for."""
     return len(state.rows) // max(1, len(state.sums) // state.numbers[0].columns)
@@ -166,7 +160,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
     )
 
 
-@inlined
+@inlined(allocates=False)
 def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
     """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
     most = blocks * numbers.components * numbers.block_size
