@@ -16,17 +16,21 @@ from streamkernel.second_order import linear
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MIXTURE, MixtureState, outputs_of
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
+
+_VECTOR = types.float64[::1]
 
 BEYOND = 0.05
 """What part of the range of targets seen a prediction may leave it by, where no linear function says more."""
 
 
-@unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]), allocates=False)
-def functions(state, z, f):  # type: ignore[no-untyped-def]
+@unit(
+    types.void(types.int64[:, ::1], _VECTOR, _VECTOR, types.float64[:, ::1], types.float32[::1], types.float64[:, ::1]),
+    allocates=False,
+)
+def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to the scores of all but the linear functions."""
-    layout, columns = state.layout, f.shape[1]
-    groups = len(layout)
+    groups, columns = len(layout), f.shape[1]
     for g in range(groups):
         n, before, phi = (
             layout[g, COUNT],
@@ -35,26 +39,27 @@ def functions(state, z, f):  # type: ignore[no-untyped-def]
         )
         for c in range(columns):
             first = before + c * n
-            f[g, c] = vectors.dot(phi, state.newton[first : first + n])
-            f[groups + g, c] = vectors.dot(phi, state.steady[first : first + n])
+            f[g, c] = vectors.dot(phi, newton[first : first + n])
+            f[groups + g, c] = vectors.dot(phi, steady[first : first + n])
     for c in range(columns):
-        f[2 * groups, c] = state.level[c, 0]
+        f[2 * groups, c] = level[c, 0]
 
 
 @inlined(allocates=False)
-def _set_linear(state, scales, rows, i, room, raw, out):  # type: ignore[no-untyped-def]
+def _set_linear(own, size, scales, rows, i, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to what the linear functions say of row i."""
-    linear.read_row(state.linear, scales, rows, i, room)
-    linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(state.linear, state.numbers[0].error_scale, raw, out)
+    linear.read_row(own, scales, rows, i, room)
+    linear.scores(own, rows.start[i + 1] - rows.start[i], room, raw)
+    linear.within_reach(own, size, raw, out)
 
 
 @compiled
 def linear_scores(state, scales, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions at row i."""
-    room, raw = room_for(state.linear, longest_row(rows)), np.empty(out.shape[1:])
+    own, size = state.linear, state.numbers[0].error_scale
+    room, raw = room_for(own, longest_row(rows)), np.empty(out.shape[1:])
     for i in range(len(out)):
-        _set_linear(state, scales, rows, i, room, raw, out[i])
+        _set_linear(own, size, scales, rows, i, room, raw, out[i])
 
 
 @inlined(allocates=False)
@@ -67,10 +72,10 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
+def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
     what a linear function says; those are the functions from `base` on."""
-    numbers, low, high = state.numbers[0], state.span[0], state.span[1]
+    low, high = span[0], span[1]
     if numbers.intercept != MEAN or numbers.examples == 0:
         return
     more = BEYOND * (high - low)
@@ -83,21 +88,24 @@ def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
-    changed, linear_room = metric_room(longest), room_for(state.linear, longest)
-    z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
-    f = np.empty((len(state.weights), numbers.columns))
-    base = 2 * len(state.layout) + 1
+    layout, own, weights, span = state.layout, state.linear, state.weights, state.span
+    newton, steady, level = state.newton, state.steady, state.level
+    changed, linear_room = metric_room(longest), room_for(own, longest)
+    z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
+    f, base = np.empty((len(weights), numbers.columns)), 2 * len(layout) + 1
     raw = np.empty((len(f) - base, numbers.columns))
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
+        if not embed_groups(
+            state.numbers, layout, state.metric, kernel, read, i, max(1, numbers.blocks), z, room, changed
+        ):
             return i
-        functions(state, z, f)
+        functions(layout, newton, steady, level, z, f)
         if len(f) > base:
-            _set_linear(state, scales, rows, i, linear_room, raw, f[base:])
-        mix_scores(state.weights, f, out[i])
-        bound(state, f, base, numbers.predicted_offset, out[i])
+            _set_linear(own, numbers.error_scale, scales, rows, i, linear_room, raw, f[base:])
+        mix_scores(weights, f, out[i])
+        bound(numbers, span, f, base, numbers.predicted_offset, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset
     return -1

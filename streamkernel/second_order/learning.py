@@ -192,12 +192,12 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     z, f, g, h, raw, out, said = room.z, room.f, room.g, room.h, room.raw, room.out, room.said
     linear_room, embedding = room.linear, room.embedding
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
-    base, count, height = 2 * groups + 1, len(weights), rows_per_group(state)
+    base, count, height = 2 * groups + 1, len(weights), rows_per_group(numbers, state.rows, state.sums)
     code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
-    if not embed_groups(state, kernel, given, i, blocks, z, embedding, room.metric):
+    if not embed_groups(state.numbers, layout, state.metric, kernel, given, i, blocks, z, embedding, room.metric):
         return BAD_VALUE
     names, used = rows.start[i + 1] - rows.start[i], 0
     if count > base:
@@ -208,7 +208,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
         numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
     parameter = numbers.loss_parameter
     # 1. all scores and derivatives; what cannot be learned is refused before anything changes
-    functions(state, z, f)
+    functions(layout, state.newton, steady, level, z, f)
     if count > base:
         linear.scores(own_linear, names, linear_room, raw)
     target, added, furthest = y, numbers.offset, math.inf
@@ -234,7 +234,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
         return DIVERGED
     for c in range(columns):
         said[c] = out[c]
-    bound(state, f, base, added, said)
+    bound(numbers, span, f, base, added, said)
     # 2. the sizes: of the targets, and of k(x, x)
     seen = numbers.examples + 1
     size = 1.0
@@ -250,7 +250,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     numbers.step_k_xx = own
     if seen == 1:
         for j in range(groups):
-            newton_step.begin(state, j, priors[j] * own * (layout[j, COUNT] // per_block))
+            newton_step.begin(layout, state.factor, j, priors[j] * own * (layout[j, COUNT] // per_block))
     # 3. the mixture, then its functions
     loss = losses.value(code, parameter, said, target)
     if options.has_metric and seen % EVERY == 0:

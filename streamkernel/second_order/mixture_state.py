@@ -131,9 +131,9 @@ GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX
 
 
 @inlined(allocates=False)
-def rows_per_group(state):  # type: ignore[no-untyped-def]
+def rows_per_group(numbers, rows, sums):  # type: ignore[no-untyped-def]
     """Return how many examples `rows` has room for."""
-    return len(state.rows) // max(1, len(state.sums) // state.numbers[0].columns)
+    return len(rows) // max(1, len(sums) // numbers.columns)
 
 
 @inlined
@@ -147,7 +147,8 @@ def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
 def group_of(state, g):  # type: ignore[no-untyped-def]
     """Return what group g has."""
     layout, columns = state.layout, state.numbers[0].columns
-    n, squares, height = layout[g, COUNT], layout[g, SQUARES_BEFORE], rows_per_group(state)
+    height = rows_per_group(state.numbers[0], state.rows, state.sums)
+    n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     panels, first = compiled_panels_of(n), layout[g, PANELS_BEFORE] * height * WIDE
     return Group(
         state.factor[squares : squares + n * n].reshape(n, n),

@@ -40,11 +40,11 @@ _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
 @inlined(allocates=False)
-def begin(state, g, prior):  # type: ignore[no-untyped-def]
+def begin(layout, factor, g, prior):  # type: ignore[no-untyped-def]
     """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
-    n, before = state.layout[g, COUNT], state.layout[g, SQUARES_BEFORE]
+    n, before = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     for d in range(n):
-        state.factor[before + d * (n + 1)] = math.sqrt(prior)
+        factor[before + d * (n + 1)] = math.sqrt(prior)
 
 
 @inlined(allocates=False)
