@@ -19,21 +19,21 @@ def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
     return c(a, b, c), multiply_and_add
 
 
-@inlined
+@inlined(allocates=False)
 def add(to, change, scale):  # type: ignore[no-untyped-def]
     """Add ``scale * change`` to `to`."""
     for j in range(len(to)):
         to[j] += scale * change[j]
 
 
-@inlined
+@inlined(allocates=False)
 def multiply(values, scale):  # type: ignore[no-untyped-def]
     """Multiply `values` by `scale`."""
     for j in range(len(values)):
         values[j] *= scale
 
 
-@inlined
+@inlined(allocates=False)
 def move(to, change):  # type: ignore[no-untyped-def]
     """Add `change` to `to`, and leave in `change` what that adds to the squares of `to`."""
     for j in range(len(to)):
@@ -42,7 +42,7 @@ def move(to, change):  # type: ignore[no-untyped-def]
         change[j] *= 2.0 * before + change[j]
 
 
-@inlined
+@inlined(allocates=False)
 def tree_sum(s):  # type: ignore[no-untyped-def]
     """Return Σ s, adding halves; destroys `s`."""
     n = len(s)
@@ -54,7 +54,7 @@ def tree_sum(s):  # type: ignore[no-untyped-def]
     return s[0]
 
 
-@inlined
+@inlined(allocates=False)
 def within(values, scale, bound):  # type: ignore[no-untyped-def]
     """Say whether all of ``scale * values`` are within ±bound; NaN is not."""
     inside = True
@@ -63,7 +63,7 @@ def within(values, scale, bound):  # type: ignore[no-untyped-def]
     return inside
 
 
-@inlined(fastmath={"reassoc", "nsz"})
+@inlined(allocates=False, fastmath={"reassoc", "nsz"})
 def dot(a, b):  # type: ignore[no-untyped-def]
     """Return Σ ab, in the order that suits the vectors of the machine: machines of another kind may round otherwise."""
     total = 0.0

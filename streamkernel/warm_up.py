@@ -29,13 +29,15 @@ def default_models() -> dict[str, Any]:
     }
 
 
-def warm_up(model: Any) -> None:
+def warm_up(model: Any, *, explains: bool = False) -> None:
     """Compile what a model needs, by learning and predicting with it.
 
     Parameters
     ----------
     model
         A classifier or a regressor; it stays as it is.
+    explains
+        Whether to compile what explanations need, too.
     """
     classes, model = isinstance(model, base.Classifier), _small(model)
     with _quiet():
@@ -47,6 +49,9 @@ def warm_up(model: Any) -> None:
         with suppress(ValueError):
             model.predict_many(np.ones((_ROWS, 2)))
             model.learn_many(np.ones((_ROWS, 2)), np.zeros(_ROWS, int) if classes else np.zeros(_ROWS))
+        with suppress(ValueError, AttributeError):  # not every model can
+            if explains:
+                model.explain_one({"a": 0.5, "b": 0.5})
 
 
 def _small(model: Any) -> Any:

@@ -50,7 +50,7 @@ def warm_up(
     for name, model in models.items():
         began = time.perf_counter()
         with Console(stderr=True).status(f"compiling for {name}"):
-            compile_for(model)
+            compile_for(model, explains=True)
         typer.echo(f"{name}: {time.perf_counter() - began:.1f} s", err=True)
     typer.echo(f"compiled code is stored in {folder()}", err=True)
 

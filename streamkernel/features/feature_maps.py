@@ -37,7 +37,7 @@ form = Family("form", types.boolean(KERNEL, types.int64, ENTRIES, SPAN, VECTOR, 
 whether `im` is used."""
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def set_phases(s, re, im):  # type: ignore[no-untyped-def]
     """Set z to exp(2πis); a function of its own, so that it vectorises."""
     for f in range(len(s)):

@@ -10,7 +10,11 @@ from streamkernel.features.distributions import draw, draw_some
 from streamkernel.jit import inlined, unit
 
 
-@unit(types.void(KERNEL, types.int64, types.int64, types.int64, types.uint64, VECTOR), error_model="numpy")
+@unit(
+    types.void(KERNEL, types.int64, types.int64, types.int64, types.uint64, VECTOR),
+    allocates=False,
+    error_model="numpy",
+)
 def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore[no-untyped-def]
     """Fill `out` with the entries along one name of the features of the block at a position."""
     own, kept = kernel.parts[part], kernel.kept
@@ -21,13 +25,13 @@ def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore
         draw(own.distribution, own.shape, own.key, block + kept[-1, BLOCK], name_hash, out)
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _is_cached(cache, panel, slot):  # type: ignore[no-untyped-def]
     """Return whether the cache has an entry; a row may be newer than a cache."""
     return panel < cache.shape[0] and 0 <= slot < cache.shape[1]
 
 
-@unit(types.void(KERNEL, types.int64, types.uint64, SPAN, VECTOR), error_model="numpy")
+@unit(types.void(KERNEL, types.int64, types.uint64, SPAN, VECTOR), allocates=False, error_model="numpy")
 def _regenerate(kernel, part, name_hash, span, out):  # type: ignore[no-untyped-def]
     """Fill `out` with the entries of the features of a span along a name."""
     block_size, first, last = span.block_size, span.first, span.last
@@ -47,7 +51,7 @@ def entries_along(kernel, part, row, j, span, scratch):  # type: ignore[no-untyp
     return scratch[: span.last - span.first]
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _add(out, omega, value):  # type: ignore[no-untyped-def]
     """Add ``value * omega``; a function of its own, or it does not vectorise."""
     for f in range(len(omega)):

@@ -95,14 +95,14 @@ SCALES = types.NamedTuple(
 )
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _bend(z):  # type: ignore[no-untyped-def]
     """Return q(z)."""
     size = abs(z)
     return z if size <= EDGE else math.copysign(EDGE * (1.0 + math.log(size / EDGE)), z)
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def place_of(table, key):  # type: ignore[no-untyped-def]
     """Return the row of a name, or the empty one where it would be; at most half of them are taken, so there is one."""
     last = np.uint64(len(table) - 1)
@@ -112,7 +112,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
     return row
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _newness(counts):  # type: ignore[no-untyped-def]
     """Return what a name without a scale is divided by: it is as rare as what one example has had.
 
@@ -121,7 +121,7 @@ def _newness(counts):  # type: ignore[no-untyped-def]
     return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
 
 
-@unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), error_model="numpy")
+@unit(types.int64(SCALES, ROWS, types.int64, types.float64[::1]), allocates=False, error_model="numpy")
 def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
     """Set the entries of row i in `out`, which is as long as all values, to t(v); return how many names are new.
 
@@ -143,14 +143,14 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
     return new
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def has_room(scales, new):  # type: ignore[no-untyped-def]
     """Return whether the table has room for a number of new names."""
     names = scales.counts[0].names
     return len(scales.table) == 0 or names == MOST_NAMES or 2 * min(names + new, MOST_NAMES) <= len(scales.table)
 
 
-@unit(types.void(SCALES, ROWS, types.int64), error_model="numpy")
+@unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")
 def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
     """Count row i in the moments; the table has room for its names."""
     table, counts = scales.table, scales.counts[0]
@@ -187,7 +187,7 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
     counts.weight += 1.0
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _unit(c, s):  # type: ignore[no-untyped-def]
     """Return what values are divided by."""
     if s > 0.0:
@@ -195,14 +195,14 @@ def _unit(c, s):  # type: ignore[no-untyped-def]
     return abs(c) if abs(c) >= LEAST_SPREAD else 1.0
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _use(own, edition, c, s):  # type: ignore[no-untyped-def]
     """Put a scale in use; a name that is missing counts as its centre, or as 0 where that is all it has been."""
     own.centre, own.spread, own.unit = c, s, _unit(c, s)
     own.shift = 0.0 if edition == BY_COUNTS and s > 0.0 else _bend((0.0 - c) / own.unit)
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _moments(count, mean, squares, of):  # type: ignore[no-untyped-def]
     """Return mean and deviation of `of` values: `count` of them with these moments, and zeros."""
     share = count / of
@@ -210,7 +210,7 @@ def _moments(count, mean, squares, of):  # type: ignore[no-untyped-def]
     return c, math.sqrt(max(squares / of + c * mean * (1.0 - share), 0.0))
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def _scale(own, n):  # type: ignore[no-untyped-def]
     """Return centre and spread of a name by its moments in n examples."""
     is_usual = own.present >= n * (RATHER_NOT if own.spread > 0.0 and own.centre != 0.0 else HALF)
@@ -226,7 +226,7 @@ def _scale(own, n):  # type: ignore[no-untyped-def]
     return (c if is_usual else 0.0), s
 
 
-@unit(types.boolean(SCALES), error_model="numpy")
+@unit(types.boolean(SCALES), is_late=True, allocates=False, error_model="numpy")
 def use_moments(scales):  # type: ignore[no-untyped-def]
     """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
 
@@ -299,7 +299,7 @@ def observe_rows(scales, rows, first):  # type: ignore[no-untyped-def]
     return len(rows.start) - 1
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
     """Return a and b for which t(v) without its bend is (v - a)/b: b is 0 if the name has no scale, or does not vary.
 
@@ -311,7 +311,7 @@ def centre_and_unit(scales, key):  # type: ignore[no-untyped-def]
     return own.centre + own.shift * own.unit, own.unit
 
 
-@inlined(error_model="numpy")
+@inlined(allocates=False, error_model="numpy")
 def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
     """Return what values of a name are divided by, and the derivative of the bend where a value comes to t.
 

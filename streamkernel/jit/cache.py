@@ -30,6 +30,8 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from streamkernel.jit.compiling import no_garbage_collected, quick_to_compare
+
 log = logging.getLogger("streamkernel")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,8 +54,8 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     """
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
-    options |= {"no_cfunc_wrapper": True} if allocates else {"no_cfunc_wrapper": True, "_nrt": False}
-    dispatcher = numba.njit(function, **options)
+    options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # said always: numba takes what is not from the caller
+    dispatcher = quick_to_compare(numba.njit(function, **options))
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
     return dispatcher
@@ -65,7 +67,8 @@ def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> An
     Exceptions in the middle of numba and LLVM leave them such that the process may end.
     """
     if threading.get_ident() != threading.main_thread().ident:
-        return do(*arguments, **options)
+        with no_garbage_collected():
+            return do(*arguments, **options)
     outcome: list[Any] = []
     errors: list[BaseException] = []
     ended = _thread.allocate_lock()
@@ -73,7 +76,8 @@ def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
     def run() -> None:
         try:
-            outcome.append(do(*arguments, **options))
+            with no_garbage_collected():
+                outcome.append(do(*arguments, **options))
         except BaseException as error:
             errors.append(error)
             outcome.append(None)

@@ -25,6 +25,7 @@ from numba.core.typing.templates import AbstractTemplate
 from numba.extending import lower_builtin
 
 from streamkernel.jit.cache import compiled, uninterrupted
+from streamkernel.jit.compiling import OnlyLinked, quick_to_compare
 
 MOST = 64
 """Members of a family."""
@@ -113,15 +114,18 @@ class Unit(_FromPython):
         The Python function.
     signature
         numba's signature of it.
+    is_late
+        Whether it is not loaded with its callers, but by who calls those, before the first call that comes to it.
     **options
         As for :func:`streamkernel.jit.compiled`.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Any, **options: Any) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Any, *, is_late: bool = False, **options: Any) -> None:
         super().__init__(function, options)
+        self._is_late = is_late
         self._linked = compiled(function, no_cpython_wrapper=True, **options)
         self._pointers = _Pointers(f"{function.__module__}.{function.__qualname__}", signature, 1)
-        self._numba_type_ = _callable_type(self, signature, self.load)
+        self._numba_type_ = _callable_type(self, signature, _nothing if is_late else self.load)
         lower_builtin(self, types.VarArg(types.Any))(self._lower)
 
     @property
@@ -134,8 +138,9 @@ class Unit(_FromPython):
         self._pointers.load(0, self._linked)
 
     def _lower(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        reload = partial(_load, self.py_func.__module__, self.py_func.__qualname__)
-        context.active_code_library._reload_init.add(reload)
+        if not self._is_late:
+            reload = partial(_load, self.py_func.__module__, self.py_func.__qualname__)
+            context.active_code_library._reload_init.add(reload)
         return self._pointers.call(context, builder, ir.IntType(64)(0), arguments)
 
 
@@ -153,7 +158,7 @@ class Family:
     def __init__(self, name: str, signature: Any) -> None:
         self._pointers = _Pointers(f"streamkernel.{name}", signature, MOST)
         self._members: dict[int, Any] = {}
-        self._numba_type_ = _callable_type(self, signature.return_type(types.int64, *signature.args), lambda: None)
+        self._numba_type_ = _callable_type(self, signature.return_type(types.int64, *signature.args), _nothing)
         lower_builtin(self, types.VarArg(types.Any))(self._lower)
 
     def __call__(self, number: int, *arguments: Any) -> Any:
@@ -205,7 +210,9 @@ class Inlined(_FromPython):
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
         super().__init__(function, options | {"allocates": allocates})
         alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates}
-        self._dispatcher, self._allocates = numba.njit(function, **options | alone), allocates
+        if "fastmath" not in options:  # else it is optimised alone, so that all callers add up in the same order
+            alone["pipeline_class"] = OnlyLinked
+        self._dispatcher, self._allocates = quick_to_compare(numba.njit(function, **options | alone)), allocates
         self._dispatcher.get_call_template = partial(self._checked, self._dispatcher.get_call_template)
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
 
@@ -230,9 +237,13 @@ def inlined(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return partial(Inlined, **options) if function is None else Inlined(function, **options)
 
 
-def unit(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Unit]:
+def unit(signature: Any, *, is_late: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Unit]:
     """Make a function a :class:`Unit`."""
-    return lambda function: Unit(function, signature, **options)
+    return lambda function: Unit(function, signature, is_late=is_late, **options)
+
+
+def _nothing() -> None:
+    """Load nothing."""
 
 
 def _load(module: str, name: str) -> None:

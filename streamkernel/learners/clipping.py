@@ -10,7 +10,7 @@ LARGEST_GRADIENT = 1e100
 """A score, derivative or move beyond this means that the steps have diverged; it never reaches a coefficient."""
 
 
-@inlined
+@inlined(allocates=False)
 def clip(g, bound, most):  # type: ignore[no-untyped-def]
     """Scale `g` down to the bound M on its norm, and return the new M.
 

@@ -39,7 +39,7 @@ def embedding_room(state, kernel, rows):  # type: ignore[no-untyped-def]
     )
 
 
-@inlined
+@inlined(allocates=False)
 def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
     """Set `to` to ``scale * values``."""
     for j in range(len(to)):
@@ -47,7 +47,9 @@ def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.boolean(NUMBERS_TYPE, KERNEL, ENTRIES, types.int64, types.int64, VECTOR, EMBEDDING_ROOM), error_model="numpy"
+    types.boolean(NUMBERS_TYPE, KERNEL, ENTRIES, types.int64, types.int64, VECTOR, EMBEDDING_ROOM),
+    allocates=False,
+    error_model="numpy",
 )
 def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-untyped-def]
     """Set what `z` has of the blocks ``begin <= b < end``, from what is read of a row; return if all is usable."""
@@ -67,7 +69,11 @@ def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-un
     return True
 
 
-@unit(types.boolean(NUMBERS_TYPE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM), error_model="numpy")
+@unit(
+    types.boolean(NUMBERS_TYPE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM),
+    allocates=False,
+    error_model="numpy",
+)
 def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-def]
     """Set `z` to the features of all blocks for row i, 0 beyond the given blocks; return if the row is usable.
 

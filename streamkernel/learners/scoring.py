@@ -65,7 +65,7 @@ def entries_room(parts, longest):  # type: ignore[no-untyped-def]
     )
 
 
-@inlined
+@inlined(allocates=False)
 def longest_row(rows):  # type: ignore[no-untyped-def]
     """Return the number of entries in the longest row."""
     longest = 0

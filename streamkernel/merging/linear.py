@@ -14,7 +14,7 @@ import numpy as np
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.second_order import linear_files
-from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, REMEMBERED, WINDOW, Linear
+from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, PLACES, REMEMBERED, WINDOW, Linear
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LinearSummary:
 
 def summarize(linear: Linear) -> LinearSummary:
     """Return the summary of functions."""
-    n, dense = int(linear.counts[0]), min(int(linear.counts[0]), linear.factor.shape[1])
+    n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
     factor = linear.factor[:, :dense, :dense]
     grams = factor.transpose(0, 2, 1) @ factor
     diagonal = linear.diagonal[:, :n].copy()

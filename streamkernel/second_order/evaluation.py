@@ -16,52 +16,61 @@ from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
 from streamkernel.second_order.linear_state import room_for
 from streamkernel.second_order.metric import metric_room
-from streamkernel.second_order.mixture_state import BEFORE, COUNT, MIXTURE, MixtureState, features_of, outputs_of
+from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
+
+_VECTOR = types.float64[::1]
 
 BEYOND = 0.05
 """What part of the range of targets seen a prediction may leave it by, where no linear function says more."""
 
 
-@unit(types.void(MIXTURE, types.float32[::1], types.float64[:, ::1]))
-def functions(state, z, f):  # type: ignore[no-untyped-def]
+@unit(
+    types.void(types.int64[:, ::1], _VECTOR, _VECTOR, types.float64[:, ::1], types.float32[::1], types.float64[:, ::1]),
+    allocates=False,
+)
+def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to the scores of all but the linear functions."""
-    layout, columns = state.layout, f.shape[1]
-    groups = len(layout)
+    groups, columns = len(layout), f.shape[1]
     for g in range(groups):
-        n, before, phi = layout[g, COUNT], columns * layout[g, BEFORE], features_of(z, layout, g)
+        n, before, phi = (
+            layout[g, COUNT],
+            columns * layout[g, BEFORE],
+            z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]],
+        )
         for c in range(columns):
             first = before + c * n
-            f[g, c] = vectors.dot(phi, state.newton[first : first + n])
-            f[groups + g, c] = vectors.dot(phi, state.steady[first : first + n])
+            f[g, c] = vectors.dot(phi, newton[first : first + n])
+            f[groups + g, c] = vectors.dot(phi, steady[first : first + n])
     for c in range(columns):
-        f[2 * groups, c] = state.level[c, 0]
+        f[2 * groups, c] = level[c, 0]
 
 
-@inlined
-def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def _set_others(own, numbers, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
     row i, which is read as `read` by the features."""
-    numbers, near = state.numbers[0], len(raw)
+    near = len(raw)
     if len(out) == 0:
         return
-    linear.read_row(state.linear, scales, rows, i, room)
-    linear.scores(state.linear, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(state.linear, numbers.error_scale, raw, out[:near])
+    linear.read_row(own, scales, rows, i, room)
+    linear.scores(own, rows.start[i + 1] - rows.start[i], room, raw)
+    linear.within_reach(own, numbers[0].error_scale, raw, out[:near])
     if len(out) > near:
-        neighbours.set_point(state.linear, read, i, room)
-        neighbours.score(state.linear, state.numbers, numbers.predicted_offset, room, out[near])
+        neighbours.set_point(own, read, i, room)
+        neighbours.score(own, numbers, numbers[0].predicted_offset, room, out[near])
 
 
 @compiled
 def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
     at row i, which is read as `read` by the features."""
-    room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
+    own, numbers = state.linear, state.numbers
+    room, raw = room_for(own, longest_row(rows)), np.empty(own.w.shape[:2])
     for i in range(len(out)):
-        _set_others(state, scales, rows, read, i, room, raw, out[i])
+        _set_others(own, numbers, scales, rows, read, i, room, raw, out[i])
 
 
-@inlined
+@inlined(allocates=False)
 def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (columns,), to Σ_k v_k f_k."""
     for c in range(len(out)):
@@ -70,11 +79,11 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
         vectors.add(out, f[k], weights[k])
 
 
-@inlined
-def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
     what a linear function says; those are the functions from `base` on."""
-    numbers, low, high = state.numbers[0], state.span[0], state.span[1]
+    low, high = span[0], span[1]
     if numbers.intercept != MEAN or numbers.examples == 0:
         return
     more = BEYOND * (high - low)
@@ -87,19 +96,23 @@ def bound(state, f, base, added, out):  # type: ignore[no-untyped-def]
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
-    changed, linear_room = metric_room(longest), room_for(state.linear, longest)
-    z = np.empty(outputs_of(numbers, state.layout, max(1, numbers.blocks)), np.float32)
-    f = np.empty((len(state.weights), numbers.columns))
-    base, raw = 2 * len(state.layout) + 1, np.empty(state.linear.w.shape[:2])
+    layout, own, weights, span = state.layout, state.linear, state.weights, state.span
+    newton, steady, level = state.newton, state.steady, state.level
+    changed, linear_room = metric_room(longest), room_for(own, longest)
+    z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
+    f, base = np.empty((len(weights), numbers.columns)), 2 * len(layout) + 1
+    raw = np.empty(own.w.shape[:2])
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
+        if not embed_groups(
+            state.numbers, layout, state.metric, kernel, read, i, max(1, numbers.blocks), z, room, changed
+        ):
             return i
-        functions(state, z, f)
-        _set_others(state, scales, rows, read, i, linear_room, raw, f[base:])
-        mix_scores(state.weights, f, out[i])
-        bound(state, f, base, numbers.predicted_offset, out[i])
+        functions(layout, newton, steady, level, z, f)
+        _set_others(own, state.numbers, scales, rows, read, i, linear_room, raw, f[base:])
+        mix_scores(weights, f, out[i])
+        bound(numbers, span, f, base, numbers.predicted_offset, out[i])
         for c in range(len(out[i])):
             out[i, c] += numbers.predicted_offset
     return -1

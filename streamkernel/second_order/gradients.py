@@ -18,8 +18,10 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order.metric import (
     GRADIENTS,
+    METRIC,
     METRIC_ROOM,
     MOST_NAMES,
     metric_room,
@@ -69,10 +71,22 @@ def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.boolean(MIXTURE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM, METRIC_ROOM),
+    types.boolean(
+        NUMBERS_TYPE,
+        types.int64[:, ::1],
+        METRIC,
+        KERNEL,
+        ROWS,
+        types.int64,
+        types.int64,
+        VECTOR,
+        EMBEDDING_ROOM,
+        METRIC_ROOM,
+    ),
+    allocates=False,
     error_model="numpy",
 )
-def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
+def embed_groups(numbers, layout, metric, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
     """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
     row is usable.
 
@@ -80,8 +94,7 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
     """
     if not prepare(kernel, rows, i, room.row):
         return False
-    numbers, layout, metric = state.numbers[0], state.layout, state.metric
-    per_block, done = numbers.components * numbers.block_size, 0
+    per_block, done = numbers[0].components * numbers[0].block_size, 0
     for j in range(blocks * per_block, len(z)):
         z[j] = np.float32(0.0)
     for g in range(len(layout)):
@@ -89,16 +102,16 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
             continue
         first = layout[g, FIRST] // per_block
         last = min(first + layout[g, COUNT] // per_block, blocks)
-        if done < first and not embed_blocks(state.numbers, kernel, room.row, done, first, z, room):
+        if done < first and not embed_blocks(numbers, kernel, room.row, done, first, z, room):
             return False
         transform(room.row, metric, g, changed)
-        if first < last and not embed_blocks(state.numbers, kernel, changed.row, first, last, z, room):
+        if first < last and not embed_blocks(numbers, kernel, changed.row, first, last, z, room):
             return False
         done = last
-    return done >= blocks or embed_blocks(state.numbers, kernel, room.row, done, blocks, z, room)
+    return done >= blocks or embed_blocks(numbers, kernel, room.row, done, blocks, z, room)
 
 
-@inlined
+@inlined(allocates=False)
 def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
     """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
 
@@ -152,6 +165,8 @@ def set_gradient(state, kernel, z, c, room, changed, own):  # type: ignore[no-un
 
 @unit(
     types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.int64, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
+    is_late=True,
+    allocates=False,
     error_model="numpy",
 )
 def add_gradient(state, scales, kernel, z, seen, room, changed, own):  # type: ignore[no-untyped-def]
@@ -180,7 +195,7 @@ def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
-        if not embed_groups(state, kernel, rows, i, blocks, out[i], room, changed):
+        if not embed_groups(state.numbers, state.layout, state.metric, kernel, rows, i, blocks, out[i], room, changed):
             out[i] = np.float32(0.0)
 
 

@@ -18,17 +18,19 @@ memory after the first change. The Newton steps of the groups take much longer (
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from streamkernel import losses, vectors
-from streamkernel.features.rows import F64, Rows
-from streamkernel.features.scale_table import has_room, observe_row, scale_row, use_moments
-from streamkernel.jit import compiled
+from streamkernel.features.compiled_kernel import KERNEL
+from streamkernel.features.rows import F32, F64, ROWS, Rows
+from streamkernel.features.scale_table import SCALES, ScalesState, has_room, observe_row, scale_row, use_moments
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.embedding import embedding_room, set_scaled
+from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room, set_scaled
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import (
     BAD_VALUE,
@@ -44,14 +46,25 @@ from streamkernel.learners.state import (
 )
 from streamkernel.second_order import linear, neighbours, newton_step
 from streamkernel.second_order.evaluation import bound, functions, mix_scores
-from streamkernel.second_order.gradients import EVERY, add_gradient, embed_groups, gradient_room
+from streamkernel.second_order.gradients import (
+    EVERY,
+    GRADIENT_ROOM,
+    GradientRoom,
+    add_gradient,
+    embed_groups,
+    gradient_room,
+)
+from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
+from streamkernel.second_order.linear_state import Room as LinearRoom
 from streamkernel.second_order.linear_state import room_for
-from streamkernel.second_order.metric import metric_room
+from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
+    FIRST,
+    MIXTURE,
     Mixer,
-    features_of,
+    MixtureState,
     outputs_of,
     rows_per_group,
 )
@@ -100,6 +113,236 @@ class Options(NamedTuple):
     has_metric: bool
 
 
+class LearningRoom(NamedTuple):
+    """Room for what is computed at an example.
+
+    Attributes
+    ----------
+    z
+        Its features.
+    f, g, h
+        The scores of all functions, and the first and second derivatives of the loss there, shape (functions, columns).
+    raw
+        The scores of the linear functions as they are, shape (functions, columns).
+    out, said, nothing
+        The score of the mixture, the prediction, and zeros, shape (columns,).
+    mixing, linear, embedding, metric, slopes
+        That of the parts.
+    """
+
+    z: F32
+    f: F64
+    g: F64
+    h: F64
+    raw: F64
+    out: F64
+    said: F64
+    nothing: F64
+    mixing: F64
+    linear: LinearRoom
+    embedding: EmbeddingRoom
+    metric: MetricRoom
+    slopes: GradientRoom
+
+
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+_OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, Options)
+_ROOM = types.NamedTuple(
+    [
+        types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
+        LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM,
+    ],
+    LearningRoom,
+)  # fmt: skip
+
+
+@inlined
+def _room_for(state, kernel, rows, options):  # type: ignore[no-untyped-def]
+    """Return room to learn from rows."""
+    numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
+    return LearningRoom(
+        np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
+        np.empty((count, columns)),
+        np.empty((count, columns)),
+        np.empty((count, columns)),
+        np.empty(state.linear.w.shape[:2]),
+        np.empty(columns),
+        np.empty(columns),
+        np.zeros(columns),
+        np.empty((4, max(columns, count))),
+        room_for(state.linear, longest),
+        embedding_room(state.numbers, kernel, rows),
+        metric_room(longest),
+        gradient_room(longest, numbers.block_size),
+    )
+
+
+@unit(
+    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64, types.float64, _OPTIONS, _ROOM),
+    allocates=False,
+    error_model="numpy",
+)
+def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room):  # type: ignore[no-untyped-def]
+    """Learn row i, with the target y and the step size γ, and return what came of it.
+
+    `given` are the rows with room for the values as they are scaled.
+    """
+    numbers, layout, own_linear = state.numbers[0], state.layout, state.linear
+    weights, bounds, own_losses, recent, span = state.weights, state.bounds, state.losses, state.recent, state.span
+    level, waiting, sums, steady, priors = state.level, state.rows, state.sums, state.steady, state.priors
+    z, f, g, h, raw, out, said = room.z, room.f, room.g, room.h, room.raw, room.out, room.said
+    linear_room, embedding = room.linear, room.embedding
+    groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
+    base, count, height = 2 * groups + 1, len(weights), rows_per_group(numbers, state.rows, state.sums)
+    near = base + len(own_linear.w)
+    code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
+    blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
+    if not has_room(scales, scale_row(scales, rows, i, given.values)):
+        return NO_ROOM
+    if not embed_groups(state.numbers, layout, state.metric, kernel, given, i, blocks, z, embedding, room.metric):
+        return BAD_VALUE
+    names, used = rows.start[i + 1] - rows.start[i], 0
+    if count > base:
+        used = linear.read_row(own_linear, scales, rows, i, linear_room)
+        if used > own_linear.w.shape[2]:
+            return NO_PLACE
+        neighbours.set_point(own_linear, given, i, linear_room)
+    if numbers.loss_per_error > 0.0:
+        numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
+    parameter = numbers.loss_parameter
+    # 1. all scores and derivatives; what cannot be learned is refused before anything changes
+    functions(layout, state.newton, steady, level, z, f)
+    if count > base:
+        linear.scores(own_linear, names, linear_room, raw)
+    target, added, furthest = y, numbers.offset, math.inf
+    if numbers.error_scale > 0.0:
+        furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
+    if numbers.intercept == MEAN:
+        added += min(max(target - added, -furthest), furthest) / (numbers.examples + 1)
+    target -= added
+    moved = added - numbers.offset if numbers.examples > 0 else 0.0
+    if count > base:
+        for k in range(near - base):
+            for c in range(columns):
+                raw[k, c] -= moved
+        linear.within_reach(own_linear, numbers.error_scale, raw, f[base:near])
+    if count > near:
+        neighbours.score(own_linear, state.numbers, added, linear_room, f[near])
+    mix_scores(weights, f, out)
+    usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
+    for k in range(count):
+        f_k = raw[k - base] if base <= k < near else f[k]
+        losses.derivative(code, parameter, f_k, target, g[k])
+        losses.curvature(code, parameter, f_k, target, h[k])
+        usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
+    if not usable:
+        return DIVERGED
+    for c in range(columns):
+        said[c] = out[c]
+    bound(numbers, span, f, base, added, said)
+    # 2. the sizes: of the targets, and of k(x, x)
+    seen = numbers.examples + 1
+    size = 1.0
+    if numbers.intercept == MEAN:
+        deviation = min(abs(target), furthest)
+        size = numbers.error_scale + (deviation**2 - numbers.error_scale) / min(float(seen), HORIZON)
+        numbers.error_scale = size
+    own = numbers.k_xx
+    if own == 0.0:
+        own = vectors.dot(z, z) / blocks
+        numbers.mean_square += (own - numbers.mean_square) / seen
+        own = max(own, numbers.mean_square) or 1.0
+    numbers.step_k_xx = own
+    if seen == 1:
+        for j in range(groups):
+            newton_step.begin(layout, state.factor, j, priors[j] * own * (layout[j, COUNT] // per_block))
+    # 3. the mixture, then its functions
+    loss = losses.value(code, parameter, said, target)
+    if options.has_metric and seen % EVERY == 0:
+        add_gradient(state, scales, kernel, z, seen, embedding, room.metric, room.slopes)
+    if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
+        mixer = Mixer(weights, state.mixer, bounds)
+        newton_step.weigh(state.numbers, layout, mixer, f, out, target, size, room.mixing)
+    if not bounded:
+        for k in range(base):
+            bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
+    for c in range(columns):
+        level[c, 0] -= options.follow * g[2 * groups, c]
+    place, memory = numbers.buffered, min(max(1.0, 0.5 * (seen - options.restructured)), HORIZON)
+    own_loss = losses.value(code, parameter, room.nothing, target)
+    own_losses[2 * groups] += (own_loss - own_losses[2 * groups]) / memory
+    for j in range(groups):
+        n = layout[j, COUNT]
+        if n == 0:
+            continue
+        most = newton_step.FLATTEST
+        for c in range(columns):
+            most = max(most, h[j, c])
+        for k in range(j, 2 * groups, groups):
+            own_loss = losses.value(code, parameter, f[k], target)
+            own_losses[k] += (own_loss - own_losses[k]) / memory
+            if k < groups:
+                recent[k] += own_loss
+        phi_j = z[layout[j, FIRST] : layout[j, FIRST] + n]
+        step = gamma / (own * (n // per_block))
+        at = height * layout[j, BEFORE] + place * n
+        set_scaled(waiting[at : at + n], phi_j, np.float32(math.sqrt(most)))
+        for c in range(columns):
+            at = columns * layout[j, BEFORE] + c * n
+            vectors.add(sums[at : at + n], phi_j, g[j, c])
+            vectors.add(steady[at : at + n], phi_j, -step * g[groups + j, c])
+    if count > base:
+        linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
+        linear.move(own_linear, -moved)
+    if count > near:
+        own_losses[near] += (losses.value(code, parameter, f[near], target) - own_losses[near]) / memory
+    for k in range(base, near):
+        own_loss = losses.value(code, parameter, f[k], target)
+        own_losses[k] += (own_loss - own_losses[k]) / memory
+        if size > 0.0 and numbers.intercept == MEAN:
+            off = min(abs(raw[k - base, 0] - target), furthest)
+            own_linear.errors[k - base] += (off**2 - own_linear.errors[k - base]) / min(float(seen), HORIZON)
+        most, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen)
+        for c in range(columns):
+            most = max(most, h[k, c])
+        if not bounded:
+            before = math.sqrt(vectors.dot(g[k], g[k]))
+            bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
+            after = math.sqrt(vectors.dot(g[k], g[k]))
+            if after < before:
+                vectors.multiply(g[k], before / after)
+                share = min(share, after / before)
+        vectors.multiply(g[k], share)
+        linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
+        kept = linear.FORGETTING[k - base] * numbers.forgetting
+        if seen % linear.TURN == 0 and not (kept == 1.0 and numbers.l2 == 0.0):
+            linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
+    numbers.reused_steps += blocks == numbers.blocks
+    numbers.blocks = blocks
+    if numbers.loss_per_error > 0.0:
+        known, off = numbers.gradient_bound / numbers.loss_per_error, abs(said[0] - target)
+        if known > 0.0:
+            off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
+        numbers.gradient_bound = numbers.loss_per_error * off
+    if numbers.intercept == MEAN:
+        span[0] = min(span[0], y) if seen > 1 else y
+        span[1] = max(span[1], y) if seen > 1 else y
+    numbers.examples = seen
+    numbers.steps += 1
+    numbers.buffered += 1
+    numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
+    numbers.offset = numbers.predicted_offset = added
+    if count > near:
+        neighbours.remember(own_linear, numbers, y, linear_room)
+    if options.is_new and len(scales.table) > 0:
+        observe_row(scales, rows, i)
+        if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
+            use_moments(scales)
+    if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
+        return DUE
+    return DONE
+
+
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
@@ -107,166 +350,14 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
 
     Where nothing is scaled, `scales` are those of no names.
     """
-    numbers, layout, rows = state.numbers[0], state.layout, examples.rows
-    longest = longest_row(rows)
-    room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
-    slopes = gradient_room(longest, numbers.block_size)
-    groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
-    base, count, own_linear = 2 * groups + 1, len(state.weights), state.linear
-    z = np.empty(outputs_of(numbers, layout, max(numbers.blocks, options.growing)), np.float32)
-    f, g, h = np.empty((count, columns)), np.empty((count, columns)), np.empty((count, columns))
-    out, said, nothing = np.empty(columns), np.empty(columns), np.zeros(columns)
-    mixing_room = np.empty((4, max(columns, count)))
-    scaled_rows = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
-    code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
-    mixer = Mixer(state.weights, state.mixer, state.bounds)
-    height, linear_room = rows_per_group(state), room_for(own_linear, longest)
-    near = base + len(own_linear.w)
-    raw = np.empty((near - base, columns))
+    rows, y, gammas = examples.rows, examples.y, examples.gammas
+    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
+    room = _room_for(state, kernel, rows, options)
     for i in range(first, last):
-        blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
-        if not has_room(scales, scale_row(scales, rows, i, examples.scaled)):
-            return NO_ROOM, i
-        if not embed_groups(state, kernel, scaled_rows, i, blocks, z, room, changed):
-            return BAD_VALUE, i
-        names, used = rows.start[i + 1] - rows.start[i], 0
-        if count > base:
-            used = linear.read_row(own_linear, scales, rows, i, linear_room)
-            if used > own_linear.w.shape[2]:
-                return NO_PLACE, i
-            neighbours.set_point(own_linear, scaled_rows, i, linear_room)
-        if numbers.loss_per_error > 0.0:
-            numbers.loss_parameter = numbers.gradient_bound or LARGEST_GRADIENT
-        parameter = numbers.loss_parameter
-        # 1. all scores and derivatives; what cannot be learned is refused before anything changes
-        functions(state, z, f)
-        if count > base:
-            linear.scores(own_linear, names, linear_room, raw)
-        target, added, furthest = examples.y[i], numbers.offset, math.inf
-        if numbers.error_scale > 0.0:
-            furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
-        if numbers.intercept == MEAN:
-            added += min(max(target - added, -furthest), furthest) / (numbers.examples + 1)
-        target -= added
-        moved = added - numbers.offset if numbers.examples > 0 else 0.0
-        if count > base:
-            for k in range(near - base):
-                for c in range(columns):
-                    raw[k, c] -= moved
-            linear.within_reach(own_linear, numbers.error_scale, raw, f[base:near])
-        if count > near:
-            neighbours.score(own_linear, state.numbers, added, linear_room, f[near])
-        mix_scores(state.weights, f, out)
-        usable = vectors.within(out, 1.0, LARGEST_GRADIENT)
-        for k in range(count):
-            f_k = raw[k - base] if base <= k < near else f[k]
-            losses.derivative(code, parameter, f_k, target, g[k])
-            losses.curvature(code, parameter, f_k, target, h[k])
-            usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(g[k], 1.0, LARGEST_GRADIENT)
-        if not usable:
-            return DIVERGED, i
-        for c in range(columns):
-            said[c] = out[c]
-        bound(state, f, base, added, said)
-        # 2. the sizes: of the targets, and of k(x, x)
-        seen = numbers.examples + 1
-        size = 1.0
-        if numbers.intercept == MEAN:
-            deviation = min(abs(target), furthest)
-            size = numbers.error_scale + (deviation**2 - numbers.error_scale) / min(float(seen), HORIZON)
-            numbers.error_scale = size
-        own = numbers.k_xx
-        if own == 0.0:
-            own = vectors.dot(z, z) / blocks
-            numbers.mean_square += (own - numbers.mean_square) / seen
-            own = max(own, numbers.mean_square) or 1.0
-        numbers.step_k_xx = own
-        if seen == 1:
-            for j in range(groups):
-                newton_step.begin(state, j, state.priors[j] * own * (layout[j, COUNT] // per_block))
-        # 3. the mixture, then its functions
-        loss = losses.value(code, parameter, said, target)
-        if options.has_metric and seen % EVERY == 0:
-            add_gradient(state, scales, kernel, z, seen, room, changed, slopes)
-        if options.is_new or state.bounds[-1] == newton_step.NEVER_EXCEEDED:
-            newton_step.weigh(state.numbers, layout, mixer, f, out, target, size, mixing_room)
-        if not bounded:
-            for k in range(base):
-                state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
-        for c in range(columns):
-            state.level[c, 0] -= options.follow * g[2 * groups, c]
-        place, memory = numbers.buffered, min(max(1.0, 0.5 * (seen - options.restructured)), HORIZON)
-        own_loss = losses.value(code, parameter, nothing, target)
-        state.losses[2 * groups] += (own_loss - state.losses[2 * groups]) / memory
-        for j in range(groups):
-            n = layout[j, COUNT]
-            if n == 0:
-                continue
-            most = newton_step.FLATTEST
-            for c in range(columns):
-                most = max(most, h[j, c])
-            for k in range(j, 2 * groups, groups):
-                own_loss = losses.value(code, parameter, f[k], target)
-                state.losses[k] += (own_loss - state.losses[k]) / memory
-                if k < groups:
-                    state.recent[k] += own_loss
-            phi_j = features_of(z, layout, j)
-            gamma = examples.gammas[i] / (own * (n // per_block))
-            at = height * layout[j, BEFORE] + place * n
-            set_scaled(state.rows[at : at + n], phi_j, np.float32(math.sqrt(most)))
-            for c in range(columns):
-                at = columns * layout[j, BEFORE] + c * n
-                vectors.add(state.sums[at : at + n], phi_j, g[j, c])
-                vectors.add(state.steady[at : at + n], phi_j, -gamma * g[groups + j, c])
-        if count > base:
-            linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
-            linear.move(own_linear, -moved)
-        if count > near:
-            state.losses[near] += (losses.value(code, parameter, f[near], target) - state.losses[near]) / memory
-        for k in range(base, near):
-            own_loss = losses.value(code, parameter, f[k], target)
-            state.losses[k] += (own_loss - state.losses[k]) / memory
-            if size > 0.0 and numbers.intercept == MEAN:
-                off = min(abs(raw[k - base, 0] - target), furthest)
-                own_linear.errors[k - base] += (off**2 - own_linear.errors[k - base]) / min(float(seen), HORIZON)
-            most, share = newton_step.FLATTEST, linear.trust(names, linear_room, seen)
-            for c in range(columns):
-                most = max(most, h[k, c])
-            if not bounded:
-                before = math.sqrt(vectors.dot(g[k], g[k]))
-                state.bounds[k] = clip(g[k], state.bounds[k], LARGEST_GRADIENT)
-                after = math.sqrt(vectors.dot(g[k], g[k]))
-                if after < before:
-                    vectors.multiply(g[k], before / after)
-                    share = min(share, after / before)
-            vectors.multiply(g[k], share)
-            linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
-            kept = linear.FORGETTING[k - base] * numbers.forgetting
-            linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
-        numbers.reused_steps += blocks == numbers.blocks
-        numbers.blocks = blocks
-        if numbers.loss_per_error > 0.0:
-            known, off = numbers.gradient_bound / numbers.loss_per_error, abs(said[0] - target)
-            if known > 0.0:
-                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
-            numbers.gradient_bound = numbers.loss_per_error * off
-        if numbers.intercept == MEAN:
-            y = examples.y[i]
-            state.span[0] = min(state.span[0], y) if seen > 1 else y
-            state.span[1] = max(state.span[1], y) if seen > 1 else y
-        numbers.examples = seen
-        numbers.steps += 1
-        numbers.buffered += 1
-        numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
-        numbers.offset = numbers.predicted_offset = added
-        if count > near:
-            neighbours.remember(own_linear, numbers, examples.y[i], linear_room)
-        if options.is_new and len(scales.table) > 0:
-            observe_row(scales, rows, i)
-            if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
-                use_moments(scales)
-        if numbers.buffered >= newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting):
-            return DUE, i + 1
+        status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)
+        if status != DONE:
+            return status, i + (status == DUE)
+    numbers = state.numbers[0]
     return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
 
 
@@ -275,3 +366,16 @@ learn = compiled(_learn)
 
 learn_apart = compiled(nogil=True)(_learn)
 """For a function that nothing else uses."""
+
+_late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN}
+"""Units that nothing comes to before so many examples, until they are loaded: a first event need not wait for them."""
+
+
+def load_for(state: MixtureState, scales: ScalesState, more: int, options: Options) -> None:
+    """Make ready what learning some examples more comes to."""
+    if _late:
+        seen = max(int(state.numbers[0]["examples"]), int(scales.counts[0]["n"])) + more
+        for own, first in list(_late.items()):
+            if seen >= first and (options.has_metric or own is not add_gradient):
+                own.load()
+                _late.pop(own, None)

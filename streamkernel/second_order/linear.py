@@ -55,13 +55,13 @@ LARGEST_SCORE = 20.0
 SMALLEST_SHARE = 1e-9
 
 
-@inlined
+@inlined(allocates=False)
 def _standardised(value, centre, divisor):  # type: ignore[no-untyped-def]
     """Return the input that a value is."""
     return min(max((value - centre) / divisor, -LARGEST), LARGEST)
 
 
-@unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), error_model="numpy")
+@unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")
 def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
     """Set the room to the inputs of row i and their places; return how many places there are with those that its new
     names would get.
@@ -94,7 +94,7 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
     return used
 
 
-@inlined
+@inlined(allocates=False)
 def reach(linear, k, size):  # type: ignore[no-untyped-def]
     """Return how far function k counts, with the mean square of the targets, 0 for classes.
 
@@ -105,7 +105,7 @@ def reach(linear, k, size):  # type: ignore[no-untyped-def]
     return REACH * math.sqrt(size) / max(linear.errors[k] / size, SMALLEST_SHARE)
 
 
-@unit(types.void(LINEAR, types.int64, ROOM, _MATRIX))
+@unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
 def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
     """Set `f`, shape (functions, columns), to wᵀs of a row of n names that was read."""
     used = linear.counts[PLACES]
@@ -121,7 +121,7 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
             f[k, c] = total
 
 
-@inlined
+@inlined(allocates=False)
 def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
     """Set `out` to what scores count for."""
     for k in range(len(f)):
@@ -130,7 +130,11 @@ def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
             out[k, c] = min(max(f[k, c], -most), most)
 
 
-@unit(types.void(LINEAR, SCALES, ROWS, types.int64, types.int64, types.float64, ROOM), error_model="numpy")
+@unit(
+    types.void(LINEAR, SCALES, ROWS, types.int64, types.int64, types.float64, ROOM),
+    allocates=False,
+    error_model="numpy",
+)
 def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
     """Give the new names of a row that was read their places, for which there is room, with λ."""
     first, before = rows.start[i], linear.counts[PLACES]
@@ -155,7 +159,7 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
     linear.counts[PLACES] = used
 
 
-@inlined
+@inlined(allocates=False)
 def move(linear, change):  # type: ignore[no-untyped-def]
     """Add a number to all functions, as what is added to f has been changed by as much the other way."""
     if change != 0.0:
@@ -164,7 +168,7 @@ def move(linear, change):  # type: ignore[no-untyped-def]
                 linear.w[k, c, 0] += change
 
 
-@inlined
+@inlined(allocates=False)
 def trust(n, room, seen):  # type: ignore[no-untyped-def]
     """Return α of a row of n names that was read, the example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
@@ -173,7 +177,7 @@ def trust(n, room, seen):  # type: ignore[no-untyped-def]
     return 1.0 if most <= furthest else (furthest / most) ** 2
 
 
-@unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64))
+@unit(types.void(LINEAR, types.int64, types.int64, ROOM, _VECTOR, types.float64), allocates=False)
 def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
     """Take the Newton step of function k on a row of n names that was read and admitted, with αℓ' and αℓ'' of f."""
     used = linear.counts[PLACES]
@@ -209,16 +213,18 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
                 diagonal[room.places[j]] += curvature * room.values[j] ** 2
 
 
-@unit(types.void(LINEAR, types.int64, types.int64, types.float64, types.float64, types.float64, ROOM))
+@unit(
+    types.void(LINEAR, types.int64, types.int64, types.float64, types.float64, types.float64, ROOM),
+    is_late=True,
+    allocates=False,
+)
 def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def]
-    """Forget by ρ an example and add l, once in `TURN` examples; give one place after the other what it has lost of λ:
+    """Forget by ρ an example and add l, for `TURN` examples; give one place after the other what it has lost of λ:
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
 
     where T are the examples until it is a place's turn again.
     """
-    if seen % TURN != 0 or (kept == 1.0 and l2 == 0.0):
-        return
     used = linear.counts[PLACES]
     dense, turn, place = min(used, len(room.inputs)), TURN * used, seen // TURN % used
     factor, diagonal, gain, row = linear.factor[k], linear.diagonal[k], room.gain, room.row
@@ -243,7 +249,7 @@ def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def
     _rotate(factor, row[:dense])
 
 
-@inlined
+@inlined(allocates=False)
 def _solve(factor, x):  # type: ignore[no-untyped-def]
     """Set x to (RᵀR)⁻¹x for the first entries of R, and return what xᵀ(RᵀR)⁻¹x was."""
     n = len(x)
@@ -257,7 +263,7 @@ def _solve(factor, x):  # type: ignore[no-untyped-def]
     return power
 
 
-@inlined
+@inlined(allocates=False)
 def _rotate(factor, x):  # type: ignore[no-untyped-def]
     """Set the first entries of R to those of RᵀR + xxᵀ by rotations, destroying x."""
     n = len(x)

@@ -102,7 +102,7 @@ def metric_room(longest):  # type: ignore[no-untyped-def]
     return MetricRoom(entries_room(1, longest + MOST_NAMES), np.empty(MOST_NAMES))
 
 
-@inlined
+@inlined(allocates=False)
 def number_of(metric, name):  # type: ignore[no-untyped-def]
     """Return the number of a name, -1 if it has none."""
     key = max(name, np.uint64(1))  # 0 is an empty row
@@ -110,7 +110,7 @@ def number_of(metric, name):  # type: ignore[no-untyped-def]
     return metric.at[row] if metric.keys[row] == key else -1
 
 
-@inlined
+@inlined(allocates=False)
 def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
     """Return the number of a name, which gets one if there is room; else -1."""
     number, known = number_of(metric, name), metric.counts[NAMES]
@@ -123,7 +123,7 @@ def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
     return known
 
 
-@unit(types.void(ENTRIES, METRIC, types.int64, METRIC_ROOM))
+@unit(types.void(ENTRIES, METRIC, types.int64, METRIC_ROOM), allocates=False)
 def transform(row, metric, g, room):  # type: ignore[no-untyped-def]
     """Set `room` to M^½x in the metric of group g, first of the names that it has; others stay as they are."""
     known, root, x, out = metric.known[g], metric.roots[g], room.values, room.row

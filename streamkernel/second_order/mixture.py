@@ -125,6 +125,7 @@ class Mixture(MixedFunction):
                 may_use_moments=self.may_restructure,
                 has_metric=self.has_metric,
             )
+            learning.load_for(live.state, scaling, last - done, options)
             self.is_unfinished = True
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
             if status == state.NO_ROOM and scales is not None:

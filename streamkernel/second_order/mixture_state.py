@@ -131,16 +131,10 @@ _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1]], Group)
 
 
-@inlined
-def features_of(z, layout, g):  # type: ignore[no-untyped-def]
-    """Return the features of group g among those of all blocks."""
-    return z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]]
-
-
-@inlined
-def rows_per_group(state):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def rows_per_group(numbers, rows, sums):  # type: ignore[no-untyped-def]
     """Return how many examples `rows` has room for."""
-    return len(state.rows) // max(1, len(state.sums) // state.numbers[0].columns)
+    return len(rows) // max(1, len(sums) // numbers.columns)
 
 
 @inlined
@@ -154,7 +148,8 @@ def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
 def group_of(state, g):  # type: ignore[no-untyped-def]
     """Return what group g has."""
     layout, columns = state.layout, state.numbers[0].columns
-    n, squares, height = layout[g, COUNT], layout[g, SQUARES_BEFORE], rows_per_group(state)
+    height = rows_per_group(state.numbers[0], state.rows, state.sums)
+    n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     panels, first = compiled_panels_of(n), layout[g, PANELS_BEFORE] * height * WIDE
     return Group(
         state.factor[squares : squares + n * n].reshape(n, n),
@@ -167,7 +162,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
     )
 
 
-@inlined
+@inlined(allocates=False)
 def outputs_of(numbers, layout, blocks):  # type: ignore[no-untyped-def]
     """Return how many outputs there are up to the last one that a group has, or up to a number of blocks."""
     most = blocks * numbers.components * numbers.block_size

@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel.jit import compiled, inlined
 
 
-@inlined
+@inlined(allocates=False)
 def row_of(keys, key):  # type: ignore[no-untyped-def]
     """Return the row of a name in the table, or the empty one where it would be."""
     last = np.uint64(len(keys) - 1)

@@ -40,7 +40,7 @@ LEAST_SQUARE = 1e-12
 _VECTOR = types.float64[::1]
 
 
-@unit(types.void(LINEAR, ROWS, types.int64, ROOM))
+@unit(types.void(LINEAR, ROWS, types.int64, ROOM), allocates=False)
 def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
     """Set the room to the inputs of row i at the places that count; the linear functions have read the row."""
     point, first = room.point, rows.start[i]
@@ -52,7 +52,7 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
             point[place] = np.float32(rows.values[first + j])
 
 
-@inlined
+@inlined(allocates=False)
 def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
     """Set the room to the nearest neighbours of its point, the nearest first; return how many there are."""
     points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.answers))
@@ -76,7 +76,7 @@ def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
     return found
 
 
-@unit(types.void(LINEAR, NUMBERS_TYPE, types.float64, ROOM, _VECTOR))
+@unit(types.void(LINEAR, NUMBERS_TYPE, types.float64, ROOM, _VECTOR), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
     """Set `out` to f at the room's point, without what is added to the mixture; to 0 where nothing is remembered."""
     columns, found, total = len(out), _find_nearest(linear, room), 0.0
@@ -108,7 +108,7 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
         out[c] -= mean
 
 
-@inlined
+@inlined(allocates=False)
 def remember(linear, numbers, y, room):  # type: ignore[no-untyped-def]
     """Remember the room's point and its target instead of the oldest; one far out as if it were less far."""
     if numbers.intercept == MEAN and numbers.error_scale > 0.0:

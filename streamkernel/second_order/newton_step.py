@@ -42,15 +42,15 @@ NEVER_EXCEEDED = 1e300
 _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 
-@inlined
-def begin(state, g, prior):  # type: ignore[no-untyped-def]
+@inlined(allocates=False)
+def begin(layout, factor, g, prior):  # type: ignore[no-untyped-def]
     """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
-    n, before = state.layout[g, COUNT], state.layout[g, SQUARES_BEFORE]
+    n, before = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     for d in range(n):
-        state.factor[before + d * (n + 1)] = math.sqrt(prior)
+        factor[before + d * (n + 1)] = math.sqrt(prior)
 
 
-@inlined
+@inlined(allocates=False)
 def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
     """Set R to that of A + cI."""
     root = math.sqrt(more)
@@ -60,14 +60,17 @@ def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
         square_root.rotate_small(mixer, row)
 
 
-@inlined
+@inlined(allocates=False)
 def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
     """Return whether function k is no function of a group that began lately; those that begin anew all together do."""
     born = layout[k % len(layout), BORN]
     return k >= 2 * len(layout) or born <= numbers.restarted or numbers.examples - born >= SETTLING
 
 
-@unit(types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX))
+@unit(
+    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX),
+    allocates=False,
+)
 def weigh(state, layout, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
     """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
 
@@ -158,13 +161,13 @@ def less_certain(mixer: F64, seen: int) -> F64:
     return np.ascontiguousarray(lower.T)
 
 
-@inlined
+@inlined(allocates=False)
 def turn(n, batch, kept):  # type: ignore[no-untyped-def]
     """Return T for a group of n outputs."""
     return max(batch, min(n, int(0.5 / max(1.0 - kept, 1e-9))))
 
 
-@inlined
+@inlined(allocates=False)
 def fades(seen, batch, every):  # type: ignore[no-untyped-def]
     """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
     return seen == batch or seen // every > (seen - batch) // every

@@ -20,7 +20,7 @@ from streamkernel.second_order.name_table import row_of
 from streamkernel.second_order.sensitivity_state import MOST_NAMES, NAMES, WEIGHT
 
 
-@inlined
+@inlined(allocates=False)
 def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
     """Return how much the linear functions' part of f_c changes for each deviation of a name."""
     linear, base, total = state.linear, 2 * len(state.layout) + 1, 0.0
@@ -35,7 +35,11 @@ def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
     return total * divisor / linear.scales[place, 1]
 
 
-@unit(types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.int64, types.int64), error_model="numpy")
+@unit(
+    types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.int64, types.int64),
+    allocates=False,
+    error_model="numpy",
+)
 def observe(state, kernel, scales, row, gradient, c, since):  # type: ignore[no-untyped-def]
     """Count ∇f_c at a row, by what is read of its names; at the first one after a look, `since` examples, all before
     counts half."""

@@ -24,6 +24,7 @@ for learner in ("newton", "dsg"):
         for i in range(300):
             model.learn_one({"x": i % 7, "colour": "red"}, y(i % 3))
         model.predict_one({"x": 2.5, "z": True})
+        model.explain_one({"x": 2.5, "z": True})
 """
 NOTHING_CAN_BE_WRITTEN = """
 from pathlib import Path
