@@ -25,13 +25,12 @@ from numba import types
 
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL
-from streamkernel.features.rows import F32, F64, ROWS, Rows
+from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, ScalesState, has_room, observe_row, scale_row, use_moments
-from streamkernel.jit import compiled, inlined, unit
+from streamkernel.jit import compiled, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room, set_scaled
-from streamkernel.learners.scoring import longest_row
+from streamkernel.learners.embedding import set_scaled
 from streamkernel.learners.state import (
     BAD_VALUE,
     DIVERGED,
@@ -48,16 +47,10 @@ from streamkernel.second_order import linear, neighbours, newton_step
 from streamkernel.second_order.evaluation import bound, functions, mix_scores
 from streamkernel.second_order.gradients import (
     EVERY,
-    GRADIENT_ROOM,
-    GradientRoom,
     add_gradient,
     embed_groups,
-    gradient_room,
 )
-from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
-from streamkernel.second_order.linear_state import Room as LinearRoom
-from streamkernel.second_order.linear_state import room_for
-from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
+from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, Options, learning_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
@@ -65,7 +58,6 @@ from streamkernel.second_order.mixture_state import (
     MIXTURE,
     Mixer,
     MixtureState,
-    outputs_of,
     rows_per_group,
 )
 
@@ -83,102 +75,8 @@ class Examples(NamedTuple):
     scaled: F64
 
 
-class Options(NamedTuple):
-    """How a mixture learns.
-
-    Attributes
-    ----------
-    restructured
-        How many examples there had been at the last look.
-    growing
-        How many blocks begin at once.
-    follow
-        The step of the level.
-    prior
-        λ of linear functions.
-    is_new
-        Whether the scales and the weights v, too, learn from the examples.
-    may_use_moments
-        Whether the scales may change then.
-    has_metric
-        Whether gradients are gathered for the metric of larger groups.
-    """
-
-    restructured: int
-    growing: int
-    follow: float
-    prior: float
-    is_new: bool
-    may_use_moments: bool
-    has_metric: bool
-
-
-class LearningRoom(NamedTuple):
-    """Room for what is computed at an example.
-
-    Attributes
-    ----------
-    z
-        Its features.
-    f, g, h
-        The scores of all functions, and the first and second derivatives of the loss there, shape (functions, columns).
-    raw
-        The scores of the linear functions as they are, shape (functions, columns).
-    out, said, nothing
-        The score of the mixture, the prediction, and zeros, shape (columns,).
-    mixing, linear, embedding, metric, slopes
-        That of the parts.
-    """
-
-    z: F32
-    f: F64
-    g: F64
-    h: F64
-    raw: F64
-    out: F64
-    said: F64
-    nothing: F64
-    mixing: F64
-    linear: LinearRoom
-    embedding: EmbeddingRoom
-    metric: MetricRoom
-    slopes: GradientRoom
-
-
-_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-_OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, Options)
-_ROOM = types.NamedTuple(
-    [
-        types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
-        LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM,
-    ],
-    LearningRoom,
-)  # fmt: skip
-
-
-@inlined
-def _room_for(state, kernel, rows, options):  # type: ignore[no-untyped-def]
-    """Return room to learn from rows."""
-    numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
-    return LearningRoom(
-        np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
-        np.empty((count, columns)),
-        np.empty((count, columns)),
-        np.empty((count, columns)),
-        np.empty(state.linear.w.shape[:2]),
-        np.empty(columns),
-        np.empty(columns),
-        np.zeros(columns),
-        np.empty((4, max(columns, count))),
-        room_for(state.linear, longest),
-        embedding_room(state.numbers, kernel, rows),
-        metric_room(longest),
-        gradient_room(longest, numbers.block_size),
-    )
-
-
 @unit(
-    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64, types.float64, _OPTIONS, _ROOM),
+    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64, types.float64, OPTIONS, LEARNING_ROOM),
     allocates=False,
     error_model="numpy",
 )
@@ -352,7 +250,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     """
     rows, y, gammas = examples.rows, examples.y, examples.gammas
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
-    room = _room_for(state, kernel, rows, options)
+    room = learning_room(state, kernel, rows, options)
     for i in range(first, last):
         status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)
         if status != DONE:

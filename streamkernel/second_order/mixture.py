@@ -20,7 +20,8 @@ from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.learning import Examples, Options
+from streamkernel.second_order.learning import Examples
+from streamkernel.second_order.learning_room import Options
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
 from streamkernel.second_order.mixture_state import OWNER, Group
 from streamkernel.second_order.restructuring import with_new_groups, with_restart

@@ -1,0 +1,113 @@
+"""How a mixture learns, and room for what is computed at an example."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.rows import F32, F64
+from streamkernel.jit import inlined
+from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embedding_room
+from streamkernel.learners.scoring import longest_row
+from streamkernel.second_order.gradients import GRADIENT_ROOM, GradientRoom, gradient_room
+from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
+from streamkernel.second_order.linear_state import Room as LinearRoom
+from streamkernel.second_order.linear_state import room_for
+from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
+from streamkernel.second_order.mixture_state import outputs_of
+
+
+class Options(NamedTuple):
+    """How a mixture learns.
+
+    Attributes
+    ----------
+    restructured
+        How many examples there had been at the last look.
+    growing
+        How many blocks begin at once.
+    follow
+        The step of the level.
+    prior
+        λ of linear functions.
+    is_new
+        Whether the scales and the weights v, too, learn from the examples.
+    may_use_moments
+        Whether the scales may change then.
+    has_metric
+        Whether gradients are gathered for the metric of larger groups.
+    """
+
+    restructured: int
+    growing: int
+    follow: float
+    prior: float
+    is_new: bool
+    may_use_moments: bool
+    has_metric: bool
+
+
+class LearningRoom(NamedTuple):
+    """Room for what is computed at an example.
+
+    Attributes
+    ----------
+    z
+        Its features.
+    f, g, h
+        The scores of all functions, and the first and second derivatives of the loss there, shape (functions, columns).
+    raw
+        The scores of the linear functions as they are, shape (functions, columns).
+    out, said, nothing
+        The score of the mixture, the prediction, and zeros, shape (columns,).
+    mixing, linear, embedding, metric, slopes
+        That of the parts.
+    """
+
+    z: F32
+    f: F64
+    g: F64
+    h: F64
+    raw: F64
+    out: F64
+    said: F64
+    nothing: F64
+    mixing: F64
+    linear: LinearRoom
+    embedding: EmbeddingRoom
+    metric: MetricRoom
+    slopes: GradientRoom
+
+
+_VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
+OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, Options)
+LEARNING_ROOM = types.NamedTuple(
+    [
+        types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
+        LINEAR_ROOM, EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM,
+    ],
+    LearningRoom,
+)  # fmt: skip
+
+
+@inlined
+def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
+    """Return room to learn from rows."""
+    numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
+    return LearningRoom(
+        np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
+        np.empty((count, columns)),
+        np.empty((count, columns)),
+        np.empty((count, columns)),
+        np.empty(state.linear.w.shape[:2]),
+        np.empty(columns),
+        np.empty(columns),
+        np.zeros(columns),
+        np.empty((4, max(columns, count))),
+        room_for(state.linear, longest),
+        embedding_room(state.numbers, kernel, rows),
+        metric_room(longest),
+        gradient_room(longest, numbers.block_size),
+    )
