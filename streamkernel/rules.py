@@ -100,8 +100,8 @@ class CDSG:
     max_step_ratio
         The longest step to take, in units of γ_t, at least 1. ``math.inf`` is the paper's line search, good with
         batches; with single examples and a constant γ its long steps add noise that never settles. With
-        ``step_size="auto"`` the check moves nothing and is always the paper's, whatever is given here; beyond 8,192
-        features it then comes less often the more there are.
+        ``step_size="auto"`` the check moves nothing and is always the paper's, whatever is given here; from 8,192
+        features on it then comes less often the more there are.
 
     Raises
     ------

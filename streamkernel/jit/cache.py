@@ -54,7 +54,7 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     """
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
-    options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # said always: numba takes what is not from the caller
+    options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
     dispatcher = quick_to_compare(numba.njit(function, **options))
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)

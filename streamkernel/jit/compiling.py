@@ -38,7 +38,7 @@ class _Flags(Flags):
         return self is other or (isinstance(other, _Flags) and self._values == other._values)
 
     def __hash__(self) -> int:
-        return 0  # as numba's own, which change
+        return 0  # the same for all: options change after they were put in a table
 
 
 def quick_to_compare(dispatcher: Any) -> Any:

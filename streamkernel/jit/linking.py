@@ -115,7 +115,8 @@ class Unit(_FromPython):
     signature
         numba's signature of it.
     is_late
-        Whether it is not loaded with its callers, but by who calls those, before the first call that comes to it.
+        Whether it is not loaded together with its callers. Who calls these loads it before the first call that
+        reaches it.
     **options
         As for :func:`streamkernel.jit.compiled`.
     """

@@ -154,8 +154,10 @@ def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U
         answers.append(part.answers[last])
         ages.append(older + np.arange(len(answers[-1]))[::-1])
     newest = np.argsort(-np.concatenate(ages), kind="stable")[-WINDOW:]
+    remembered = before + sum(new for _, new, _ in own)
+    in_ring = newest if remembered < WINDOW else np.roll(newest, remembered % WINDOW)
     return linear_files.recent(
-        np.ascontiguousarray(np.concatenate(points, axis=1)[:, newest]), np.concatenate(answers)[newest], len(newest)
+        np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]), np.concatenate(answers)[in_ring], remembered
     )
 
 

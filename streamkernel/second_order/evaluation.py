@@ -29,7 +29,7 @@ BEYOND = 0.05
     allocates=False,
 )
 def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (functions, columns), to the scores of all but the linear functions."""
+    """Set `f`, shape (functions, columns), to the scores of the groups' functions, and to the level."""
     groups, columns = len(layout), f.shape[1]
     for g in range(groups):
         n, before, phi = (
@@ -82,7 +82,7 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
-    what a linear function says; those are the functions from `base` on."""
+    what a linear function says. Those are among the functions from `base` on; neighbours are within the targets."""
     low, high = span[0], span[1]
     if numbers.intercept != MEAN or numbers.examples == 0:
         return

@@ -29,7 +29,7 @@ from streamkernel.features.rows import ROWS
 from streamkernel.features.scale_table import SCALES, centre_and_unit
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT
-from streamkernel.second_order.linear_state import CONSTANT, LINEAR, MOST, PLACES, ROOM
+from streamkernel.second_order.linear_state import CONSTANT, LARGEST_INPUT, LINEAR, MOST, PLACES, ROOM
 from streamkernel.second_order.name_table import row_of
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
@@ -43,9 +43,6 @@ TURN = 8
 FURTHEST = 10.0
 """An input further out counts for less in A, as if it stood there, or at √n after n examples if that is more."""
 
-LARGEST = 1e9
-"""What an input counts for at most."""
-
 REACH = 2.0
 """How far f counts, in deviations of the targets over the share of their variance that f has not explained."""
 
@@ -58,7 +55,7 @@ SMALLEST_SHARE = 1e-9
 @inlined(allocates=False)
 def _standardised(value, centre, divisor):  # type: ignore[no-untyped-def]
     """Return the input that a value is."""
-    return min(max((value - centre) / divisor, -LARGEST), LARGEST)
+    return min(max((value - centre) / divisor, -LARGEST_INPUT), LARGEST_INPUT)
 
 
 @unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")

@@ -12,6 +12,7 @@ from streamkernel.features.rows import F32, F64
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import (
     DENSE,
+    LARGEST_INPUT,
     MOST,
     NEAR,
     PLACES,
@@ -127,5 +128,8 @@ def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | N
     answers = tensor_file.require_tensor(tensors, ANSWERS, np.float64, (filled,))
     if classes is not None and not np.isin(answers, range(classes)).all():
         raise ValueError(f"expected the numbers of {classes} classes as {ANSWERS}, got others")
-    linear.points[:places, :filled] = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
+    points = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
+    if np.abs(points).max(initial=0.0) > LARGEST_INPUT:
+        raise ValueError(f"expected inputs of up to {LARGEST_INPUT:g} as {POINTS}, got {np.abs(points).max():g}")
+    linear.points[:places, :filled] = points
     linear.answers[:filled], linear.counts[REMEMBERED] = answers, remembered

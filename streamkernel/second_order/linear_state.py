@@ -28,6 +28,9 @@ NEAR = 128
 WINDOW, NEIGHBOURS = 1000, 5
 """Examples that are remembered, and how many of them count."""
 
+LARGEST_INPUT = 1e9
+"""What an input counts for at most."""
+
 PLACES, REMEMBERED = range(2)
 """What is counted: places in use, and examples that have been remembered."""
 
@@ -79,7 +82,7 @@ class Linear(NamedTuple):
 
 class Room(NamedTuple):
     """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those;
-    its inputs as a point, d² of the examples remembered, and those of its neighbours with their places in the ring."""
+    its inputs as a point, and d² of all examples remembered; d² of its neighbours, and where in the ring they are."""
 
     values: F64
     places: I64

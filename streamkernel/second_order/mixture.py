@@ -245,7 +245,8 @@ class Mixture(MixedFunction):
         arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
         w = function.linear.w
         w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
-        arrays["linear"] = function.linear._replace(w=w)
+        recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers")}
+        arrays["linear"] = function.linear._replace(w=w, **recent)  # whoever still predicts knows no new class
         twin = self._twin()
         numbers = self._with_column(function.numbers[0])
         twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)

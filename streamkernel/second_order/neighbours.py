@@ -2,10 +2,10 @@
 
 With the k nearest of the last `WINDOW` examples, at the distances d_i, and ω_i = (1/d_i)/Σ 1/d_j,
 
-    f = c Σ ω_i y_i,      or of classes      f_y = c log(k Σ_{y_i = y} ω_i + 1/2)
+    f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
-less the mean of them all, or of two classes in one column the difference; twice that where each class is learned
-against the rest, so that the scores of two classes keep their order when a third one comes.
+where ȳ is what is added to the mixture. Two classes in one column have g_1 - g_0. Where each class is learned against
+the rest f_y is twice that, so that the scores of two classes keep their order when a third one comes.
 
 Distances are between the inputs as the features read them, over the names that have the first places among those of
 the linear functions (:mod:`streamkernel.second_order.linear`).
@@ -22,7 +22,7 @@ from streamkernel.features.rows import ROWS
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.state import MEAN, NUMBERS_TYPE
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.linear_state import LINEAR, PLACES, REMEMBERED, ROOM
+from streamkernel.second_order.linear_state import LARGEST_INPUT, LINEAR, PLACES, REMEMBERED, ROOM
 
 CAUTION = 0.3
 """c. λ of v is the same for all functions of a mixture: with a smaller f the mixture waits longer before it trusts it,
@@ -49,7 +49,7 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
     for j in range(rows.start[i + 1] - first):
         place = room.places[j]
         if 0 < place < len(point):
-            point[place] = np.float32(rows.values[first + j])
+            point[place] = np.float32(min(max(rows.values[first + j], -LARGEST_INPUT), LARGEST_INPUT))
 
 
 @inlined(allocates=False)
@@ -95,7 +95,7 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
     for k in range(found):
         share, y = 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total, int(linear.answers[room.which[k]])
         positive += share * (y > 0)
-        if columns > 1:
+        if 0 <= y < columns and columns > 1:
             out[y] += share
     if columns == 1:
         out[0] = CAUTION * math.log((found * positive + UNSEEN) / (found * (1.0 - positive) + UNSEEN))

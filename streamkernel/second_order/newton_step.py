@@ -62,9 +62,9 @@ def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
-    """Return whether function k is no function of a group that began lately; those that begin anew all together do."""
+    """Return whether function k is no function of a group that began lately, unless the whole model began then."""
     born = layout[k % len(layout), BORN]
-    return k >= 2 * len(layout) or born <= numbers.restarted or numbers.examples - born >= SETTLING
+    return k >= 2 * len(layout) or born == numbers.restarted or numbers.examples - born >= SETTLING
 
 
 @unit(
@@ -78,7 +78,7 @@ def weigh(state, layout, own, f, out, target, size, room):  # type: ignore[no-un
 
     and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² is larger than ever,
     A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new. `room` has
-    two rows of as many numbers as columns and functions.
+    four rows of as many numbers as columns and functions.
     """
     count, columns = f.shape
     numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds

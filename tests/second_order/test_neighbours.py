@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from streams import content, learn
+from streams import content, examples, learn
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.learners import state
+from streamkernel.merging import linear
 from streamkernel.merging.labels import columns_of
 from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
+from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
 from streamkernel.second_order.mixture import Mixture
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
@@ -49,6 +51,12 @@ def mixture(loss, columns=1):
         kernels.Gaussian(1.0), loss, step_sizes.Constant(0.75), block_size=2, max_features=8, columns=columns,
         intercept=intercept, is_linear=True,
     )  # fmt: skip
+
+
+def names_in_order(n=4):
+    """Return names in the order of their hashes, in which rows have them."""
+    f = mixture(losses.Square())
+    return sorted((f"x{j}" for j in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
 
 
 def near(f, rows):
@@ -126,7 +134,7 @@ def test_gradients_are_those_of_what_they_say(loss, columns):
         return
     X, which = moving(700)
     f = mixture(loss, columns)
-    names = sorted((f"x{j}" for j in range(X.shape[1])), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
+    names = names_in_order()
     f.learn(f.directions.rows(names, X[:690]), np.minimum(which[:690], max(columns - 1, 1)).astype(float))
     f.arrays.weights[:] = 0.0
     f.arrays.weights[-1] = 2.0
@@ -160,20 +168,37 @@ def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them(
     assert np.isfinite(merged.predict_one(xs[900]))
 
 
+def test_a_new_class_is_not_told_to_what_still_predicts():
+    """It has no column for it."""
+    xs, ys = examples(300, ("a", "b", "c"))
+    model = learn(KernelClassifier(**SMALL), xs, ys)
+    old = model._learner
+    row = model._state.scales(old.directions.row(xs[0]))
+    before = old.scores(row)
+    for _ in range(20):
+        model.learn_one(xs[0], "d")
+    assert model._learner is not old
+    assert model._learner.arrays.linear.answers.max() == 3.0
+    assert old.arrays.linear.answers.max() == 2.0
+    assert np.array_equal(old.scores(row), before)
+
+
 CRAFTED = {
+    "far": np.full((5, 40), 1e20, np.float32),
     "neighbours.points": np.zeros((2, 40), np.float32),
     "neighbours.targets": np.full(40, 7.0),
     "neighbours.count": np.array([-3]),
 }
 
 
-@pytest.mark.parametrize("name", CRAFTED)
-def test_a_crafted_file_is_refused(name):
+@pytest.mark.parametrize("case", CRAFTED)
+def test_a_crafted_file_is_refused(case):
     model, xs, ys = model_of("classifier")
     tensors = learn(model, xs[:40], ys[:40])._learner.tensors()
     linear_files.unpack(tensors, 3, 3)
+    name = "neighbours.points" if case == "far" else case
     with pytest.raises(ValueError, match="neighbours"):
-        linear_files.unpack({**tensors, name: CRAFTED[name]}, 3, 3)
+        linear_files.unpack({**tensors, name: CRAFTED[case]}, 3, 3)
 
 
 def remembered(model):
@@ -200,6 +225,40 @@ def test_replicas_together_remember_what_each_learned_and_what_they_had_in_commo
     assert found[:600] == remembered(base)
     assert sorted(map(repr, found[600:])) == sorted(map(repr, own[0][600:] + own[1][600:]))
     assert [one for one in found if one in own[1][600:]] == own[1][600:]
+
+
+def test_what_was_merged_merges_again_with_the_same_base():
+    """Though no more examples are kept than there is room for."""
+    X, _ = moving(WINDOW + 1200)
+    names = names_in_order()
+
+    def learn_parts(*parts):
+        f = mixture(losses.Square())
+        for first, last in parts:
+            f.learn(f.directions.rows(names, X[first:last]), np.arange(float(first), last))
+        return summarize(f.arrays.linear)
+
+    def merge(*parts):
+        merged = linear.merge(
+            parts,
+            base,
+            np.full(len(parts), 1.0 / len(parts)),
+            moved=np.zeros(len(parts) + 1),
+            kept=FORGETTING,
+            least=1.0,
+        )
+        return summarize(linear_files.unpack(merged, 1, None))
+
+    start = (0, WINDOW + 500)
+    base = learn_parts(start)
+    first, second, third = (learn_parts(start, (n, n + 100)) for n in range(WINDOW + 500, WINDOW + 800, 100))
+    both = merge(first, second)
+    assert both.remembered == WINDOW + 700
+    assert set(both.answers[-200:]) == set(first.answers[-100:]) | set(second.answers[-100:])
+    assert np.array_equal(both.answers[:-200], base.answers[200:])
+    found = merge(both, third)
+    assert found.remembered == WINDOW + 800
+    assert set(found.answers[-300:]) == set(both.answers[-200:]) | set(third.answers[-100:])
 
 
 @pytest.mark.parametrize("more", [["a"], ["a", "c"], []])
