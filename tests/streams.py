@@ -32,6 +32,16 @@ def examples(n, labels=("no", "yes"), seed=0, width=3):
     return xs, [labels[kind % min(most, len(labels))] for kind, most in zip(kinds, seen, strict=True)]
 
 
+def as_dicts(X, first=0):
+    """Return the rows of X as inputs named x0, x1, ..., or from another number on."""
+    return [{f"x{first + j}": value for j, value in enumerate(row)} for row in X.tolist()]
+
+
+def names_in_order(f, n):
+    """Return n names in the order of their hashes, in which the rows of a learner have them."""
+    return sorted((f"x{i}" for i in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
+
+
 def targets(xs):
     return [x["x0"] * x["x1"] + 2.0 for x in xs]
 

@@ -15,9 +15,9 @@ from streamkernel.rules import CDSG, DSG
 _DSG, _CDSG = DSG.code, CDSG.code
 
 FEATURES_PER_STEP = 4096
-"""Where steps are of automatic size, a check comes after one step for each so many features. With single events it asks
-for a new block at two steps of three, for ever; the rate of the exact kernel needs features that grow as √t (Rudi and
-Rosasco 2017), and so they do where checks become rarer as features become more."""
+"""With steps of automatic size, N features have a check every N/4,096 steps. On single events a check asks for a new
+block at two steps of three, however many there are. The exact kernel's rate needs features that grow as √t (Rudi and
+Rosasco 2017); with checks that become rarer as features become more, they grow so."""
 
 
 @inlined

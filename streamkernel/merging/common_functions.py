@@ -22,21 +22,12 @@ def forgetting_groups(part: SecondOrderSummary) -> int:
 
 def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its groups that forget: another model has none."""
-    groups, mixer, v = len(part.table), part.mixer, part.weights
+    groups = len(part.table)
     left = groups - forgetting_groups(part)
-    gone = np.array([g for g in range(2 * groups) if g % groups >= left])
-    if mixer.any():
-        factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
-        mixer = factor.T @ factor
-    stays = np.setdiff1d(np.arange(len(v)), gone)
     names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
     first: dict[str, Any] = {name: getattr(part, name)[:left] for name in names}
     return replace(
-        part,
-        weights=v[stays],
-        mixer=mixer[np.ix_(stays, stays)],
-        bounds=np.append(part.bounds[stays], part.bounds[-2:]),
-        standing=part.standing[stays],
+        _without(part, [g for g in range(2 * groups) if g % groups >= left], part.linear),
         grams=part.grams and part.grams[:left],
         metric=part.metric._replace(known=part.metric.known[:left], roots=part.metric.roots[:left]),
         **first,
@@ -56,11 +47,8 @@ def without_neighbours(part: SecondOrderSummary) -> SecondOrderSummary:
 
 
 def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
-    """Return the summary of a function without some of its functions beside the groups, and with other linear ones."""
-    stays, mixer, v = np.setdiff1d(np.arange(len(part.weights)), gone), part.mixer, part.weights
-    if mixer.any():
-        factor, v = newton_step.without(factor_of(mixer), v, np.array(gone), mixer.diagonal().min())
-        mixer = factor.T @ factor
+    """Return the summary of a function without what the mixture knows of some functions, and with other linear ones."""
+    stays, (mixer, v) = np.setdiff1d(np.arange(len(part.weights)), gone), _mixture_without(part, np.array(gone))
     return replace(
         part,
         weights=v[stays],
@@ -73,9 +61,12 @@ def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummar
 
 def without_groups(part: SecondOrderSummary, groups: I64) -> tuple[F64, F64]:
     """Return the Gram matrix of a mixture and its weights without the functions of some groups."""
-    mixer, v = part.mixer, part.weights.copy()
-    if not len(groups) or not mixer.any():
-        return mixer, v
-    gone = np.concatenate([groups, groups + len(part.table)])
-    factor, v = newton_step.without(factor_of(mixer), v, gone, mixer.diagonal().min())
+    return _mixture_without(part, np.concatenate([groups, groups + len(part.table)]))
+
+
+def _mixture_without(part: SecondOrderSummary, gone: I64) -> tuple[F64, F64]:
+    """Return the Gram matrix of a mixture and its weights without some of its functions."""
+    if not len(gone) or not part.mixer.any():
+        return part.mixer, part.weights
+    factor, v = newton_step.without(factor_of(part.mixer), part.weights, gone, part.mixer.diagonal().min())
     return factor.T @ factor, v

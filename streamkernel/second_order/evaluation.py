@@ -32,11 +32,8 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
     """Set `f`, shape (functions, columns), to the scores of the groups' functions, and to the level."""
     groups, columns = len(layout), f.shape[1]
     for g in range(groups):
-        n, before, phi = (
-            layout[g, COUNT],
-            columns * layout[g, BEFORE],
-            z[layout[g, FIRST] : layout[g, FIRST] + layout[g, COUNT]],
-        )
+        n, before = layout[g, COUNT], columns * layout[g, BEFORE]
+        phi = z[layout[g, FIRST] : layout[g, FIRST] + n]
         for c in range(columns):
             first = before + c * n
             f[g, c] = vectors.dot(phi, newton[first : first + n])

@@ -266,7 +266,7 @@ learn_apart = compiled(nogil=True)(_learn)
 """For a function that nothing else uses."""
 
 _late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN}
-"""Units that nothing comes to before so many examples, until they are loaded: a first event need not wait for them."""
+"""Units that are not loaded yet, and the example that first needs each: the first event does not wait for them."""
 
 
 def load_for(state: MixtureState, scales: ScalesState, more: int, options: Options) -> None:

@@ -58,7 +58,7 @@ def pack(linear: Linear) -> dict[str, Any]:
 
 
 def recent(points: F32, answers: F64, remembered: int) -> dict[str, Any]:
-    """Return recent examples in the order of their ring as arrays, those of so many that were remembered."""
+    """Return recent examples as arrays, in the order of their ring, and how many were remembered in all."""
     filled = min(remembered, len(answers))
     return {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
 

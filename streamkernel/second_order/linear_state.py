@@ -110,7 +110,7 @@ def prior(loss: Loss) -> float:
 
 
 def new_linear(functions: int, columns: int, least: float, room: int = FIRST, window: int = 0) -> Linear:
-    """Return linear functions of no names yet, with λ and room for some places, and for so many examples."""
+    """Return linear functions of no names yet, with λ, room for places, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
         np.array([1, 0]),

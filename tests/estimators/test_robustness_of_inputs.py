@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from river import metrics
+from streams import as_dicts
 
 from streamkernel import KernelClassifier, KernelRegressor
 
@@ -25,11 +26,6 @@ def progressive(xs, ys):
             metric.update(y, found)
         model.learn_one(x, y)
     return metric.get()
-
-
-def as_dicts(X):
-    names = [f"x{i}" for i in range(X.shape[1])]
-    return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
 
 @pytest.mark.parametrize("missing", ["absent", None, math.nan], ids=str)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 from river import datasets
-from streams import frame, write_parts
+from streams import as_dicts, frame, write_parts
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses
 from streamkernel.estimators import model_file
@@ -27,11 +27,6 @@ def progressive(model, xs, ys):
 
 def r2(found, ys):
     return 1.0 - np.mean((found - ys) ** 2) / np.var(ys)
-
-
-def as_dicts(X):
-    names = [f"x{i}" for i in range(X.shape[1])]
-    return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
 
 def friedman(n, seed=1):

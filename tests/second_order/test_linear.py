@@ -7,7 +7,7 @@ import pytest
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
-from streams import content, learn, nested
+from streams import as_dicts, content, learn, names_in_order, nested
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.learners import state
@@ -51,12 +51,6 @@ def examples(n, names, columns, for_classes, seed=15):
         return X, np.digitize(f, [0.0] if columns < 3 else [-0.7, 0.7]).astype(float)
     f[70:71] = 500.0
     return X, f + 3.0
-
-
-def sorted_names(n):
-    """Return names in the order of their hashes, in which they get their places."""
-    f = mixture(losses.Square())
-    return sorted((f"x{i}" for i in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
 
 
 def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
@@ -107,7 +101,7 @@ def same(f, reference, X, y, names, rtol=1e-6):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
     compiled, _, columns = LOSSES[loss]
-    names = sorted_names(5)
+    names = names_in_order(mixture(losses.Square()), 5)
     intercept = 0 if compiled.for_classes else state.MEAN
     f, reference = both(loss, names, intercept=intercept, forgetting=forgetting, l2=l2)
     same(f, reference, *examples(400, len(names), columns, compiled.for_classes), names)
@@ -115,13 +109,13 @@ def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.99])
 def test_of_more_names_than_that_only_the_diagonal_is_kept(forgetting):
-    names = sorted_names(linear_state.DENSE + 20)
+    names = names_in_order(mixture(losses.Square()), linear_state.DENSE + 20)
     f, reference = both("square", names, intercept=state.MEAN, forgetting=forgetting)
     same(f, reference, *examples(90, len(names), 1, False), names, rtol=1e-5)
 
 
 def test_without_outliers_it_is_ridge_regression():
-    names = sorted_names(6)
+    names = names_in_order(mixture(losses.Square()), 6)
     f = mixture(losses.Square())
     X, y = examples(500, len(names), 1, False)
     X[50], y[70] = 0.0, 0.0
@@ -133,10 +127,6 @@ def test_without_outliers_it_is_ridge_regression():
     )
     expected = np.r_[ridge.coef_[0] * linear_state.CONSTANT**-0.5, ridge.coef_[1:]]
     assert np.allclose(own.w[0, 0, : len(names) + 1], expected, rtol=1e-9)
-
-
-def as_dicts(X, first=0):
-    return [{f"x{first + j}": value for j, value in enumerate(row)} for row in X.tolist()]
 
 
 def late(n, seed=3, names=40):
@@ -333,7 +323,7 @@ def test_names_on_another_scale_say_the_same():
 @pytest.mark.parametrize("has_base", [False, True])
 def test_replicas_are_one_function_of_all_events(has_base):
     """Where all learn without clipping, and two know names that the third does not."""
-    names = sorted_names(8)
+    names = names_in_order(mixture(losses.Square()), 8)
     X, y = examples(900, len(names), 1, False)
     X[50], y[70] = 0.0, 0.0
     X[:300, 6:] = X[300:600, 7:] = 0.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from streams import content, examples, learn
+from streams import as_dicts, content, examples, learn, names_in_order
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.learners import state
@@ -34,10 +34,6 @@ def moving(n=N, classes=3, seed=4):
     return centres[which] + 0.7 * moved + 0.2 * generator.normal(size=(n, 4)), which % classes
 
 
-def as_dicts(X):
-    return [{f"x{j}": value for j, value in enumerate(row)} for row in X.tolist()]
-
-
 def model_of(kind):
     X, which = moving()
     y = which.tolist() if kind == "classifier" else (which + X[:, 0]).tolist()
@@ -51,12 +47,6 @@ def mixture(loss, columns=1):
         kernels.Gaussian(1.0), loss, step_sizes.Constant(0.75), block_size=2, max_features=8, columns=columns,
         intercept=intercept, is_linear=True,
     )  # fmt: skip
-
-
-def names_in_order(n=4):
-    """Return names in the order of their hashes, in which rows have them."""
-    f = mixture(losses.Square())
-    return sorted((f"x{j}" for j in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))
 
 
 def near(f, rows):
@@ -134,7 +124,7 @@ def test_gradients_are_those_of_what_they_say(loss, columns):
         return
     X, which = moving(700)
     f = mixture(loss, columns)
-    names = names_in_order()
+    names = names_in_order(mixture(losses.Square()), 4)
     f.learn(f.directions.rows(names, X[:690]), np.minimum(which[:690], max(columns - 1, 1)).astype(float))
     f.arrays.weights[:] = 0.0
     f.arrays.weights[-1] = 2.0
@@ -230,7 +220,7 @@ def test_replicas_together_remember_what_each_learned_and_what_they_had_in_commo
 def test_what_was_merged_merges_again_with_the_same_base():
     """Though no more examples are kept than there is room for."""
     X, _ = moving(WINDOW + 1200)
-    names = names_in_order()
+    names = names_in_order(mixture(losses.Square()), 4)
 
     def learn_parts(*parts):
         f = mixture(losses.Square())

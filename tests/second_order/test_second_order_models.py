@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cases import pairwise
-from streams import WAYS, content, examples, frame, learn, nested, predictions, traced, write_parts
+from streams import WAYS, as_dicts, content, examples, frame, learn, nested, predictions, traced, write_parts
 
 from streamkernel import (
     InputError,
@@ -69,10 +69,6 @@ def regression(n, seed=0):
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 3))
     return X, curve(X) + 0.1 * generator.normal(size=n)
-
-
-def as_dicts(X):
-    return [dict(zip(("x0", "x1", "x2"), row, strict=True)) for row in X.tolist()]
 
 
 def progressive(model, X, y):
