@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from streamkernel.features.rows import F64, Rows, number
 LARGEST_WEIGHT = 1e9
 """Weights beyond lose what other examples say to rounding."""
 
-ClassWeight = Mapping[Label, float] | str | None
+ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
 """What `class_weight` may be."""
 
 
@@ -62,8 +62,8 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     ValueError
         If it cannot.
     """
-    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
-        return class_weight
+    if class_weight is None or class_weight == "balanced":
+        return class_weight  # type: ignore[no-any-return]
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f'Expected class_weight as None, "balanced" or a dictionary of weights by label, got {class_weight!r}'
