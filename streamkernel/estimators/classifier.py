@@ -67,8 +67,9 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight
         What the weights of examples are multiplied by: a dictionary of weights by label, 1 for one that it does not
-        have; or ``"balanced"`` for n/(C n_y) with the n examples so far, the example included, n_y of them of its
-        class, and C classes, so that all classes weigh the same. Probabilities are then those of the weighted classes.
+        have; or ``"balanced"`` for m/n with the n examples of its class so far, and m of the rarest class, so that all
+        classes weigh the same. Probabilities are then those of the weighted classes. Weights up to 1 serve better than
+        large ones for what is rare: regularisation is made for as many examples as weights say.
     pruning
         Prune the model to the features that matter from time to time, in another thread: a
         :class:`~streamkernel.upkeep.Pruning`.
@@ -213,7 +214,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         if found.own is None:
             return rows
         known = class_counts(found.own, np.zeros(0), len(found.labels))
-        return rows._replace(weights=rows.weights * balanced(y, known, len(found.labels)))
+        return rows._replace(weights=rows.weights * balanced(y, known))
 
     def _followed(self, found: State, journal: Journal, learned: int) -> State:
         if found.own is not None:

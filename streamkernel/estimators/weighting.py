@@ -74,29 +74,26 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     return class_weight
 
 
-def balanced(y: F64, counts: F64, labels: int) -> F64:
-    """Return the weights n/(C n_y) of examples in order, with which all classes weigh the same.
+def balanced(y: F64, counts: F64) -> F64:
+    """Return the weights min n/n_y of examples in order, with which all classes weigh as much as the rarest one.
 
     Parameters
     ----------
     y
         The numbers of their classes.
     counts
-        Examples of each class before.
-    labels
-        C, the number of classes that are known.
+        Examples of each class before, shape (classes,).
 
     Examples
     --------
-    >>> balanced(np.array([0.0, 1.0, 1.0]), np.array([3.0, 0.0]), 2).round(3).tolist()
-    [0.5, 2.5, 1.5]
+    >>> balanced(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
+    [1.0, 1.0, 1.0, 0.4]
     """
-    n_y = np.empty(len(y))
-    for number_of_class in range(labels):
-        at = np.flatnonzero(y == number_of_class)
-        n_y[at] = counts[number_of_class] + np.arange(1, len(at) + 1)
-    n: F64 = counts.sum() + np.arange(1, len(y) + 1)
-    return n / (labels * n_y)
+    known, found = counts.tolist(), []
+    for one in y.astype(np.int64).tolist():
+        known[one] += 1.0
+        found.append(min(filter(None, known)) / known[one])
+    return np.array(found)
 
 
 def class_counts(counts: F64, y: F64, labels: int) -> F64:

@@ -177,8 +177,9 @@ def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
             if name in given:
                 if too_large := problem_with(kind, name, given[name]):
                     raise ConfigError(f"{where}.{name}: {too_large}")
-                value = by_label(given[name]) if name == "class_weight" else given[name]
-                arguments[name] = _argument(value, parameter, f"{where}.{name}")
+                arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
+                if name == "class_weight":
+                    arguments[name] = by_label(arguments[name])
                 if name == "tokenizer_pattern" and given[name] != parameter.default:
                     arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
             elif parameter.default is parameter.empty:
