@@ -178,8 +178,8 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     if options.has_metric and seen % EVERY == 0:
         add_gradient(state, scales, kernel, z, seen, embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
-        mixer = Mixer(weights, state.mixer, bounds)
-        newton_step.weigh(state.numbers, layout, mixer, f, out, target, w, size, room.mixing)
+        mixer = Mixer(weights, state.mixer, bounds, room.mixing)
+        newton_step.weigh(state.numbers, layout, mixer, f, out, target, w, size)
     if not bounded:
         for k in range(base):
             bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)

@@ -300,7 +300,7 @@ class Reference:
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
-        self.eta, self.largest = 0.0, 0.0
+        self.eta, self.largest, self.weight = 0.0, 0.0, 0.0
 
     @property
     def n_blocks(self):
@@ -341,9 +341,9 @@ class Reference:
         losses = []
         bound = self.loss.bound(self.columns)
         for i in range(batch):
-            self.examples += w[i]
+            self.examples, self.weight = self.examples + 1, self.weight + w[i]
             if self.intercept:
-                self.mean += w[i] * (y[i] - self.mean) / self.examples
+                self.mean += w[i] * (y[i] - self.mean) / self.weight
             losses.append(self.loss.value(f[i], y[i] - self.mean))
             g[i] = self.loss.gradient(f[i], y[i] - self.mean)
             if bound is None:
@@ -381,7 +381,7 @@ class Reference:
         self.beta[k] -= checked * gradient
         self.iterates.append(self.alpha)
 
-        self.running_loss += min(1.0, w.sum() / min(self.examples, HORIZON)) * (
+        self.running_loss += min(1.0, w.sum() / min(self.weight, HORIZON)) * (
             np.average(losses, weights=w) - self.running_loss
         )
         self.eta = eta
