@@ -342,7 +342,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         labels = [as_label(label) for label in targets_of(y, rows)]
         rows = with_weights(rows, w)
         if self._has_class_weights:
-            rows.weights[:] *= [self._weight_of(label) for label in labels]
+            rows = rows._replace(weights=rows.weights * [self._weight_of(label) for label in labels])
         self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:

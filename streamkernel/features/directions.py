@@ -49,6 +49,10 @@ def _fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[
                     draw_block(kernel, part, block_size, block, hashes[s], row)
 
 
+_ONE = np.ones(1)
+"""The weight of a single example, which nothing writes to."""
+
+
 class Store:
     """Cached entries of directions, and what is known of sets of names; threads may share it.
 
@@ -138,7 +142,7 @@ class Directions:
             If a value is neither a number, a string nor missing, or a string where a number was learned.
         """
         record, values = self._read(x, numeric)
-        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values), np.ones(1))
+        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values), _ONE)
 
     def example(
         self, x: Mapping[Hashable, Any], numeric: Names | None = None
