@@ -7,7 +7,9 @@ PYTEST := $(BIN)/pytest -n auto
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
-.PHONY: demo demo-kafka test test-all coverage lint lock clean
+PACKAGE := build/package
+
+.PHONY: demo demo-kafka test test-all coverage lint package actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -31,6 +33,22 @@ lint: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+
+package: .venv/test-installed ## sdist and wheel: built, checked, installed into an environment of their own and tried
+	rm -rf $(PACKAGE)
+	$(BIN)/python -m build --no-isolation --outdir $(PACKAGE) .
+	$(BIN)/twine check --strict $(PACKAGE)/*.whl $(PACKAGE)/*.tar.gz
+	$(BIN)/check-wheel-contents $(PACKAGE)
+	$(PYTHON) -m venv $(PACKAGE)/venv
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/run.txt
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-index --no-deps $(PACKAGE)/*.whl
+	cd $(PACKAGE) && venv/bin/python -I ../../tests/try_installed.py
+
+actionlint: ## the workflows; Go compiles the program, at the version named here
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	--custom-compile-command 'make lock' --group build pyproject.toml
