@@ -9,7 +9,7 @@ ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels 
 
 PACKAGE := build/package
 
-.PHONY: demo demo-kafka test test-all coverage lint package actionlint lock clean
+.PHONY: demo demo-kafka test test-all coverage lint docs package actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -36,6 +36,10 @@ lint: .venv/test-installed
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: .venv/test-installed ## the documentation, into site/; warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
 
 package: .venv/test-installed ## sdist and wheel: built, checked, installed into an environment of their own and tried
 	rm -rf $(PACKAGE)
@@ -73,5 +77,5 @@ $(BIN)/python:
 	@touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

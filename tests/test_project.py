@@ -14,7 +14,7 @@ import streamkernel
 ROOT = Path(__file__).parents[1]
 PROJECT = PYPROJECT["project"]
 JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-POLICY = (ROOT / "docs" / "compatibility.md").read_text()
+POLICY = (ROOT / "docs" / "reference" / "compatibility.md").read_text()
 
 
 def supported() -> list[str]:

@@ -1,4 +1,4 @@
-"""The engine's numbers for Prometheus, by the names of `docs/monitoring.md`.
+"""The engine's numbers for Prometheus, by the names of `docs/reference/metrics.md`.
 
 They are made when they are scraped, from the numbers that the engine publishes; what may go on while the learner waits,
 as for brokers that do not answer, is read as it is at the moment: whole numbers under fixed names.
