@@ -18,7 +18,7 @@ demo-kafka: .venv/test-installed ## a broker, a consumer that is killed again an
 	$(BIN)/python tests/faults/kafka_runs.py --broker noida --kills 3 --events 20000
 
 test: export STREAMKERNEL_NO_SKIPS = 1
-test: .venv/test-installed lint ## what needs nothing but Python: for every change
+test: .venv/test-installed lint ## the tests that need only Python: for every change
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
@@ -33,6 +33,8 @@ lint: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
+	$(BIN)/rumdl check --no-cache --quiet .
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml

@@ -35,7 +35,7 @@ class DatasetSource:
 
     Notes
     -----
-    A generator without a seed is given 0: otherwise nobody could go on in the stream that it began.
+    A generator without a seed is given 0: otherwise its stream could not be resumed.
 
     Raises
     ------
@@ -105,7 +105,7 @@ class DatasetSource:
             raise ValueError(f"Expected at least {position} records, got {self._read} - at {self._name}")
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next few hundred events; never wait, but for a download before the first one.
+        """Return the next few hundred events; never wait, except for a download before the first one.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ def merge(
     models: Annotated[list[Path], typer.Argument(help="Files that save() or export wrote.", show_default=False)],
     output: Output = Path("merged.safetensors"),
     base: Annotated[
-        Path | None, typer.Option(help="The model that all of them went on from.", show_default=False)
+        Path | None, typer.Option(help="The model from which all of them continued.", show_default=False)
     ] = None,
 ) -> None:
     """Make one model of saved models that learned apart, as if it had learned the events of all."""

@@ -26,7 +26,7 @@ Key = str | int
 
 
 class Waiting(NamedTuple):
-    """Features that wait for their label, with what the model and the baseline predicted for them."""
+    """Features without a label yet, with the predictions of the model and the baseline for them."""
 
     since: float
     key: Key
@@ -54,7 +54,7 @@ class DelayedLabels:
     key
         The field that joins the two: a string of at most `LONGEST_KEY` characters, or an integer of 64 bits.
     max_pending
-        Most features that wait for a label, most labels that wait for their features, and most keys that are
+        Most features without their label, most labels without their features, and most keys that are
         remembered after that, so that a second label is known as one.
     timeout_seconds
         Longest time that one waits, in seconds.
@@ -157,7 +157,7 @@ class DelayedLabels:
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
     def waiting_for(self, key: Key, y: Any) -> Waiting | None:
-        """Return the features that wait for the label `y` of `key`; if there are none, it waits for them.
+        """Return the pending features of `key`, whose label is `y`; if there are none, the label becomes pending.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class DelayedLabels:
             raise JoinError(f"Expected one label for a key, got another one - at key {key!r}")
         if key in self._done:
             self.counts["late"] += 1
-            raise JoinError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
+            raise JoinError(f"Expected a label for pending features, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
         self._early[key] = self._since, key, y
         if len(self._early) > self._max_pending:

@@ -223,7 +223,7 @@ class Engine:
 
     @property
     def pending_labels(self) -> int:
-        """Features that wait for their label now."""
+        """Features whose label has not come yet."""
         labels = self.parts.processor.labels
         return 0 if labels is None else len(labels)
 

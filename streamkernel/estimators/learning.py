@@ -30,7 +30,7 @@ class LearningModel(model_file.Serializable):
     """A function, and the order of changes in which it learns.
 
     What other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state says
-    what is being learned: whoever comes next finishes what was learned, or undoes what was not.
+    what is being learned: the next call finishes what was learned, or undoes what was not.
     """
 
     _lock: Lock
@@ -254,7 +254,7 @@ class LearningModel(model_file.Serializable):
         self._learner.divide(number, replicas)
 
     def _look(self, before: int) -> None:
-        """Take the scales anew, and let groups begin and end, as is due since so many examples were known."""
+        """Update the scales, and add and end groups, as is due since so many examples were known."""
         if self._state.scales is not None and schedule.last_due(self._learner.examples) > before:
             self._state.scales.use_moments()
         self._learner.restructure(before)

@@ -34,7 +34,7 @@ _CLASSES: dict[str, type[Serializable]] = {}
 
 
 class Serializable:
-    """A River estimator that can be told as its parameters, a JSON description and tensors."""
+    """A River estimator that is serialized as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let files hold the estimators of this library."""
@@ -154,7 +154,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    """Return what :func:`_encoded` told of the parameter called `name`."""
+    """Return the value that :func:`_encoded` wrote for the parameter called `name`."""
     if not isinstance(value, dict):
         return value
     if "type" not in value:

@@ -68,7 +68,7 @@ class Arrangement(NamedTuple):
 
     @property
     def since(self) -> int:
-        """Examples since the model last began anew."""
+        """Examples since the model was last reset."""
         numbers = self.state.numbers[0]
         return int(numbers["examples"] - numbers["restarted"])
 

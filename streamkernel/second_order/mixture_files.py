@@ -38,7 +38,7 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
 
 
 def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
-    """Return how many examples there were when the model last began anew, and when groups were last compared, and the
+    """Return how many examples there were when the model was last reset, and when groups were last compared, and the
     sums of their recent losses, as tensors."""
     return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
 

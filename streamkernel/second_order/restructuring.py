@@ -63,7 +63,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 
 
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
-    """Return the mixture in which these groups begin anew: Newton steps of single blocks do, larger groups end.
+    """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
     What is looked at, and when, is from then on as in a model that begins.
     """

@@ -1,4 +1,4 @@
-"""Long fits: a line that says how far they are, and an answer for whoever does not wait for the end."""
+"""Long fits: a line that says how far they are, and an answer for a user who does not wait for the end."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def refit(
     build
         Makes the new function.
     tell
-        Is told how far it is.
+        Called with the progress.
     """
     if isinstance(old.loss, losses.Logistic) and old.columns > 1:
         log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)

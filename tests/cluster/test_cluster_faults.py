@@ -100,7 +100,7 @@ def test_a_cluster_whose_process_for_us_dies_at_once_is_asked_again(monkeypatch)
             said, _ = driver.communicate(timeout=LIMIT)
     finally:
         cluster.shutdown()
-    assert "the cluster is asked again     reason='RuntimeError: Proxy failed to Connect to backend!" in said
+    assert "retrying the cluster           reason='RuntimeError: Proxy failed to Connect to backend!" in said
     assert driver.returncode == 0, said
     assert "NodeID" in said
 
