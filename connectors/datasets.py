@@ -33,10 +33,6 @@ class DatasetSource:
     params
         What to make the data set with, if `dataset` is a name.
 
-    Notes
-    -----
-    A generator without a seed is given 0: otherwise its stream could not be resumed.
-
     Raises
     ------
     ValueError
@@ -44,6 +40,10 @@ class DatasetSource:
         raises it if a feature has the name of the label.
     TypeError
         If `dataset` is neither a data set nor a name.
+
+    Notes
+    -----
+    A generator without a seed is given 0: otherwise its stream could not be resumed.
 
     Examples
     --------

@@ -81,9 +81,11 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         each step, up to the cap.
         (The steps of `rules.CDSG` depend on the derivative, and here that leaves a bias: the derivatives of p and q
         differ in size.) ``step_size="auto"`` is a constant 0.02.
+    max_features
+        As for :class:`~streamkernel.KernelClassifier`.
     l2
         Regularisation λ. Where q has events and p has none, log q/p is infinite, and λ alone holds f.
-    max_features, cache_bytes, seed
+    cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`.
 
     Attributes

@@ -66,7 +66,8 @@ class LearningModel(model_file.Serializable):
 
     def _complete(self) -> State:
         """Return the state, with what an interruption has left to be done; another thread that learns does it
-        itself."""
+        itself.
+        """
         found = self._state
         if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
             self._recovered()
@@ -151,7 +152,8 @@ class LearningModel(model_file.Serializable):
 
     def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
         """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
-        lock."""
+        lock.
+        """
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
@@ -163,7 +165,8 @@ class LearningModel(model_file.Serializable):
 
     def _recover(self) -> None:
         """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
-        lock."""
+        lock.
+        """
         found = self._state
         found.learner.finish()
         journal = found.journal

@@ -84,7 +84,8 @@ follow from moments."""
 
 class ScalesState(NamedTuple):
     """The counts, and a table of names that are found by their hashes; a row for each of none where nothing is
-    scaled."""
+    scaled.
+    """
 
     counts: Any
     table: Any

@@ -168,7 +168,8 @@ class Arranger:
         arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
-        take."""
+        take.
+        """
         alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]

@@ -1,5 +1,6 @@
 """Second-order learning: functions of groups of features, learned by Newton and by constant steps, and their
-mixture."""
+mixture.
+"""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ class Mixer(NamedTuple):
 
 class Group(NamedTuple):
     """Of a group of n outputs: the factor, its functions, what waits for a step and what one works on, as
-    :class:`MixtureState` says."""
+    :class:`MixtureState` says.
+    """
 
     factor: F32
     newton: F64

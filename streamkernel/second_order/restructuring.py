@@ -94,7 +94,8 @@ def _rearranged(
     own: Metric,
 ) -> Arrangement:
     """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
-    some that take constant ones."""
+    some that take constant ones.
+    """
     function = now.state
     numbers = function.numbers[0]
     size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
