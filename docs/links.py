@@ -20,3 +20,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return match[0] if inside else f"]({REPOSITORY}{path}{'#' + anchor if anchor else ''})"
 
     return re.sub(r"\]\(([^)\s]+)\)", rewritten, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Turn the roles of docstrings, such as ``:class:`~streamkernel.load```, into links to the reference."""
+
+    def linked(match: re.Match[str]) -> str:
+        name = match[1].lstrip("~")
+        shown = name.rpartition(".")[2] if match[1].startswith("~") else name
+        return f'<autoref optional identifier="{name}"><code>{shown}</code></autoref>'
+
+    return re.sub(r":(?:class|func|meth|mod|attr):<code>([^<]+)</code>", linked, html)

@@ -156,9 +156,7 @@ class WorkerPool:
                 f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
                 "on all nodes"
             ) from error
-        log.warning(
-            "a worker was lost and its assignment done again", worker=number, reason=str(error).partition("\n")[0]
-        )
+        log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
         self._workers[number] = self._kind.remote(self._replica)
 

@@ -190,7 +190,7 @@ class Checkpointer:
             if last:
                 raise
             self._health.count("checkpoint_failed")
-            log.error("a checkpoint could not be written and is tried again later", reason=str(error))
+            log.error("a checkpoint could not be written; retrying later", reason=str(error))
         self._tried = time.monotonic()
         if is_durable:
             self._written = self._tried

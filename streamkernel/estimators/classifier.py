@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
-    It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
-    grows by blocks of random features, to `max_features` at most; memory and time per event are bounded by that.
+    It replaces a linear classifier: dictionaries of numbers and strings in, classes out. Classes need not be declared.
+    The function grows by blocks of random features, to `max_features` at most, which bounds memory and time per event.
 
     With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
     bandwidths, each block of features is learned by Newton steps and by constant ones, and a mixture weighs them all

@@ -40,7 +40,7 @@ def refit(
         Called with the progress.
     """
     if isinstance(old.loss, losses.Logistic) and old.columns > 1:
-        log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)
+        log.warning("Expected two classes to refit the logistic loss, got %d; not refitting", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
     Z, before = old.embed_rows(rows).astype(np.float64), old.functions()

@@ -72,6 +72,7 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 def test_the_reference_has_what_the_docstrings_say(site: Path, name: str) -> None:
     text = "".join(path.read_text() for path in (site / "reference" / "api").rglob("*.html"))
     assert re.search(rf'<h\d id="[\w.]+\.{name}"', text)
+    assert ":class:" not in text
 
 
 def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:

@@ -182,7 +182,7 @@ def minimise_sparse(
                     if epochs >= max_epochs or near.violations.max() <= max(0.5 * tol, _ENOUGH * off):
                         break
             except KeyboardInterrupt:
-                log.warning("minimise_sparse was interrupted; what was found so far is kept")
+                log.warning("minimise_sparse was interrupted; the best result so far is kept")
                 interrupted = True
     return SparseSolution(w.T.copy(), point.objective, off, off <= tol, interrupted, history)
 
