@@ -37,6 +37,11 @@ def as_dicts(X, first=0):
     return [{f"x{first + j}": value for j, value in enumerate(row)} for row in X.tolist()]
 
 
+def weights(n, seed=8):
+    """Return weights of examples, most of which are not 1."""
+    return np.random.default_rng(seed).choice([0.3, 1.0, 2.0, 6.5], size=n)
+
+
 def names_in_order(f, n):
     """Return n names in the order of their hashes, in which the rows of a learner have them."""
     return sorted((f"x{i}" for i in range(n)), key=lambda name: int(f.row({name: 1.0}).hashes[0]))

@@ -81,6 +81,7 @@ def replica_of(config: Config) -> Replica:
         writes=bool(config.sink.predictions or config.sink.predictions_topic),
         label=config.label,
         ignore=config.ignore,
+        weight=config.weight,
     )
 
 

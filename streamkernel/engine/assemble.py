@@ -60,6 +60,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
     return {
         "label": config.label,
         "ignore": config.ignore,
+        "weight": config.weight,
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

@@ -36,11 +36,12 @@ class Waiting(NamedTuple):
     probabilities: dict[Any, float] | None
     baseline_prediction: Any
     baseline_probabilities: dict[Any, float] | None
+    w: float = 1.0
 
     @property
     def answers(self) -> tuple[Answer, Answer]:
         """The predictions as they were made."""
-        return self[4:6], self[6:]
+        return self[4:6], self[6:8]
 
 
 class DelayedLabels:
@@ -149,9 +150,12 @@ class DelayedLabels:
             )
         return self._early[key][2] if key in self._early else None
 
-    def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str) -> None:
-        """Keep features, what was predicted for them, and where they came from, until their label comes."""
-        self._waiting[key] = Waiting(self._since, key, place, x, *map(plain, (*answers[0], *answers[1])))
+    def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str, w: float = 1.0) -> None:
+        """Keep features, what was predicted for them, where they came from, and their weight, until their label
+        comes.
+        """
+        answered = map(plain, (*answers[0], *answers[1]))
+        self._waiting[key] = Waiting._make((self._since, key, place, x, *answered, w))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
@@ -201,7 +205,7 @@ class DelayedLabels:
         """Continue from what `state` returned."""
         self.counts = dict(state["counts"])
         self._clock.restore(state["clock"])
-        self._waiting = OrderedDict((row[1], Waiting._make(row)) for row in unpack(state["waiting"]))
+        self._waiting = OrderedDict((row[1], Waiting(*row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
 

@@ -43,6 +43,9 @@ class Engine:
         Another River model that learns the same events, to compare with.
     labels
         Joins features with the label that comes in another record; without it each record has both.
+    weight
+        The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
+        baseline count each example once.
     state
         The directory of checkpoints; without one nothing survives the process.
     transactions
@@ -95,6 +98,7 @@ class Engine:
         dead_letters: DeadLetters | KafkaDeadLetters | None = None,
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
+        weight: str | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
@@ -110,6 +114,7 @@ class Engine:
             metric=metric,
             baseline=baseline,
             labels=labels,
+            weight=weight,
             sink=sink,
             dead_letters=dead_letters,
             state=state,

@@ -8,6 +8,7 @@ from typing import Any
 
 from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError
+from streamkernel.estimators.weighting import as_weight
 
 MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
 """Fields that are remembered as those of numbers, and the characters of all their names together."""
@@ -26,6 +27,8 @@ class Examples:
         Fields to leave out.
     numeric_label
         Whether the label must be a number.
+    weight
+        The field with the weight of an example, ``None`` if all have the same.
 
     Attributes
     ----------
@@ -47,9 +50,12 @@ class Examples:
     streamkernel.errors.InputError: Expected a finite number, got nan - at field "age"
     """
 
-    def __init__(self, label: str, ignore: Collection[str] = (), *, numeric_label: bool) -> None:
+    def __init__(
+        self, label: str, ignore: Collection[str] = (), *, numeric_label: bool, weight: str | None = None
+    ) -> None:
         self._label = label
-        self._ignore = frozenset(ignore)
+        self.weight = weight
+        self._ignore = frozenset(ignore) | ({weight} if weight is not None else set())
         self._numeric_label = numeric_label
         self.numbers: set[str] = set()
         self.n_refused = self._characters = 0
@@ -101,6 +107,24 @@ class Examples:
         if self._numeric_label and isinstance(y, str):
             raise LabelError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
         return x, y
+
+    def weight_of(self, record: Mapping[str, Any]) -> float:
+        """Return the weight of `record`, 1 if no field has weights.
+
+        Raises
+        ------
+        InputError
+            If it is missing, or no number that a weight can be.
+        """
+        if self.weight is None:
+            return 1.0
+        w, where = record.get(self.weight), f'field "{self.weight}"'
+        if isinstance(w, bool) or not isinstance(w, (int, float)):
+            found = "null" if self.weight in record else "no such field"
+            raise InputError(
+                f"Expected a weight, got {found if w is None else f'{type(w).__name__} {shortened(w)}'} - at {where}"
+            )
+        return as_weight(w, where)
 
     def _check_outside(self, name: str, value: float) -> None:
         """Count a number far outside its range, or refuse one that is none or too large."""

@@ -46,6 +46,9 @@ class RecordProcessor:
         Another River model that learns the same.
     labels
         Joins features with the label that comes in another record.
+    weight
+        The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
+        baseline count each example once.
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
     learned_before
@@ -87,6 +90,7 @@ class RecordProcessor:
         metric: metrics.base.Metric,
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
+        weight: str | None = None,
         with_probabilities: bool = False,
         learned_before: int = 0,
     ) -> None:
@@ -102,7 +106,7 @@ class RecordProcessor:
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
-        self.examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor))
+        self.examples = Examples(label, unseen, numeric_label=isinstance(model, base.Regressor), weight=weight)
 
     @property
     def kernel_model(self) -> KernelModel | None:
@@ -122,6 +126,7 @@ class RecordProcessor:
             raise InputError(event.error or "Expected a record, got none")
         labels, key, is_new = self.labels, None, True
         x, y = self.examples.split(record) if labels is None else self.examples.read(record)
+        w = self.examples.weight_of(record) if x else 1.0
         if labels is None or (x and y is not None):
             answers = self._answers(x)
         elif x:
@@ -129,21 +134,22 @@ class RecordProcessor:
             y = labels.label_of(key)
             answers = self._answers(x)
             if y is None:
-                labels.wait(key, x, answers, f"{event.stream} at {event.resume}")
+                labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
         elif y is not None:
             key = labels.arrive(record, is_label=True)
             waiting = labels.waiting_for(key, y)
             if waiting is None:
                 return None
-            x, answers = waiting.x, waiting.answers
+            x, answers, w = waiting.x, waiting.answers, waiting.w
             self.examples.check_again(x)
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
-        if y not in self._classes:
-            self._check_class(y)
-        self.model.learn_one(x, y)
+        if w > 0.0:
+            if y not in self._classes:
+                self._check_class(y)
+            self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.joined(key)
         return x, y, answers, is_new

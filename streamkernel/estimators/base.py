@@ -347,8 +347,3 @@ def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
     _at_least(0, cache_bytes=cache_bytes)
     if not isinstance(seed, (int, np.integer)):
         raise ValueError(f"Expected seed to be an integer, got {seed!r}")
-
-
-def refuse_weights(w: Any) -> None:
-    """Raise a ValueError for weights of examples."""
-    raise ValueError(f"Expected no weight other than 1, for weights are not supported yet, got w={w!r}")

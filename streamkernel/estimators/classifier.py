@@ -11,12 +11,22 @@ from river import base
 
 from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
-from streamkernel.estimators.base import _at_least, refuse_weights
+from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.explained import ExplainedModel
-from streamkernel.estimators.model_state import State
+from streamkernel.estimators.model_state import Journal, State
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
+from streamkernel.estimators.weighting import (
+    ClassWeight,
+    as_weight,
+    balanced,
+    check_class_weight,
+    class_counts,
+    with_weights,
+)
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
+from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel
+from streamkernel.tensor_file import Tensors, require_tensor
 from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
@@ -56,7 +66,10 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
     l2
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
     class_weight
-        Must be ``None``: weights are not supported yet.
+        What the weights of examples are multiplied by: a dictionary of weights by label, 1 for one that it does not
+        have; or ``"balanced"`` for m/n with the n examples of its class so far, and m of the rarest class, so that all
+        classes weigh the same. Probabilities are then those of the weighted classes. Weights up to 1 serve better than
+        large ones for what is rare: regularisation is made for as many examples as weights say.
     pruning
         Prune the model to the features that matter from time to time, in another thread: a
         :class:`~streamkernel.upkeep.Pruning`.
@@ -120,7 +133,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         learner: str | learners.Newton | learners.DSG = "newton",
         max_features: int | str | None = "auto",
         l2: float = 0.0,
-        class_weight: None = None,
+        class_weight: ClassWeight = None,
         pruning: Pruning | None = None,
         refit: Refit | None = None,
         cache_bytes: int = 1 << 26,
@@ -128,9 +141,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         max_classes: int = 100,
     ) -> None:
         _at_least(2, max_classes=max_classes)
-        if class_weight is not None:
-            raise ValueError(f"Expected class_weight=None, for weights are not supported yet, got {class_weight!r}")
-        self.class_weight = class_weight
+        self.class_weight = check_class_weight(class_weight)
         self.max_classes = max_classes
         super().__init__(
             kernel=kernel,
@@ -160,30 +171,56 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         y
             The label: a string, a number or a Boolean.
         w
-            Must be 1: weights are not supported yet.
+            The weight: as if there were so many such examples. One of weight 0 changes nothing, its label stays
+            unknown if it is.
 
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string, `y` is no label, or it is one more label
-            than `max_classes`; names the field. The model is as it was before.
-        ValueError
-            If `w` is not 1.
+            If `x` is empty or a value is neither a finite number nor a string, `y` is no label, it is one more label
+            than `max_classes`, or `w` is unusable; names the field. The model is as it was before.
         """
-        if w != 1.0:
-            refuse_weights(w)
+        if w != 1.0 or self._has_class_weights:
+            w = as_weight(w) * self._weight_of(y)
+            if w == 0.0:
+                as_label(y)
+                self._check(x)
+                return
         found = self._state
         try:
             number = found.labels.get(y)
-            if number is not None and found.is_direct and found.learner.learn_event(x, number, found.numeric):
+            if number is not None and found.is_direct and found.learner.learn_event(x, number, w, found.numeric):
                 return
             label, directions = as_label(y), found.learner.directions
-            row = directions.row(x, found.numeric)
+            row = directions.row(x, found.numeric).with_weight(w)
             self._learn(row, np.empty(1), directions, directions.with_numeric(x, found.numeric), [label])
         except (InputError, TypeError, AttributeError):
             as_label(y)
             self._check(x)
             raise
+
+    @property
+    def _has_class_weights(self) -> bool:
+        return isinstance(self.class_weight, Mapping)
+
+    def _weight_of(self, label: Any) -> float:
+        """Return what the weight of an example with this label is multiplied by, if it does not depend on others."""
+        return self.class_weight.get(as_label(label), 1.0) if isinstance(self.class_weight, Mapping) else 1.0
+
+    def _new_own(self) -> Any:
+        return np.zeros(0) if self.class_weight == "balanced" else None  # examples of each class
+
+    def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
+        if found.own is None:
+            return rows
+        known = class_counts(found.own, np.zeros(0), len(found.labels))
+        return rows._replace(weights=rows.weights * balanced(y, known))
+
+    def _followed(self, found: State, journal: Journal, learned: int) -> State:
+        if found.own is not None:
+            counts = class_counts(found.own, journal.y[:learned], len(found.labels))
+            found = found.with_journal(None, counts)
+        return super()._followed(found, journal, learned)
 
     @property
     def labels(self) -> Mapping[Label, int]:
@@ -290,21 +327,22 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         y
             The labels, shape (examples,).
         w
-            Must be ``None``: weights are not supported yet.
+            Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
 
         Raises
         ------
         InputError
-            If a value is unusable, or a label is none; names the column and the row. Or if there are more labels than
-            `max_classes`. Nothing is learned.
+            If a value or a weight is unusable, or a label is none; names the column and the row. Or if there are more
+            labels than `max_classes`. Nothing is learned.
         ValueError
-            If `w` is given.
+            If there are not as many labels or weights as rows.
         """
-        if w is not None:
-            refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
         labels = [as_label(label) for label in targets_of(y, rows)]
+        rows = with_weights(rows, w)
+        if self._has_class_weights:
+            rows.weights[:] *= [self._weight_of(label) for label in labels]
         self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
@@ -349,6 +387,18 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}
+
+    def _tensors(self) -> Tensors:
+        own = self._state.own
+        return super()._tensors() | ({} if own is None else {"class_counts": own.copy()})
+
+    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
+        if self.class_weight != "balanced":
+            return None
+        counts = require_tensor(tensors, "class_counts", np.float64, (None,))
+        if (counts < 0.0).any():
+            raise ValueError(f"expected numbers of examples as class_counts, got {counts.tolist()}")
+        return counts
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
         labels = {as_label(label): i for i, label in enumerate(description["labels"])}

@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
     def row(self, directions: Directions) -> Rows:
         """Return the example, with entries of value 0."""
         n = len(self.hashes)
-        return directions.restore_rows(np.array([0, n]), self.hashes, self.readers, self.values)
+        return directions.restore_rows(np.array([0, n]), self.hashes, self.readers, self.values, np.ones(1))
 
     def rows(self, directions: Directions, chosen: Any) -> Rows:
         """Return examples that have some fields as in the example, and the others as in the mean.
@@ -65,7 +65,8 @@ class Comparison(NamedTuple):
         values = np.where(chosen[:, self.field_of], self.values, self.means).ravel()
         start = np.arange(0, n * width + 1, width) if width else np.zeros(n + 1, np.int64)
         one = self.row(directions)
-        return Rows(start, np.tile(one.slots, n), np.tile(one.hashes, n), np.tile(one.readers, n), values)
+        tiled = np.tile(one.slots, n), np.tile(one.hashes, n), np.tile(one.readers, n)
+        return Rows(start, *tiled, values, np.ones(n))
 
     def _part(self, chosen: Any) -> dict[Hashable, Any]:
         """Return the chosen fields of the example."""

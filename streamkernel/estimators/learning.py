@@ -79,13 +79,13 @@ class LearningModel(model_file.Serializable):
         self._recover()
         return self._state
 
-    def _learn_event(self, x: Mapping[Hashable, Any], y: float) -> None:
-        """Learn from one example."""
+    def _learn_event(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
+        """Learn from one example of the weight w."""
         found = self._state
         try:
-            if not (found.is_direct and found.learner.learn_event(x, y, found.numeric)):
+            if not (found.is_direct and found.learner.learn_event(x, y, w, found.numeric)):
                 directions = found.learner.directions
-                row = directions.row(x, found.numeric)
+                row = directions.row(x, found.numeric).with_weight(w)
                 self._learn(row, np.array([y], np.float64), directions, directions.with_numeric(x, found.numeric))
         except (InputError, TypeError, AttributeError):
             self._check(x)
@@ -100,7 +100,7 @@ class LearningModel(model_file.Serializable):
         Parameters
         ----------
         rows, y
-            The examples, and their targets as numbers.
+            The examples, and their targets as numbers; one of weight 0 is not learned.
         directions
             Those that the rows were made with.
         numeric
@@ -108,6 +108,10 @@ class LearningModel(model_file.Serializable):
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
         """
+        if not (rows.weights > 0.0).all():
+            chosen = rows.weights > 0.0
+            labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
+            rows, y = rows.where(chosen), y[chosen]
         self._recover()
         self._check_labels(labels)
         done = 0
@@ -124,8 +128,12 @@ class LearningModel(model_file.Serializable):
                 last, found = self._labelled(found, labels, y, done, last)
             if found.numeric is not numeric:
                 found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
-            self._offer(rows.part(done, last), y[done:last], found)
+            self._offer(self._weighted(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
+
+    def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
+        """Return rows with the weights that they are learned with, the next ones after `found`."""
+        return rows
 
     def _labelled(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
         """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there

@@ -30,6 +30,9 @@ _PARTS: dict[str, dict[str, Any]] = {
 
 
 _CLASSES: dict[str, type[Serializable]] = {}
+
+CLASS_WEIGHT = "class_weight"
+"""A parameter whose names are labels."""
 """The estimators of this library by name: what a file may hold."""
 
 
@@ -145,7 +148,7 @@ def _encoded(value: Any) -> Any:
         fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, dict):
-        return {name: _encoded(item) for name, item in value.items()}
+        return {name: _pairs(item) if name == CLASS_WEIGHT else _encoded(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_encoded(item) for item in value]
     if callable(value):
@@ -153,8 +156,15 @@ def _encoded(value: Any) -> Any:
     return value
 
 
+def _pairs(value: Any) -> Any:
+    """Return weights by label as pairs: names in JSON are strings, labels need not be."""
+    return [[label, w] for label, w in value.items()] if isinstance(value, Mapping) else value
+
+
 def _decoded(name: str, value: Any) -> Any:
     """Return the value that :func:`_encoded` wrote for the parameter called `name`."""
+    if name == CLASS_WEIGHT and isinstance(value, list):
+        return dict(value)
     if not isinstance(value, dict):
         return value
     if "type" not in value:

@@ -11,7 +11,7 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.errors import MergeError
 from streamkernel.features import numeric_names
-from streamkernel.features.rows import I64, Rows
+from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
@@ -61,6 +61,8 @@ class Summary(NamedTuple):
         Of its inputs, if it has scales.
     numeric
         What is known of the names that have been learned.
+    counts
+        Examples of each class, where the model counts them.
     """
 
     same: dict[str, Any]
@@ -68,6 +70,7 @@ class Summary(NamedTuple):
     learned: Outline | FirstOrderSummary | SecondOrderSummary
     scales: Mapping[str, Any] | None
     numeric: numeric_names.Names
+    counts: F64 | None
 
     @property
     def events(self) -> int:
@@ -174,6 +177,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
     fresh, kernel = type(model)(**model._get_params()), parts[0].same["kernel"]
     columns = own[0].columns
     tensors = order.merge(fresh._new_learner(kernel, columns), own, root, weights) | _scales(parts, base)
+    tensors |= _class_counts(parts, base, labels)
     fresh._restore({"kernel": kernel, "columns": columns, "labels": labels}, tensors)
     learner = fresh._learner
     for examples in waiting:
@@ -218,6 +222,7 @@ def _outline(model: KernelModel) -> Summary:
         outline,
         None if model._state.scales is None else model._state.scales.tensors(),
         model._state.numeric,
+        model._state.own,
     )
 
 
@@ -226,6 +231,17 @@ def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
     if not parts or parts[0].scales is None:
         return {}
     return merged_scales([part.scales or {} for part in parts], None if base is None else base.scales)
+
+
+def _class_counts(parts: Sequence[Summary], base: Summary | None, labels: Sequence[Hashable]) -> dict[str, Any]:
+    """Return the examples of each class, as tensors, if models count them."""
+    if parts[0].counts is None:
+        return {}
+    found = np.zeros(len(labels))
+    for part, sign in [*((part, 1.0) for part in parts), *([] if base is None else [(base, 1.0 - len(parts))])]:
+        for label, count in zip(part.labels, part.counts if part.counts is not None else (), strict=True):
+            found[labels.index(label)] += sign * count
+    return {"class_counts": found}
 
 
 def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:

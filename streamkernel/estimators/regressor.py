@@ -9,9 +9,9 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.estimators.base import refuse_weights
 from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.targets import as_target
+from streamkernel.estimators.weighting import as_weight, with_weights
 from streamkernel.features.frames import native_series, table_rows, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
@@ -140,18 +140,20 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         y
             The target.
         w
-            Must be 1: weights are not supported yet.
+            The weight: as if there were so many such examples. One of weight 0 changes nothing.
 
         Raises
         ------
         InputError
-            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
-        ValueError
-            If `w` is not 1.
+            If `x` is empty, or a value, `y` or `w` is unusable; names the field. The model is as it was before.
         """
         if w != 1.0:
-            refuse_weights(w)
-        self._learn_event(x, as_target(y))
+            w = as_weight(w)
+            if w == 0.0:
+                as_target(y)
+                self._check(x)
+                return
+        self._learn_event(x, as_target(y), w)
 
     def _target(self, y: Any) -> float:
         return as_target(y)
@@ -233,21 +235,19 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         y
             The targets, shape (examples,).
         w
-            Must be ``None``: weights are not supported yet.
+            Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
 
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learned.
+            If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
         ValueError
-            If `w` is given.
+            If there are not as many targets or weights as rows.
         """
-        if w is not None:
-            refuse_weights(w)
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
         targets = [as_target(target) for target in targets_of(y, rows)]
-        self._learn(rows, np.array(targets, np.float64), directions, numeric)
+        self._learn(with_weights(rows, w), np.array(targets, np.float64), directions, numeric)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.

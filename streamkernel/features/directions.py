@@ -138,7 +138,7 @@ class Directions:
             If a value is neither a number, a string nor missing, or a string where a number was learned.
         """
         record, values = self._read(x, numeric)
-        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values))
+        return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values), np.ones(1))
 
     def example(
         self, x: Mapping[Hashable, Any], numeric: Names | None = None
@@ -203,17 +203,18 @@ class Directions:
             np.tile(record.hashes, n),
             np.tile(record.readers, n),
             values.ravel(),
+            np.ones(n),
         )
         missing = np.isnan(values)
         if not missing.any():
             return found
         start = np.concatenate([[0], np.cumsum(d - missing.sum(axis=1))])
-        entries: Any = (column[~missing.ravel()] for column in found[1:])
-        return Rows(start, *entries)
+        entries: Any = (column[~missing.ravel()] for column in found[1:-1])
+        return Rows._make((start, *entries, found.weights))
 
-    def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64) -> Rows:
+    def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64, weights: F64) -> Rows:
         """Return rows that were saved without their places in this cache."""
-        return Rows(start, self.places_of(hashes), hashes, readers, values)
+        return Rows(start, self.places_of(hashes), hashes, readers, values, weights)
 
     def places_of(self, hashes: Any) -> I64:
         """Return the places of names in the cache, which they get if there is room; -1 for those without one."""

@@ -17,7 +17,8 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
     if not examples:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
-    return {
+    weights = {} if (rows.weights == 1.0).all() else {f"{name}.weights": rows.weights}
+    return weights | {
         f"{name}.targets": np.hstack([target for _, target in examples]).astype(np.float64),
         f"{name}.start": rows.start,
         f"{name}.hashes": rows.hashes.view(np.int64),
@@ -45,7 +46,12 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values)
+    weights = np.ones(len(targets))
+    if f"{name}.weights" in tensors:
+        weights = require_tensor(tensors, f"{name}.weights", np.float64, (len(targets),))
+        if not (weights > 0.0).all():
+            raise ValueError(f"expected positive weights as {name}.weights, got {weights.min()}")
+    rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values, weights)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
 
 

@@ -85,8 +85,8 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     return found, numeric
 
 
-def targets_of(y: Any, rows: Rows) -> list[Any]:
-    """Return the targets of rows as a list: those of a series of any library, an array or a list.
+def targets_of(y: Any, rows: Rows, what: str = "targets") -> list[Any]:
+    """Return the targets of rows, or their weights, as a list: those of a series of any library, an array or a list.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def targets_of(y: Any, rows: Rows) -> list[Any]:
     else:
         found = utils.dataframe.into_series(y).to_list()
     if len(found) != len(rows.start) - 1:
-        raise ValueError(f"Expected as many targets as rows, got {len(found)} targets and {len(rows.start) - 1} rows")
+        raise ValueError(f"Expected as many {what} as rows, got {len(found)} {what} and {len(rows.start) - 1} rows")
     return found
 
 

@@ -39,7 +39,8 @@ class Rows(NamedTuple):
     """Examples in compressed rows: the entries of row i are ``[start[i]:start[i + 1]]``.
 
     Entries of a row are in the order of their names' hashes, so sums do not depend on the order of keys. Bit l of
-    `readers` says whether the kernel's part l reads the name.
+    `readers` says whether the kernel's part l reads the name. A row of weight w counts as w examples where it is
+    learned.
     """
 
     start: I64
@@ -47,26 +48,38 @@ class Rows(NamedTuple):
     hashes: U64
     readers: I64
     values: F64
+    weights: F64
 
     @classmethod
     def stack(cls, rows: Sequence[Rows]) -> Rows:
         """Return the rows of all of `rows`, one below the other."""
         lengths = np.concatenate([np.diff(row.start) for row in rows])
-        entries: Any = zip(*(row[1:] for row in rows), strict=True)
+        columns: Any = zip(*(row[1:] for row in rows), strict=True)
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return cls(start, *(np.concatenate(column) for column in entries))
+        return cls(start, *(np.concatenate(column) for column in columns))
 
     def part(self, first: int, last: int) -> Rows:
         """Return the rows ``first <= i < last``."""
         if last - first == len(self.start) - 1:
             return self
         a, b = self.start[first], self.start[last]
-        entries: Any = (column[a:b] for column in self[1:])
-        return Rows(self.start[first : last + 1] - a, *entries)
+        entries: Any = (column[a:b] for column in self[1:-1])
+        return Rows._make((self.start[first : last + 1] - a, *entries, self.weights[first:last]))
+
+    def where(self, chosen: Any) -> Rows:
+        """Return some of the rows; `chosen` are Booleans of shape (rows,)."""
+        lengths = np.diff(self.start)
+        entries: Any = (column[np.repeat(chosen, lengths)] for column in self[1:-1])
+        return Rows._make((np.concatenate([[0], np.cumsum(lengths[chosen])]), *entries, self.weights[chosen]))
+
+    def with_weight(self, w: float) -> Rows:
+        """Return the rows, each of this weight."""
+        return self if w == 1.0 else self._replace(weights=np.full(len(self.weights), w))
 
 
 ROWS = types.NamedTuple(
-    [types.int64[::1], types.int64[::1], types.uint64[::1], types.int64[::1], types.float64[::1]], Rows
+    [types.int64[::1], types.int64[::1], types.uint64[::1], types.int64[::1], types.float64[::1], types.float64[::1]],
+    Rows,
 )
 """What compiled code takes rows as."""
 

@@ -72,8 +72,9 @@ class Expansion(ExpandedFunction):
         """Examples that have been learned or wait for a batch."""
         return self.examples + len(self.pending)
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, numeric: Names) -> bool:
-        """Learn from one example if no more is needed for it than one compiled call; return whether it is learned.
+    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: Names) -> bool:
+        """Learn from one example of the weight w if no more is needed for it than one compiled call; return whether it
+        is learned.
 
         Any thread may call it at any time. Where it returns false nothing is changed, and :meth:`learn_one` is needed.
 
@@ -89,13 +90,13 @@ class Expansion(ExpandedFunction):
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
         memory, record, y = self._arena.memory, directions.last, float(y)
         if record.is_numeric and type(x) is FAST:
-            status = single_event.learn_event(memory, directions.store.table, record.memory, id(x), y, gamma)
+            status = single_event.learn_event(memory, directions.store.table, record.memory, id(x), y, w, gamma)
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
         if not record.is_numeric and directions.with_numeric(x, numeric) is not numeric:
             return False
-        status = single_event.learn_event(memory, directions.store.table, record.memory, id(plain), y, gamma)
+        status = single_event.learn_event(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
         return bool(status == state.DONE)
 
     def learn_one(self, row: Rows, y: float) -> None:

@@ -122,38 +122,40 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         automatic_step.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
     # 1. the scores and the gradients; what cannot be learned is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
-    loss, largest, squares = 0.0, 0.0, 0.0
+    loss, largest, squares, total, most_weight = 0.0, 0.0, 0.0, 0.0, 0.0
     added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
     for i in range(batch):
         if i >= known and not score(state, kernel, rows, first + i, work, scores):
             return BAD_VALUE, first + i
         for c in range(columns):
             f[i, c] = scores[0, c]
-        target = y[first + i]
+        target, w = y[first + i], rows.weights[first + i]
         seen = numbers.examples + i + 1
+        total += w
+        most_weight = max(most_weight, w)
         if numbers.k_xx == 0.0:
             z2, z4 = power(phi[0], 0, size)
             square += (z2 - square) / seen
             fourth += (z4 - fourth) / seen
             largest = max(largest, z2)
         if numbers.intercept == MEAN or (numbers.intercept == LEARNED and seen == 1):
-            added += (target - added) / seen
+            added += w * (target - added) / (numbers.weight + total)
         target -= added  # with a margin the targets are 0, and f is compared with τ
         losses.derivative(code, parameter, f[i], target, g[i])
         if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
-        loss += losses.value(code, parameter, f[i], target) / batch
+        loss += w * losses.value(code, parameter, f[i], target)
         if numbers.step_units & PER_ERROR:
             deviation = abs(f[i, 0] - target)
             most = LARGEST_DEVIATION * error_scale or deviation
             error_scale += (min(deviation, most) - error_scale) / min(float(seen), ERROR_HORIZON)
         if not bounded:
             bound = clip(g[i], bound, LARGEST_GRADIENT)
-        if is_automatic:
-            for c in range(columns):
-                squares += g[i, c] * g[i, c] / batch
-            if is_gathered and numbers.ridge == 0.0:
-                automatic_step.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
+        for c in range(columns):
+            squares += g[i, c] * g[i, c] / batch
+            g[i, c] *= w
+        if is_gathered and numbers.ridge == 0.0:
+            automatic_step.gather(state, numbers.blocks, g[i], normaliser / batch, room.total)
     gradient = room.mean
     for c in range(columns):
         gradient[c] = 0.0
@@ -177,7 +179,8 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             gamma = 1.0 / numbers.l2
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
-    k, eta, is_forced = block_choice.choose(state.numbers, state.beta, gradient, gamma, variance * (bound / batch) ** 2)
+    of_gradient = variance * (most_weight * bound / batch) ** 2
+    k, eta, is_forced = block_choice.choose(state.numbers, state.beta, gradient, gamma, of_gradient)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     if numbers.ridge > 0.0:
@@ -253,8 +256,9 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
     numbers.examples += batch
+    numbers.weight += total
     numbers.steps += 1
-    numbers.running_loss += min(1.0, batch / min(float(numbers.examples), HORIZON)) * (loss - numbers.running_loss)
+    numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
     if numbers.intercept >= LEARNED and coef.shape[1] > columns:
         numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
     else:
@@ -274,7 +278,7 @@ def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
 
     One step on the batch x_1..x_B, with ḡ = (1/B) Σ g_i (Dai et al. 2014, Algorithm 1; Li and Póczos 2016):
 
-        g_i  = ∂ℓ(f(x_i), y_i)/∂f
+        g_i  = w_i ∂ℓ(f(x_i), y_i)/∂f   of an example of the weight w_i
         k, η = the rule's choice
         α_j  ← (1 - ηλ) α_j   for all j
         α_k  ← α_k - η (1/B) Σ φ_k(x_i) g_iᵀ

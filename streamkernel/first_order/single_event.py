@@ -23,11 +23,11 @@ from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
 _ARRAYS = (
     "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
-    "move", "mean", "block", "gram", "total", "start", "target",
+    "move", "mean", "block", "gram", "total", "start", "target", "weight",
 )  # fmt: skip
 (
     _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
-    _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET,
+    _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET, _WEIGHT,
 ) = range(len(_ARRAYS))  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
         (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
         (panels * (width // size), columns), (panels, components, width), (2, columns), (ROOM + 2 * parts, width),
         (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
-        (solved, solved), (0, columns, components, width), (2,), (1,),
+        (solved, solved), (0, columns, components, width), (2,), (1,), (1,),
     )  # fmt: skip
     kinds: list[Any] = [np.float64] * len(_ARRAYS)
     kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
@@ -99,7 +99,9 @@ def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     names, counts, slots, hashes, values = parts_of(record)
     start = array_at(memory, at[_START], (2,), np.int64)
     start[1] = names.shape[1]
-    rows = Rows(start, names[SLOT], names[HASH].view(np.uint64), names[READERS], names[SORTED].view(np.float64))
+    weight = array_at(memory, at[_WEIGHT], (1,), np.float64)
+    hashes_of, sorted_values = names[HASH].view(np.uint64), names[SORTED].view(np.float64)
+    rows = Rows(start, names[SLOT], hashes_of, names[READERS], sorted_values, weight)
     room = StepWork(
         Work(
             Entries(slots, hashes, values, counts),
@@ -156,8 +158,8 @@ def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(allocates=False)
-def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-def]
-    """Take one step on the dictionary at address `x`; return a status of `learners.state`, or one of the above.
+def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyped-def]
+    """Take one step on the dictionary at address `x`, of the weight w; return a status of `learners.state`.
 
     If it is the example that was scored last, its scores and features are known.
     """
@@ -171,7 +173,7 @@ def learn_event(memory, cache, record, x, y, gamma):  # type: ignore[no-untyped-
         return NO_ROOM
     if not (sort(record) and numbers.last_example == record[0]):
         numbers.last_example = 0
-    target[0] = y
+    target[0], rows.weights[0] = y, w
     status, _ = step(function, kernel, rows, 0, target, scores, gamma, room)
     return status
 

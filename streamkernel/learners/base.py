@@ -285,6 +285,8 @@ class Learner:
         learned = state.unpack_learned(ints, reals)
         if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
+        if learned["weight"] < 0.0 or (learned["weight"] == 0.0) != (learned["examples"] == 0):
+            raise ValueError(f"expected the weight of {learned['examples']} examples, got {learned['weight']}")
         return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:

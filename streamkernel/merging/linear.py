@@ -35,8 +35,8 @@ class LinearSummary:
         Of A, of all places, shape (functions, places).
     errors
         Running squared errors, shape (functions,).
-    points, answers
-        The recent examples, the oldest first: inputs, shape (places, n), and targets.
+    points, answers, weights
+        The recent examples, the oldest first: inputs, shape (places, n), targets, and weights.
     remembered
         How many have been remembered so far, ``None`` where none ever is.
     """
@@ -49,6 +49,7 @@ class LinearSummary:
     errors: F64
     points: F32
     answers: F64
+    weights: F64
     remembered: int | None
 
     def with_columns(self, columns: F64) -> LinearSummary:
@@ -72,7 +73,7 @@ def summarize(linear: Linear) -> LinearSummary:
     own = linear.names[:n].copy(), linear.scales[:n].copy(), linear.w[:, :, :n].copy()
     remembered, window = int(linear.counts[REMEMBERED]), len(linear.answers)
     ring = np.arange(max(0, remembered - window), remembered) % max(window, 1)
-    recent = linear.points[:n, ring], linear.answers[ring]
+    recent = linear.points[:n, ring], linear.answers[ring], linear.weights[ring]
     return LinearSummary(*own, grams, diagonal, linear.errors.copy(), *recent, remembered if window else None)
 
 
@@ -143,7 +144,7 @@ def merge(
 
 def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U64) -> dict[str, Any]:
     """Return the tensors of the recent examples of all parts: those of the base, then the last of each part in turn."""
-    points, answers, ages = [], [], []
+    points, answers, heavy, ages = [], [], [], []
     before = 0 if base is None else base.remembered or 0
     own = [(part, max(0, (part.remembered or 0) - before), 0) for part in parts]
     for part, new, older in [*own, *([] if base is None else [(base, WINDOW, WINDOW)])]:
@@ -152,12 +153,16 @@ def _recent(parts: Sequence[LinearSummary], base: LinearSummary | None, names: U
         at = np.array([places.get(name, -1) for name in names[:NEAR].tolist()])
         points.append(np.where((at >= 0)[:, None], part.points[at, last], np.float32(0.0)))
         answers.append(part.answers[last])
+        heavy.append(part.weights[last])
         ages.append(older + np.arange(len(answers[-1]))[::-1])
     newest = np.argsort(-np.concatenate(ages), kind="stable")[-WINDOW:]
     remembered = before + sum(new for _, new, _ in own)
     in_ring = newest if remembered < WINDOW else np.roll(newest, remembered % WINDOW)
     return linear_files.recent(
-        np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]), np.concatenate(answers)[in_ring], remembered
+        np.ascontiguousarray(np.concatenate(points, axis=1)[:, in_ring]),
+        np.concatenate(answers)[in_ring],
+        np.concatenate(heavy)[in_ring],
+        remembered,
     )
 
 

@@ -11,7 +11,7 @@ from streamkernel.features.rows import F64
 from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 
 _MEANS = ("mean_square", "mean_fourth")
-"""Means over all examples."""
+"""Means over all examples, whatever their weights."""
 
 
 def added(parts: Sequence[Any], base: Any) -> Any:
@@ -54,10 +54,14 @@ def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
         found[name] = np.array([part[name] for part in own]) @ weights
     found["scale"], found["scale_sum"] = 1.0, 0.0
     found["gradient_sum"] = added([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
+    found["weight"] = added([float(part["weight"]) for part in own], float(root["weight"]))
     found["gradient_bound"] = max(part["gradient_bound"] for part in own)
     found["last_step"] = own[-1]["last_step"]
     examples, before, seen = [int(part["examples"]) for part in own], int(root["examples"]), int(found["examples"])
-    for name in (*_MEANS, *(("offset", "predicted_offset") if parts[0].is_mean else ())):
+    for name in _MEANS:
         sums = [n * float(part[name]) for n, part in zip(examples, own, strict=True)]
         found[name] = added(sums, before * float(root[name])) / max(1, seen)
+    for name in ("offset", "predicted_offset") if parts[0].is_mean and seen else ():
+        sums = [float(part["weight"]) * float(part[name]) for part in own]
+        found[name] = added(sums, float(root["weight"]) * float(root[name])) / float(found["weight"])
     return found

@@ -130,7 +130,7 @@ class FeatureMap:
         parts = range(len(self.directions.plan.parts))
         found = []
         for i in range(len(rows.start) - 1):
-            _, _, hashes, readers, values = rows.part(i, i + 1)
+            _, _, hashes, readers, values, _ = rows.part(i, i + 1)
             entries = list(zip(hashes.tolist(), readers.tolist(), values.tolist(), strict=True))
             found.append([{name: value for name, read, value in entries if read >> part & 1} for part in parts])
         return found

@@ -90,7 +90,7 @@ def _places(linear: Linear, row: Rows) -> I64:
 def _of_neighbours(function: MixtureState, row: Rows) -> F64:
     """Return the derivatives by the values as the scales leave them, of what the nearest neighbours say:
 
-    ∂ω_i/∂x = (∂(1/d_i)/∂x - ω_i Σ_j ∂(1/d_j)/∂x)/Σ_j 1/d_j,   ∂(1/d_i)/∂x = (x_i - x)/d_i³
+    ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """
     linear, numbers = function.linear, function.numbers[0]
     places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.answers))
@@ -100,8 +100,8 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
     ways = linear.points[:, :known].T - point
     squares = np.maximum(np.square(ways).sum(axis=1), LEAST_SQUARE)
     nearest = np.argsort(squares, kind="stable")[:NEIGHBOURS]
-    inverse, ways, answers = squares[nearest] ** -0.5, ways[nearest], linear.answers[nearest]
-    shares, slopes_of_inverse = inverse / inverse.sum(), ways * inverse[:, None] ** 3
+    inverse, ways, answers = linear.weights[nearest] * squares[nearest] ** -0.5, ways[nearest], linear.answers[nearest]
+    shares, slopes_of_inverse = inverse / inverse.sum(), ways * (inverse / squares[nearest])[:, None]
     by_point = (slopes_of_inverse - shares[:, None] * slopes_of_inverse.sum(axis=0)) / inverse.sum()
     columns = len(function.level)
     if numbers["intercept"] == MEAN:

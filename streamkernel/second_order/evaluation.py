@@ -102,7 +102,7 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
     f, base = np.empty((len(weights), numbers.columns)), 2 * len(layout) + 1
     raw = np.empty(own.w.shape[:2])
-    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values))
+    read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
         if not embed_groups(
@@ -133,14 +133,14 @@ def _copy(state, scales):  # type: ignore[no-untyped-def]
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()
-    recent = own.points.copy(), own.answers.copy()
+    recent = own.points.copy(), own.answers.copy(), own.weights.copy()
     return state.numbers.copy(), *functions, *names, *recent, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a mixture and scales of one moment: what a prediction reads is copied, the rest is shared."""
     numbers, newton, steady, level, weights, span, *names, counts, table = _copy(state, scales)
-    parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers"
+    parts = "counts", "keys", "at", "scales", "w", "errors", "points", "answers", "weights"
     own = state.linear._replace(**dict(zip(parts, names, strict=True)))
     copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=own)
     copied = copied._replace(span=span)

@@ -27,7 +27,7 @@ from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL
 from streamkernel.features.rows import F64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, ScalesState, has_room, observe_row, scale_row, use_moments
-from streamkernel.jit import compiled, unit
+from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.embedding import set_scaled
@@ -66,6 +66,10 @@ FURTHEST = 10.0
 is more, of a horizon at most: no value of n is further from their mean."""
 
 
+LEAST_PART, LARGEST_PART = 1e-9, 0.99
+"""What part of an error a constant step takes away counts as, where the weight of an example is not 1."""
+
+
 class Examples(NamedTuple):
     """Rows, their targets, the step size at each, and room for the values as they are scaled."""
 
@@ -75,6 +79,19 @@ class Examples(NamedTuple):
     scaled: F64
 
 
+@inlined(allocates=False)
+def steps_of(w, a):  # type: ignore[no-untyped-def]
+    """Return by how much more than for one example a constant step moves f for one of the weight w.
+
+    One step takes the part a = γℓ''‖φ‖² of an error away, and w of them 1 - (1 - a)^w: that goes nowhere beyond the
+    target, however large w is (Karampatziakis and Langford, 2011).
+    """
+    if w == 1.0:
+        return 1.0
+    a = min(a, LARGEST_PART)
+    return w if a < LEAST_PART else -math.expm1(w * math.log1p(-a)) / a
+
+
 @unit(
     types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64, types.float64, OPTIONS, LEARNING_ROOM),
     allocates=False,
@@ -82,6 +99,8 @@ class Examples(NamedTuple):
 )
 def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room):  # type: ignore[no-untyped-def]
     """Learn row i, with the target y and the step size γ, and return what came of it.
+
+    An example of the weight w counts as w ones: it has wℓ' and wℓ'' where a Newton step is taken.
 
     `given` are the rows with room for the values as they are scaled.
     """
@@ -93,7 +112,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     groups, columns, per_block = len(layout), numbers.columns, numbers.components * numbers.block_size
     base, count, height = 2 * groups + 1, len(weights), rows_per_group(numbers, state.rows, state.sums)
     near = base + len(own_linear.w)
-    code, bounded = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT
+    code, bounded, w = numbers.loss, numbers.loss_bound < LARGEST_GRADIENT, rows.weights[i]
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
@@ -116,7 +135,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     if numbers.error_scale > 0.0:
         furthest = max(FURTHEST, math.sqrt(min(float(numbers.examples), HORIZON))) * math.sqrt(numbers.error_scale)
     if numbers.intercept == MEAN:
-        added += min(max(target - added, -furthest), furthest) / (numbers.examples + 1)
+        added += w * min(max(target - added, -furthest), furthest) / (numbers.weight + w)
     target -= added
     moved = added - numbers.offset if numbers.examples > 0 else 0.0
     if count > base:
@@ -159,16 +178,16 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     if options.has_metric and seen % EVERY == 0:
         add_gradient(state, scales, kernel, z, seen, embedding, room.metric, room.slopes)
     if options.is_new or bounds[-1] == newton_step.NEVER_EXCEEDED:
-        mixer = Mixer(weights, state.mixer, bounds)
-        newton_step.weigh(state.numbers, layout, mixer, f, out, target, size, room.mixing)
+        mixer = Mixer(weights, state.mixer, bounds, room.mixing)
+        newton_step.weigh(state.numbers, layout, mixer, f, out, target, w, size)
     if not bounded:
         for k in range(base):
             bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
     for c in range(columns):
-        level[c, 0] -= options.follow * g[2 * groups, c]
-    place, memory = numbers.buffered, min(max(1.0, 0.5 * (seen - options.restructured)), HORIZON)
+        level[c, 0] -= options.follow * steps_of(w, options.follow * h[2 * groups, c]) * g[2 * groups, c]
+    place, memory = numbers.buffered, max(w, min(max(1.0, 0.5 * (seen - options.restructured)), HORIZON))
     own_loss = losses.value(code, parameter, room.nothing, target)
-    own_losses[2 * groups] += (own_loss - own_losses[2 * groups]) / memory
+    own_losses[2 * groups] += w * (own_loss - own_losses[2 * groups]) / memory
     for j in range(groups):
         n = layout[j, COUNT]
         if n == 0:
@@ -178,25 +197,27 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
             most = max(most, h[j, c])
         for k in range(j, 2 * groups, groups):
             own_loss = losses.value(code, parameter, f[k], target)
-            own_losses[k] += (own_loss - own_losses[k]) / memory
+            own_losses[k] += w * (own_loss - own_losses[k]) / memory
             if k < groups:
-                recent[k] += own_loss
+                recent[k] += w * own_loss
         phi_j = z[layout[j, FIRST] : layout[j, FIRST] + n]
         step = gamma / (own * (n // per_block))
         at = height * layout[j, BEFORE] + place * n
-        set_scaled(waiting[at : at + n], phi_j, np.float32(math.sqrt(most)))
+        set_scaled(waiting[at : at + n], phi_j, np.float32(math.sqrt(w * most)))
+        power = 0.0 if w == 1.0 else step * vectors.dot(phi_j, phi_j)
         for c in range(columns):
             at = columns * layout[j, BEFORE] + c * n
-            vectors.add(sums[at : at + n], phi_j, g[j, c])
-            vectors.add(steady[at : at + n], phi_j, -step * g[groups + j, c])
+            vectors.add(sums[at : at + n], phi_j, w * g[j, c])
+            gain = step * steps_of(w, power * h[groups + j, c])
+            vectors.add(steady[at : at + n], phi_j, -gain * g[groups + j, c])
     if count > base:
         linear.admit(own_linear, scales, rows, i, used, options.prior, linear_room)
         linear.move(own_linear, -moved)
     if count > near:
-        own_losses[near] += (losses.value(code, parameter, f[near], target) - own_losses[near]) / memory
+        own_losses[near] += w * (losses.value(code, parameter, f[near], target) - own_losses[near]) / memory
     for k in range(base, near):
         own_loss = losses.value(code, parameter, f[k], target)
-        own_losses[k] += (own_loss - own_losses[k]) / memory
+        own_losses[k] += w * (own_loss - own_losses[k]) / memory
         if size > 0.0 and numbers.intercept == MEAN:
             off = min(abs(raw[k - base, 0] - target), furthest)
             own_linear.errors[k - base] += (off**2 - own_linear.errors[k - base]) / min(float(seen), HORIZON)
@@ -210,6 +231,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
             if after < before:
                 vectors.multiply(g[k], before / after)
                 share = min(share, after / before)
+        share *= w
         vectors.multiply(g[k], share)
         linear.step(own_linear, k - base, names, linear_room, g[k], share * most)
         kept = linear.FORGETTING[k - base] * numbers.forgetting
@@ -226,12 +248,13 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
         span[0] = min(span[0], y) if seen > 1 else y
         span[1] = max(span[1], y) if seen > 1 else y
     numbers.examples = seen
+    numbers.weight += w
     numbers.steps += 1
     numbers.buffered += 1
-    numbers.running_loss += (loss - numbers.running_loss) / min(float(seen), HORIZON)
+    numbers.running_loss += w * (loss - numbers.running_loss) / max(w, min(numbers.weight, HORIZON))
     numbers.offset = numbers.predicted_offset = added
     if count > near:
-        neighbours.remember(own_linear, numbers, y, linear_room)
+        neighbours.remember(own_linear, numbers, y, w, linear_room)
     if options.is_new and len(scales.table) > 0:
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
@@ -249,7 +272,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     Where nothing is scaled, `scales` are those of no names.
     """
     rows, y, gammas = examples.rows, examples.y, examples.gammas
-    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled)
+    given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
     room = learning_room(state, kernel, rows, options)
     for i in range(first, last):
         status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)

@@ -26,6 +26,7 @@ from streamkernel.second_order.linear_state import (
 
 NAMES = "linear.names"
 POINTS, ANSWERS, COUNT = "neighbours.points", "neighbours.targets", "neighbours.count"
+WEIGHTS = "neighbours.weights"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
@@ -46,7 +47,8 @@ def window(tensors: Mapping[str, Any]) -> int:
 def pack(linear: Linear) -> dict[str, Any]:
     """Return everything as arrays, of the places in use."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
-    near = recent(linear.points[:n], linear.answers, int(linear.counts[REMEMBERED])) if len(linear.answers) else {}
+    ring = linear.points[:n], linear.answers, linear.weights
+    near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.answers) else {}
     return near | {
         NAMES: linear.names[:n].view(np.int64).copy(),
         "linear.scales": linear.scales[:n].copy(),
@@ -57,10 +59,13 @@ def pack(linear: Linear) -> dict[str, Any]:
     }
 
 
-def recent(points: F32, answers: F64, remembered: int) -> dict[str, Any]:
-    """Return recent examples as arrays, in the order of their ring, and how many were remembered in all."""
+def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str, Any]:
+    """Return recent examples as arrays, in the order of their ring, and how many were remembered in all; weights only
+    where one is not 1.
+    """
     filled = min(remembered, len(answers))
-    return {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
+    own = {} if (weights[:filled] == 1.0).all() else {WEIGHTS: weights[:filled].copy()}
+    return own | {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
 
 
 def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Linear:
@@ -131,5 +136,10 @@ def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | N
     points = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
     if np.abs(points).max(initial=0.0) > LARGEST_INPUT:
         raise ValueError(f"expected inputs of up to {LARGEST_INPUT:g} as {POINTS}, got {np.abs(points).max():g}")
-    linear.points[:places, :filled] = points
+    weights = np.ones(filled)
+    if WEIGHTS in tensors:
+        weights = tensor_file.require_tensor(tensors, WEIGHTS, np.float64, (filled,))
+        if not (weights > 0.0).all():
+            raise ValueError(f"expected positive weights as {WEIGHTS}, got {weights.min():g}")
+    linear.points[:places, :filled], linear.weights[:filled] = points, weights
     linear.answers[:filled], linear.counts[REMEMBERED] = answers, remembered

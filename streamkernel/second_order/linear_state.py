@@ -62,9 +62,9 @@ class Linear(NamedTuple):
         Of A, for the places after those, shape (functions, room).
     errors
         The running mean squared error of each function.
-    points, answers
-        The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), and their
-        targets, shape (n,); n is 0 where none are remembered.
+    points, answers, weights
+        The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), their
+        targets, and their weights, shape (n,); n is 0 where none are remembered.
     """
 
     counts: I64
@@ -78,6 +78,7 @@ class Linear(NamedTuple):
     errors: F64
     points: F32
     answers: F64
+    weights: F64
 
 
 class Room(NamedTuple):
@@ -100,7 +101,8 @@ _VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1
 _SINGLES = types.float32[::1]
 _MATRIX, _CUBE = types.float64[:, ::1], types.float64[:, :, ::1]
 LINEAR = types.NamedTuple(
-    [_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR, types.float32[:, ::1], _VECTOR], Linear
+    [_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR, types.float32[:, ::1], _VECTOR, _VECTOR],
+    Linear,
 )
 ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], Room)
 
@@ -125,6 +127,7 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
         np.zeros(functions),
         np.zeros((min(room, NEAR), window), np.float32),
         np.zeros(window),
+        np.zeros(window),
     )
     found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
     return found
@@ -135,7 +138,8 @@ def grown(old: Linear) -> Linear:
     functions, columns, room = old.w.shape
     new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
     dense = old.factor.shape[1]
-    new.counts[:], new.points[: len(old.points)], new.answers[:] = old.counts, old.points, old.answers
+    new.counts[:], new.points[: len(old.points)] = old.counts, old.points
+    new.answers[:], new.weights[:] = old.answers, old.weights
     new.names[:room], new.scales[:room], new.w[:, :, :room] = old.names, old.scales, old.w
     new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
     return indexed(new)

@@ -69,7 +69,7 @@ class Mixture(MixedFunction):
         live.state.priors[:] = live.state.priors[owners]
         return twin
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, numeric: Names) -> bool:
+    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: Names) -> bool:
         """Return false: more than one call is needed to learn from an example."""
         return False
 
@@ -246,7 +246,7 @@ class Mixture(MixedFunction):
         arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
         w = function.linear.w
         w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
-        recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers")}
+        recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
         arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
         twin = self._twin()
         numbers = self._with_column(function.numbers[0])

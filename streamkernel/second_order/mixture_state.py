@@ -90,11 +90,14 @@ class MixtureState(NamedTuple):
 
 
 class Mixer(NamedTuple):
-    """What the mixture itself has learned, as :class:`MixtureState` says."""
+    """What the mixture itself has learned, as :class:`MixtureState` says, and room for a step: four rows of as many
+    numbers as there are columns and functions.
+    """
 
     weights: F64
     mixer: F64
     bounds: F64
+    room: F64
 
 
 class Group(NamedTuple):
@@ -127,7 +130,7 @@ MIXTURE = types.NamedTuple(
     ],
     MixtureState,
 )  # fmt: skip
-MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR], Mixer)
+MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _MATRIX], Mixer)
 _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1]], Group)
 

@@ -1,6 +1,7 @@
 """A function of the nearest neighbours of x among recent examples: it knows what is near at once; compiled.
 
-With the k nearest of the last `WINDOW` examples, at the distances d_i, and ω_i = (1/d_i)/Σ 1/d_j,
+With the k nearest of the last `WINDOW` examples, at the distances d_i and of the weights w_i, and
+ω_i = (w_i/d_i)/Σ w_j/d_j,
 
     f = c Σ ω_i (y_i - ȳ),      or of classes      f_y = g_y - Σ_z g_z/C,   g_y = c log(k Σ_{y_i = y} ω_i + 1/2)
 
@@ -85,15 +86,16 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
     if found == 0:
         return
     for k in range(found):
-        total += 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
+        total += linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE))
     if numbers[0].intercept == MEAN:
         for k in range(found):
-            share = 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+            share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
             out[0] += CAUTION * share * (linear.answers[room.which[k]] - added)
         return
     positive = 0.0
     for k in range(found):
-        share, y = 1.0 / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total, int(linear.answers[room.which[k]])
+        share = linear.weights[room.which[k]] / math.sqrt(max(room.nearest[k], LEAST_SQUARE)) / total
+        y = int(linear.answers[room.which[k]])
         positive += share * (y > 0)
         if 0 <= y < columns and columns > 1:
             out[y] += share
@@ -109,13 +111,13 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def remember(linear, numbers, y, room):  # type: ignore[no-untyped-def]
-    """Remember the room's point and its target instead of the oldest; one far out as if it were less far."""
+def remember(linear, numbers, y, w, room):  # type: ignore[no-untyped-def]
+    """Remember the room's point with its target and weight instead of the oldest; one far out as if less far."""
     if numbers.intercept == MEAN and numbers.error_scale > 0.0:
         most = FURTHEST * math.sqrt(numbers.error_scale)
         y = min(max(y, numbers.offset - most), numbers.offset + most)
     at = linear.counts[REMEMBERED] % len(linear.answers)
     for place in range(1, min(linear.counts[PLACES], len(linear.points))):
         linear.points[place, at] = room.point[place]
-    linear.answers[at] = y
+    linear.answers[at], linear.weights[at] = y, w
     linear.counts[REMEMBERED] += 1

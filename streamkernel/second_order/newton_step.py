@@ -68,20 +68,19 @@ def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, _MATRIX),
+    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, types.float64),
     allocates=False,
 )
-def weigh(state, layout, own, f, out, target, size, room):  # type: ignore[no-untyped-def]
-    """Take a Newton step of v on ℓ(Σ_k v_k f_k, y), with the size s² of the targets:
+def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyped-def]
+    """Take a Newton step of v on wℓ(Σ_k v_k f_k, y) of an example of the weight w, with the size s² of the targets:
 
-        A ← A + Σ_c ℓ''_c f_c f_cᵀ,   v ← v - A⁻¹ Σ_c ℓ'_c f_c
+        A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
     and, once in as many examples as there are v, A ← ρA + (1 - ρ)λs²I for all of them. Where s² is larger than ever,
-    A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new. `room` has
-    four rows of as many numbers as columns and functions.
+    A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new.
     """
     count, columns = f.shape
-    numbers, weights, mixer, bounds = state[0], own.weights, own.mixer, own.bounds
+    numbers, weights, mixer, bounds, room = state[0], own.weights, own.mixer, own.bounds, own.room
     if size == 0.0:
         return
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
@@ -96,11 +95,11 @@ def weigh(state, layout, own, f, out, target, size, room):  # type: ignore[no-un
     for k in range(count):
         gradient[k] = 0.0
     for c in range(columns):
-        root = math.sqrt(max(h[c], FLATTEST))
+        root = math.sqrt(w * max(h[c], FLATTEST))
         for k in range(count):
             known = f[k, c] if _has_settled(numbers, layout, k) else 0.0
             row[k] = root * known
-            gradient[k] += g[c] * known
+            gradient[k] += w * g[c] * known
         square_root.rotate_small(mixer, row)
     if numbers.steps % count == 0:
         kept = MEMORY**count

@@ -61,7 +61,7 @@ def _expansion(old: Expansion, rows: Rows, keep: float, tell: Tell) -> dict[str,
     targets = Z @ old.functions()
     chosen = _chosen(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
     last = [[old.next_number - blocks, most, 0]]
-    found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, np.ones(len(Z)), 0.0)
+    found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, rows.weights, 0.0)
     return old.with_functions(found.T, np.concatenate([old.features_at(chosen), last]))
 
 
@@ -72,6 +72,7 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
     kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
     Z, f, weights = old.embed_rows(rows), old.scores(rows), np.empty(len(y))
     bends(int(old.numbers["loss"]), old.loss.parameter, f, y, weights)
+    weights *= rows.weights
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
     level = 2 * len(old.groups)
     near[level], near[level + 1 :] = old.arrays.level[:, 0], old.scores_of_others(rows).transpose(1, 0, 2)

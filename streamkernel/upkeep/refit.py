@@ -7,7 +7,7 @@ import logging
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.features.rows import F64, Rows
+from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order.expansion import Expansion
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
@@ -22,6 +22,8 @@ def refit(
     old: Expansion, rows: Rows, y: F64, task: Refit, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
     """Return a function of the same features that minimises (1/n) Σ ℓ(f(x_i), y_i) + (λ/2)‖α‖², and the gap.
+
+    Examples with a weight are there as often as it says, n in all.
 
     Where f has several columns, each is solved by itself against the rest, and the gap is the largest. The softmax of
     several classes is no sum over columns; the function stays as it is, and there is no gap.
@@ -43,7 +45,8 @@ def refit(
         log.warning("Expected two classes to refit the logistic loss, got %d; not refitting", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
-    Z, before = old.embed_rows(rows).astype(np.float64), old.functions()
+    drawn = _drawn(rows.weights)
+    Z, y, before = old.embed_rows(rows).astype(np.float64)[drawn], y[drawn], old.functions()
     after, gaps = np.empty_like(before), []
     for c in range(old.columns):
         found = minimise(Z, _targets(old, y, c), name, l2=task.l2, tol=task.tol, start=before[:, c], tell=tell)
@@ -52,6 +55,18 @@ def refit(
     new = build(old.columns)
     new.restore(old.with_functions(after))
     return new, max(gaps)
+
+
+def _drawn(weights: F64) -> I64:
+    """Return as many examples as there are, each as often as its weight says, in order.
+
+    Examples
+    --------
+    >>> _drawn(np.array([1.0, 3.0, 0.5, 0.5])).tolist()
+    [0, 1, 1, 2]
+    """
+    shares = np.cumsum(weights) / weights.sum()
+    return np.searchsorted(shares, (np.arange(len(weights)) + 0.5) / len(weights))
 
 
 def _targets(old: Expansion, y: F64, column: int) -> F64:

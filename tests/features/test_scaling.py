@@ -375,7 +375,7 @@ def test_scales_without_examples_are_restored():
 
 def hashes_as_rows(hashes):
     n = len(hashes)
-    return Rows(np.arange(n + 1), np.full(n, -1), hashes, np.ones(n, np.int64), np.full(n, 5.0))
+    return Rows(np.arange(n + 1), np.full(n, -1), hashes, np.ones(n, np.int64), np.full(n, 5.0), np.ones(n))
 
 
 def test_memory_is_flat_at_the_most_names():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import pairwise
 from reference import algorithms as plain
+from streams import weights
 
 from streamkernel import losses, rules, step_sizes
 from streamkernel.first_order.expansion import Expansion
@@ -188,28 +189,30 @@ def cases():
     CDSG's line search without a limit does not go with steps of nearly 1/λ: ever longer ones make f grow for ever.
     With θλ = 1 every |β_k| is the same where |ḡ| is, so any of the old blocks has the longest step.
     """
-    for rule, loss, batch, setting in itertools.product(RULES, LOSSES, [1, 3, 8], SETTINGS):
+    for case in itertools.product(RULES, LOSSES, [1, 3, 8], SETTINGS, [False, True]):
+        rule, _, _, setting, _ = case
         if setting == "shrunk to 0 at t = 1" and rule.startswith("CDSG"):
             continue
         if setting == "shrunk to 0 at t = 3" and rule != "CDSG of 1.5 γ":
             continue
-        yield rule, loss, batch, setting
+        yield case
 
 
-def steps_of_both(f, reference, loss, batch):
+def steps_of_both(f, reference, loss, batch, is_weighted):
     """Yield the number of each step, after both have taken it."""
     X, y = examples(STEPS * batch, loss)
+    w = weights(len(y)) if is_weighted else np.ones(len(y))
     for t in range(STEPS):
         part = slice(t * batch, (t + 1) * batch)
-        f.learn(f.directions.rows(NAMES, X[part]), y[part])
-        reference.learn(X[part], y[part])
+        f.learn(f.directions.rows(NAMES, X[part])._replace(weights=w[part]), y[part])
+        reference.learn(X[part], y[part], w[part])
         yield t
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(cases()))
-def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(cases()))
+def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting)
-    for t in steps_of_both(f, reference, loss, batch):
+    for t in steps_of_both(f, reference, loss, batch, is_weighted):
         assert f.n_blocks == reference.n_blocks, t
         assert close(f.beta[: f.n_blocks] * f.numbers["scale"], reference.beta), t
     assert close(coefficients(f), reference.alpha)
@@ -224,13 +227,14 @@ def test_the_compiled_algorithm_is_the_printed_one(rule, loss, batch, setting):
 def automatic_cases():
     """Yield what goes together with steps of automatic size."""
     kinds = [loss for loss in LOSSES if not LOSSES[loss][0].directional]
-    yield from itertools.product(["DSG", "UDSG", "CDSG"], kinds, [1, 3, 8], ["free", "capped", "averaged"])
+    settings = ["free", "capped", "averaged"]
+    yield from itertools.product(["DSG", "UDSG", "CDSG"], kinds, [1, 3, 8], settings, [False, True])
 
 
-@pytest.mark.parametrize(("rule", "loss", "batch", "setting"), pairwise(automatic_cases()))
-def test_steps_of_automatic_size_are_the_printed_ones(rule, loss, batch, setting):
+@pytest.mark.parametrize(("rule", "loss", "batch", "setting", "is_weighted"), pairwise(automatic_cases()))
+def test_steps_of_automatic_size_are_the_printed_ones(rule, loss, batch, setting, is_weighted):
     f, reference = pair(loss, rule, batch, setting, automatic=True)
-    for t in steps_of_both(f, reference, loss, batch):
+    for t in steps_of_both(f, reference, loss, batch, is_weighted):
         assert f.n_blocks == reference.n_blocks, t
         assert close(f.numbers["last_step"], reference.eta), t
     assert close(coefficients(f), reference.alpha)

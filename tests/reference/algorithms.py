@@ -300,7 +300,7 @@ class Reference:
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
-        self.eta, self.largest = 0.0, 0.0
+        self.eta, self.largest, self.weight = 0.0, 0.0, 0.0
 
     @property
     def n_blocks(self):
@@ -332,21 +332,24 @@ class Reference:
         phi = self.features(X)
         return np.mean([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0) + self.mean
 
-    def learn(self, X, y):
-        """Take one step on one batch."""
+    def learn(self, X, y, w=None):
+        """Take one step on one batch, of these weights."""
         batch = len(X)
+        w = np.ones(batch) if w is None else w
         f = self.function(X)
         g = np.zeros_like(f)
         losses = []
         bound = self.loss.bound(self.columns)
         for i in range(batch):
-            self.examples += 1
+            self.examples, self.weight = self.examples + 1, self.weight + w[i]
             if self.intercept:
-                self.mean += (y[i] - self.mean) / self.examples
+                self.mean += w[i] * (y[i] - self.mean) / self.weight
             losses.append(self.loss.value(f[i], y[i] - self.mean))
             g[i] = self.loss.gradient(f[i], y[i] - self.mean)
             if bound is None:
                 g[i] = self._clipped(g[i])
+        error = np.sqrt((g**2).sum() / batch)
+        g = w[:, None] * g
         gradient = g.mean(axis=0)
 
         M = self.largest if bound is None else bound
@@ -359,12 +362,12 @@ class Reference:
             gamma /= k_xx
             variance *= np.mean(np.square(self.powers)) / np.mean(self.powers) ** 2
         room = self.n_blocks < self.most_blocks
-        k, eta = self.rule(self, gradient, gamma, variance * (M / batch) ** 2, room)
+        k, eta = self.rule(self, gradient, gamma, variance * (w.max() * M / batch) ** 2, room)
         phi = self.phi(k, X)
         if k == self.n_blocks:
             self._add_block(phi.shape[1])
 
-        checked, error = eta, np.sqrt((g**2).sum() / batch)
+        checked = eta
         change = phi.T @ g / batch
         if self.epsilon:
             change = np.linalg.solve(phi.T @ phi / batch + self.epsilon * np.eye(phi.shape[1]), change)
@@ -378,7 +381,9 @@ class Reference:
         self.beta[k] -= checked * gradient
         self.iterates.append(self.alpha)
 
-        self.running_loss += min(1.0, batch / min(self.examples, HORIZON)) * (np.mean(losses) - self.running_loss)
+        self.running_loss += min(1.0, w.sum() / min(self.weight, HORIZON)) * (
+            np.average(losses, weights=w) - self.running_loss
+        )
         self.eta = eta
         self.t += 1
 

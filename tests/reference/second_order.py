@@ -50,6 +50,12 @@ class Huber(plain.Huber):
         return self.delta / np.maximum(self.delta, np.abs(f - y))
 
 
+def steps_of(w, part):
+    """Return by how much more w constant steps move f than one that takes a part of the error away."""
+    part = np.clip(part, 1e-9, 0.99)
+    return (1.0 - (1.0 - part) ** w) / part if w != 1.0 else np.ones_like(part)
+
+
 class Bound:
     """The largest norm seen of a derivative, which at most doubles; a loss that has a bound needs none."""
 
@@ -81,13 +87,15 @@ class Group:
     def scores(self, phi):
         return phi @ self.newton, phi @ self.steady
 
-    def see(self, phi, y, memory):
+    def see(self, phi, y, memory, w):
         """Take the constant step, and keep what the Newton step is made of."""
         f, steady = self.scores(phi)
-        self.standing += (np.array([self.loss.value(f, y), self.loss.value(steady, y)]) - self.standing) / memory
+        self.standing += w * (np.array([self.loss.value(f, y), self.loss.value(steady, y)]) - self.standing) / memory
         weight = max(FLATTEST, self.loss.curvature(f, y).max())
-        self.waiting.append((phi, self.bounds[0].clipped(self.loss.gradient(f, y)), weight))
-        self.steady -= self.gamma / self.own * np.outer(phi, self.bounds[1].clipped(self.loss.gradient(steady, y)))
+        self.waiting.append((phi, w * self.bounds[0].clipped(self.loss.gradient(f, y)), w * weight))
+        gamma = self.gamma / self.own
+        gamma = gamma * steps_of(w, gamma * phi @ phi * self.loss.curvature(steady, y))
+        self.steady -= np.outer(phi, gamma * self.bounds[1].clipped(self.loss.gradient(steady, y)))
 
     def step(self, seen, batch):
         n = len(self.A)
@@ -129,7 +137,7 @@ class Line:
         most = self.LARGEST_SCORE if size == 0.0 else self.REACH * size**1.5 / max(self.error, 1e-9 * size)
         return np.clip(f, -most, most)
 
-    def learn(self, x, y, moved, seen, size, furthest):
+    def learn(self, x, y, moved, seen, size, furthest, w):
         self.w[0] -= moved
         s, f = np.r_[1.0, x], self.scores(x)
         if size:
@@ -137,6 +145,7 @@ class Line:
         g = self.loss.gradient(f, y)
         share = min(1.0, (max(self.FURTHEST, math.sqrt(seen)) / max(np.abs(x).max(), 1e-300)) ** 2)
         share = min(share, np.linalg.norm(self.bound.clipped(g)) / max(np.linalg.norm(g), 1e-300) if g.any() else 1.0)
+        share *= w
         self.add(s, share * g, share * max(FLATTEST, self.loss.curvature(f, y).max()))
         if seen % self.TURN == 0 and (self.kept < 1.0 or self.l2):
             turn, place = self.TURN * len(s), seen // self.TURN % len(s)
@@ -157,6 +166,7 @@ class Neighbours:
 
     def __init__(self, columns, is_mean, is_softmax):
         self.columns, self.is_mean, self.points, self.answers = columns, is_mean, [], []
+        self.weights = []
         self.spread = self.CAUTION * (1.0 if is_mean or is_softmax or columns == 1 else 2.0)
 
     def scores(self, x, mean):
@@ -164,7 +174,7 @@ class Neighbours:
             return np.zeros(self.columns)
         distances = np.linalg.norm(np.array(self.points[-self.WINDOW :]) - x[: self.INPUTS], axis=1)
         nearest = np.argsort(distances, kind="stable")[: self.COUNT]
-        share = 1.0 / np.maximum(distances[nearest], 1e-6)
+        share = np.array(self.weights[-self.WINDOW :])[nearest] / np.maximum(distances[nearest], 1e-6)
         share /= share.sum()
         answers = np.array(self.answers[-self.WINDOW :])[nearest]
         if self.is_mean:
@@ -173,9 +183,10 @@ class Neighbours:
         logs = np.log(len(nearest) * (answers == classes[:, None]) @ share + 0.5)
         return self.spread * (logs[1:] - logs[0] if self.columns == 1 else logs - logs.mean())
 
-    def learn(self, x, y):
+    def learn(self, x, y, w):
         self.points.append(x[: self.INPUTS])
         self.answers.append(y)
+        self.weights.append(w)
 
 
 class Mixture:
@@ -230,6 +241,7 @@ class Mixture:
         self.level, self.follow, self.level_bound = np.zeros(columns), follow, Bound(loss)
         self.A, self.bound, self.largest = None, Bound(loss), 0.0
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
+        self.weight = 0.0
         self.nothing = 0.0  # the running loss of f = 0
         self.lowest, self.highest = math.inf, -math.inf
         self.history = []  # (examples, stage, bandwidth) where larger groups began
@@ -273,32 +285,33 @@ class Mixture:
             np.max(lines, axis=0, initial=self.highest + more),
         )
 
-    def learn(self, x, y):
+    def learn(self, x, y, w=1.0):
         phi, target = self.features(x, self.seen + 1), y
         self.lowest, self.highest = min(self.lowest, y), max(self.highest, y)
         furthest = max(10.0, math.sqrt(min(self.seen, HORIZON))) * math.sqrt(self.size) or math.inf
-        self.seen += 1
+        self.seen, self.weight = self.seen + 1, self.weight + w
         moved = 0.0
         if self.intercept:
-            moved = np.clip(y - self.mean, -furthest, furthest) / self.seen
+            moved = w * np.clip(y - self.mean, -furthest, furthest) / self.weight
             self.mean += moved
             y = y - self.mean
         moved *= self.seen > 1
         scores = self.all_scores(phi, x, moved)
         if self.intercept:
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
-        self.weigh(scores, y)
-        memory = min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON)
-        self.nothing += (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
+        self.weigh(scores, y, w)
+        memory = max(w, min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON))
+        self.nothing += w * (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
         for group, part in zip(self.groups, phi, strict=True):
             if group:
-                group.see(part, y, memory)
+                group.see(part, y, memory, w)
         for line in self.linear:
-            line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest)
+            line.learn(x, y, moved, self.seen, self.size * bool(self.intercept), furthest, w)
         if self.neighbours:
             far = 5.0 * math.sqrt(self.size) if self.intercept and self.size else math.inf
-            self.neighbours.learn(x, np.clip(target, self.mean - far, self.mean + far))
-        self.level = self.level - self.follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
+            self.neighbours.learn(x, np.clip(target, self.mean - far, self.mean + far), w)
+        follow = self.follow * steps_of(w, self.follow * self.loss.curvature(self.level, y))
+        self.level = self.level - follow * self.level_bound.clipped(self.loss.gradient(self.level, y))
         self.waiting += 1
         longest = int(0.1 / max(1.0 - self.forgetting, 1e-9))
         due = self.batch if self.batch > 1 else max(min(self.seen // 256 * 8, 64, longest) // 8 * 8, 8)
@@ -311,7 +324,7 @@ class Mixture:
             self.look()
             self.looked = self.seen
 
-    def weigh(self, f, y):
+    def weigh(self, f, y, w):
         """Take a Newton step of v."""
         if self.size == 0.0:
             return
@@ -323,10 +336,10 @@ class Mixture:
         self.A += PULL * max(self.size - self.largest, 0.0) * np.eye(count)
         self.largest = max(self.size, self.largest)
         for c, curvature in enumerate(self.loss.curvature(out, y)):
-            self.A += max(curvature, FLATTEST) * np.outer(f[:, c], f[:, c])
+            self.A += w * max(curvature, FLATTEST) * np.outer(f[:, c], f[:, c])
         if (self.seen - 1) % count == 0:
             self.A = MEMORY**count * self.A + (1.0 - MEMORY**count) * PULL * self.size * np.eye(count)
-        self.v = self.v - np.linalg.solve(self.A, f @ self.bound.clipped(self.loss.gradient(out, y)))
+        self.v = self.v - np.linalg.solve(self.A, w * f @ self.bound.clipped(self.loss.gradient(out, y)))
 
     def look(self):
         """Begin a larger group where that is due."""

@@ -7,7 +7,7 @@ import pytest
 from reference import algorithms, second_order
 from river import metrics
 from sklearn.linear_model import Ridge
-from streams import as_dicts, content, learn, names_in_order, nested
+from streams import as_dicts, content, learn, names_in_order, nested, weights
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes, tensor_file, upkeep
 from streamkernel.learners import state
@@ -79,13 +79,14 @@ def both(loss, names, *, intercept=0, forgetting=1.0, l2=0.0):
     return mixture(compiled, intercept=intercept, **own), reference
 
 
-def same(f, reference, X, y, names, rtol=1e-6):
-    rows = f.directions.rows(names, X)
+def same(f, reference, X, y, names, rtol=1e-6, w=None):
+    w = np.ones(len(y)) if w is None else w
+    rows = f.directions.rows(names, X)._replace(weights=w)
     for i in range(len(y)):
         row = rows.part(i, i + 1)
         assert np.allclose(f.scores(row)[0], reference.scores(X[i]), rtol=1e-4, atol=1e-4), i
         f.learn_one(row, y[i])
-        reference.learn(X[i], y[i])
+        reference.learn(X[i], y[i], w[i])
     own = f.arrays.linear
     for k, line in enumerate(reference.linear):
         assert np.allclose(own.w[k, :, : len(line.w)], line.w.T, rtol=rtol, atol=rtol * np.abs(line.w).max())
@@ -105,6 +106,15 @@ def test_the_compiled_functions_are_the_printed_ones(loss, forgetting, l2):
     intercept = 0 if compiled.for_classes else state.MEAN
     f, reference = both(loss, names, intercept=intercept, forgetting=forgetting, l2=l2)
     same(f, reference, *examples(400, len(names), columns, compiled.for_classes), names)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_example_of_a_weight_counts_as_printed(loss):
+    compiled, _, columns = LOSSES[loss]
+    names = names_in_order(mixture(losses.Square()), 5)
+    f, reference = both(loss, names, intercept=0 if compiled.for_classes else state.MEAN)
+    X, y = examples(400, len(names), columns, compiled.for_classes)
+    same(f, reference, X, y, names, w=weights(len(y)))
 
 
 @pytest.mark.parametrize("forgetting", [1.0, 0.99])
@@ -287,7 +297,7 @@ def values(summary, X, names):
 
 
 def no_examples(places):
-    return np.zeros((places, 0), np.float32), np.zeros(0)
+    return np.zeros((places, 0), np.float32), np.zeros(0), np.zeros(0)
 
 
 def summary_of(names, w, seed, scales=None):

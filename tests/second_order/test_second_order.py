@@ -9,6 +9,7 @@ import pytest
 from cases import pairwise, slow
 from reference import algorithms, second_order
 from sklearn.linear_model import LogisticRegression, Ridge
+from streams import weights
 
 from streamkernel import losses, step_sizes
 from streamkernel.kernels import Gaussian, Ladder
@@ -83,10 +84,10 @@ def plain_mixture(compiled, plain, **told):
 
 
 @pytest.mark.parametrize(
-    ("loss", "joint", "forgetting", "l2", "batch"),
-    pairwise(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16])),
+    ("loss", "joint", "forgetting", "l2", "batch", "is_weighted"),
+    pairwise(itertools.product(LOSSES, [False, True], [1.0, 0.99], [0.0, 0.05], [1, 16], [False, True])),
 )
-def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch):
+def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch, is_weighted):
     """Through the growing steps: of 8 examples, of 16 from 512 on, of 24 from 768 on."""
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
@@ -94,7 +95,7 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
     f = mixture(compiled, intercept=intercept, **told)
     reference = plain_mixture(compiled, plain, blocks=BLOCKS, intercept=bool(intercept), **told)
     X, y = examples(820, columns, compiled.for_classes)
-    learn_both(f, reference, X, y)
+    learn_both(f, reference, X, y, weights(len(y)) if is_weighted else None)
     assert_same(f, reference)
 
 
@@ -146,13 +147,14 @@ def moving(n, moves, columns, for_classes):
     return X, np.digitize(f, [0.0] if columns < 3 else [-0.5, 0.7]).astype(float) if for_classes else f
 
 
-def learn_both(f, reference, X, y):
-    rows = f.directions.rows(NAMES, X)
+def learn_both(f, reference, X, y, w=None):
+    w = np.ones(len(y)) if w is None else w
+    rows = f.directions.rows(NAMES, X)._replace(weights=w)
     for i in range(len(y)):
         row = rows.part(i, i + 1)
         assert np.allclose(f.scores(row)[0], reference.scores(X[i]), rtol=TOLERANCE, atol=TOLERANCE), i
         f.learn_one(row, y[i])
-        reference.learn(X[i], y[i])
+        reference.learn(X[i], y[i], w[i])
 
 
 def assert_same(f, reference):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from river import base, preprocessing
@@ -176,6 +178,8 @@ def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
                 if too_large := problem_with(kind, name, given[name]):
                     raise ConfigError(f"{where}.{name}: {too_large}")
                 arguments[name] = _argument(given[name], parameter, f"{where}.{name}")
+                if name == "class_weight":
+                    arguments[name] = by_label(arguments[name])
                 if name == "tokenizer_pattern" and given[name] != parameter.default:
                     arguments["tokenizer"] = _tokenizer(given[name], f"{where}.{name}")
             elif parameter.default is parameter.empty:
@@ -189,6 +193,25 @@ def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
         return kind(**arguments)
     except (ArithmeticError, MemoryError, TypeError, ValueError) as error:
         raise ConfigError(of_error(where, error)) from error
+
+
+def by_label(value: Any) -> Any:
+    """Return a table by label, whose keys are strings, with the labels that these may stand for, too.
+
+    Examples
+    --------
+    >>> by_label({"true": 2.0, "spam": 3.0})
+    {'true': 2.0, True: 2.0, 'spam': 3.0}
+    """
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, item in value.items():
+        found[name] = item
+        with suppress(ValueError):
+            label = json.loads(name)
+            found |= {label: item} if isinstance(label, (bool, int, float)) else {}
+    return found
 
 
 def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:

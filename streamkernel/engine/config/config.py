@@ -57,6 +57,7 @@ class Config(ConfigTable):
 
     label: Name = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
+    weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
     metric: build.Spec | None = Field(default=None, description="a River metric")
     source: SourceTable = Field(description="a table with a path, a dataset or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
@@ -101,6 +102,9 @@ class Config(ConfigTable):
         problems = []
         if self.label in self.ignore:
             problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
+        if self.weight is not None and self.weight in (self.label, *self.ignore):
+            other = "the label" if self.weight == self.label else "those of ignore"
+            problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
         if self.delayed_labels is not None:
             for field, name in (("key", self.delayed_labels.key), ("time", self.delayed_labels.time)):
                 if name == self.label:
@@ -133,6 +137,7 @@ class Config(ConfigTable):
         return {
             "label": self.label,
             "ignore": sorted(self.ignore),
+            "weight": self.weight,
             "metric": self.metric_spec,
             "preprocessing": list(self.preprocessing),
             "model": with_learner(self.model),

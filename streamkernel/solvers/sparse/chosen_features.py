@@ -117,7 +117,7 @@ class ChosenFeatures:
         values = np.ascontiguousarray(X[:, self._row.values.astype(np.int64)])
         repeated: Any = (np.tile(column, n) for column in (np.arange(d), self._row.hashes, self._row.readers))
         slots, hashes, readers = repeated
-        rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel())
+        rows = Rows(np.arange(0, n * d + 1, d), slots, hashes, readers, values.ravel(), np.ones(n))
         bad = _evaluate(self._plan.outputs, self._kernel, rows, out)
         if bad >= 0:
             self._plan.check(dict(zip(self._names, X[bad].tolist(), strict=True)))

@@ -1,0 +1,103 @@
+"""Weights of examples as they are given, and those of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.estimators.targets import Label, as_label
+from streamkernel.features.frames import targets_of
+from streamkernel.features.rows import F64, Rows, number
+
+LARGEST_WEIGHT = 1e9
+"""Weights beyond lose what other examples say to rounding."""
+
+ClassWeight = Mapping[Label, float] | Literal["balanced"] | None
+"""What `class_weight` may be."""
+
+
+def as_weight(w: Any, where: str = "w") -> float:
+    """Return the weight of an example as a number.
+
+    Raises
+    ------
+    InputError
+        If it is no number, or out of its range.
+
+    Examples
+    --------
+    >>> as_weight(2)
+    2.0
+    """
+    found = number(w, where)
+    if not 0.0 <= found <= LARGEST_WEIGHT:
+        raise InputError(f"Expected a weight from 0 to {LARGEST_WEIGHT:.0e}, got {w!r} - at {where}")
+    return found
+
+
+def with_weights(rows: Rows, w: Any) -> Rows:
+    """Return rows with weights: a series of any library, an array or a list; 1 each where it is ``None``.
+
+    Raises
+    ------
+    InputError
+        If a weight is unusable; names the row.
+    ValueError
+        If there are not as many as rows.
+    """
+    if w is None:
+        return rows
+    found = np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))])
+    return rows._replace(weights=found)
+
+
+def check_class_weight(class_weight: Any) -> ClassWeight:
+    """Return `class_weight` if it can be used.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+    """
+    if class_weight is None or class_weight == "balanced":
+        return class_weight  # type: ignore[no-any-return]
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f'Expected class_weight as None, "balanced" or a dictionary of weights by label, got {class_weight!r}'
+        )
+    for label, w in class_weight.items():
+        as_label(label)
+        as_weight(w, f"class_weight[{label!r}]")
+    return class_weight
+
+
+def balanced(y: F64, counts: F64) -> F64:
+    """Return the weights min n/n_y of examples in order, with which all classes weigh as much as the rarest one.
+
+    Parameters
+    ----------
+    y
+        The numbers of their classes.
+    counts
+        Examples of each class before, shape (classes,).
+
+    Examples
+    --------
+    >>> balanced(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
+    [1.0, 1.0, 1.0, 0.4]
+    """
+    known, found = counts.tolist(), []
+    for one in y.astype(np.int64).tolist():
+        known[one] += 1.0
+        found.append(min(filter(None, known)) / known[one])
+    return np.array(found)
+
+
+def class_counts(counts: F64, y: F64, labels: int) -> F64:
+    """Return the examples of each class, shape (labels,), after examples with these numbers of classes."""
+    found: F64 = np.bincount(y.astype(np.int64), minlength=labels).astype(np.float64)
+    found[: len(counts)] += counts
+    return found
