@@ -7,7 +7,9 @@ PYTEST := $(BIN)/pytest -n auto
 ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels bad_input missing_values numeric_names \
 	threads_and_signals files_of_0_1)
 
-.PHONY: demo demo-kafka test test-all coverage lint lock clean
+PACKAGE := build/package
+
+.PHONY: demo demo-kafka test test-all coverage lint docs package actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -16,7 +18,7 @@ demo-kafka: .venv/test-installed ## a broker, a consumer that is killed again an
 	$(BIN)/python tests/faults/kafka_runs.py --broker noida --kills 3 --events 20000
 
 test: export STREAMKERNEL_NO_SKIPS = 1
-test: .venv/test-installed lint ## what needs nothing but Python: for every change
+test: .venv/test-installed lint ## the tests that need only Python: for every change
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick
 
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
@@ -31,6 +33,28 @@ lint: .venv/test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
+	$(BIN)/rumdl check --no-cache --quiet .
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: .venv/test-installed ## the documentation, into site/; warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
+
+package: .venv/test-installed ## sdist and wheel: built, checked, installed into an environment of their own and tried
+	rm -rf $(PACKAGE)
+	$(BIN)/python -m build --no-isolation --outdir $(PACKAGE) .
+	$(BIN)/twine check --strict $(PACKAGE)/*.whl $(PACKAGE)/*.tar.gz
+	$(BIN)/check-wheel-contents $(PACKAGE)
+	$(PYTHON) -m venv $(PACKAGE)/venv
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/run.txt
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-index --no-deps $(PACKAGE)/*.whl
+	cd $(PACKAGE) && venv/bin/python -I ../../tests/try_installed.py
+
+actionlint: ## the workflows; Go compiles the program, at the version named here
+	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	--custom-compile-command 'make lock' --group build pyproject.toml
@@ -55,5 +79,5 @@ $(BIN)/python:
 	@touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -144,11 +144,11 @@ class PartitionedSource(Protocol):
 
 
 class UnavailableError(OSError):
-    """Who was asked does not answer, and may be asked again."""
+    """A service is unavailable; the call may be retried."""
 
 
 class DecoderUnavailableError(UnavailableError):
-    """A record cannot be decoded yet: what the decoder asks, as a schema registry, does not answer."""
+    """A record cannot be decoded yet: a service that the decoder needs, such as a schema registry, is unavailable."""
 
 
 class TopicMissingError(UnavailableError):
@@ -163,7 +163,7 @@ class Trouble(NamedTuple):
 
 
 class CommitRefusedError(Exception):
-    """What was to be committed was not, or nobody knows: no answer came, or somebody else has the work."""
+    """The commit failed, or its outcome is unknown: it timed out, or the member was fenced."""
 
 
 class Transactions(Protocol):

@@ -33,10 +33,6 @@ class DatasetSource:
     params
         What to make the data set with, if `dataset` is a name.
 
-    Notes
-    -----
-    A generator without a seed is given 0: otherwise nobody could go on in the stream that it began.
-
     Raises
     ------
     ValueError
@@ -44,6 +40,10 @@ class DatasetSource:
         raises it if a feature has the name of the label.
     TypeError
         If `dataset` is neither a data set nor a name.
+
+    Notes
+    -----
+    A generator without a seed is given 0: otherwise its stream could not be resumed.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class DatasetSource:
             raise ValueError(f"Expected at least {position} records, got {self._read} - at {self._name}")
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next few hundred events; never wait, but for a download before the first one.
+        """Return the next few hundred events; never wait, except for a download before the first one.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ from connectors.base import Event, Position, Refusal, Sink
 
 
 class DeadLetters:
-    """Writes what could not be used to a sink, so that it can be mended and read again.
+    """Writes records that could not be used to a sink, so that they can be corrected and read again.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the dashboards show: a table of panels for each, for people on call and for those who look after a model.
+"""The panels of the dashboards, for people on call and for those who look after a model.
 
 In an expression, ``$at`` stands for the labels that the variables of a dashboard choose.
 """
@@ -17,15 +17,15 @@ class Panel:
     Parameters
     ----------
     title, description
-        What it is called, and what it says to whoever is on call.
+        Its title, and an explanation for the reader who is on call.
     unit
         Grafana's name of the unit.
     queries
         Expressions with their legends.
     above, below
-        From where on, or below what, it is red.
+        The threshold above which, or below which, it is red.
     kind
-        ``"timeseries"``, or ``"stat"`` for the last number alone.
+        ``"timeseries"``, or ``"stat"`` for the last number only.
     """
 
     title: str
@@ -44,9 +44,9 @@ class Panel:
 
 LEARNING = (
     Panel(
-        "Quality of late",
+        "Recent quality",
         "The metric over the last 1,000 events, each predicted before it was learned, and that of the baseline: the "
-        "most frequent class, or the last value. A model that is no better than the baseline is of no use.",
+        "most frequent class, or the last value. A model that is no better than the baseline is useless.",
         "short",
         (
             ("streamkernel_metric_recent{$at}", "{{name}} {{instance}}"),
@@ -55,7 +55,8 @@ LEARNING = (
     ),
     Panel(
         "Quality since the start",
-        "The metric over all events so far, and the same of the baseline. It moves slowly: look at the other first.",
+        "The metric over all events so far, and the same of the baseline. It changes slowly: look at the recent "
+        "quality first.",
         "short",
         (
             ("streamkernel_metric{$at}", "{{name}} {{instance}}"),
@@ -64,8 +65,8 @@ LEARNING = (
     ),
     Panel(
         "Better than the baseline",
-        "By how much the model is better than the baseline of late, in units of the metric, whether more or less of "
-        "it is better. Below 0 the baseline is better.",
+        "Recent quality of the model minus that of the baseline, in units of the metric, with the sign such that more "
+        "is better. Below 0 the baseline is better.",
         "short",
         (("instance:streamkernel_advantage:recent{$at}", "{{name}} {{instance}}"),),
         below=0.0,
@@ -79,20 +80,20 @@ LEARNING = (
     ),
     Panel(
         "Features",
-        "Random features in the model. They grow up to the cap; then time and memory of an event stay.",
+        "Random features in the model. They grow up to the cap; from then on time and memory per event are constant.",
         "short",
         (("streamkernel_features{$at}", "features {{instance}}"), ("streamkernel_seeds{$at}", "blocks {{instance}}")),
     ),
     Panel(
         "Share of steps that grew",
-        "Steps that added a block of features, of all steps. 0 from the cap on.",
+        "Share of steps that added a block of features. It is 0 once the cap is reached.",
         "percentunit",
         (("instance:streamkernel_grown:ratio5m{$at}", "{{instance}}"),),
     ),
     Panel(
-        "What the rule decided",
-        "First order: steps a second in which the rule reused an old block, grew by a new one, or was forced to take "
-        "an old one because there was no room. Where most are forced, a larger cap may be worth its time.",
+        "Decisions of the rule",
+        "First order: steps per second in which the rule reused an old block, added a new one, or had to reuse an old "
+        "one because the cap was reached. If most are forced, a larger cap may be worth its time.",
         "ops",
         (("clamp_min(deriv(streamkernel_checks_total{$at}[$__rate_interval]), 0)", "{{outcome}} {{instance}}"),),
     ),
@@ -106,30 +107,30 @@ LEARNING = (
         ),
     ),
     Panel(
-        "What f is made of",
-        "Second order: the weight of functions that take Newton steps, for what stands still, and constant steps, for "
-        "what moves. Constant steps that gain are a sign of drift.",
+        "Weights of the mixture",
+        "Second order: the weight in the prediction of functions with Newton steps, which suit a stationary stream, "
+        "and with constant steps, which suit drift. If constant steps gain weight, the stream is drifting.",
         "short",
         (("streamkernel_function_weight{$at}", "{{steps}} {{instance}}"),),
     ),
     Panel(
         "Refitted coefficients",
-        "The certified primal-dual gap of the coefficients when they were refitted last: how far the model can be from "
-        "the best one on the events of that window.",
+        "The certified primal-dual gap of the last refit: an upper bound on how much worse the model is than the best "
+        "one on the events of that window.",
         "short",
         (("streamkernel_refit_gap{$at}", "{{instance}}"),),
     ),
     Panel(
-        "Beginnings of larger groups",
-        "Second order: how often a larger group of features began in an hour. It does when more features are worth it, "
-        "or the stream has moved.",
+        "New groups of features",
+        "Second order: how many larger groups of features were added per hour. A group is added when more features "
+        "reduce the loss, or after the stream has changed.",
         "short",
         (("changes(streamkernel_youngest_group_examples{$at}[1h])", "{{instance}}"),),
     ),
     Panel(
         "Spread of replicas",
-        "On a cluster: how far the workers' functions were from their mean when they were merged last, in units of its "
-        "size. Where it is large they learn different things in a round; shorter rounds let them agree more often.",
+        "On a cluster: the distance of the workers' functions from their mean at the last merge, in units of its size. "
+        "If it is large, the workers learn different things in a round; shorter rounds merge them more often.",
         "short",
         (("streamkernel_replica_spread{$at}", "{{instance}}"),),
     ),
@@ -138,7 +139,7 @@ LEARNING = (
 CONSUMER = (
     Panel(
         "Events",
-        "Events a second by what became of them.",
+        "Events per second, by outcome.",
         "eps",
         (
             (
@@ -149,19 +150,19 @@ CONSUMER = (
     ),
     Panel(
         "Lag",
-        "What is still to be read: records of a topic, bytes of a file. It should come back to about 0.",
+        "What is still to be read: records of a topic, bytes of a file. It should return to about 0.",
         "short",
         (("streamkernel_consumer_lag{$at}", "{{topic}} {{partition}} {{instance}}"),),
     ),
     Panel(
         "Position",
-        "How fast each stream is read: offsets or bytes a second.",
+        "Reading speed of each stream: offsets or bytes per second.",
         "short",
         (("clamp_min(deriv(streamkernel_source_position{$at}[$__rate_interval]), 0)", "{{stream}} {{instance}}"),),
     ),
     Panel(
-        "Time an event",
-        "Time to predict and learn one event: half of them are below p50, 99 % below p99.",
+        "Time per event",
+        "Time to predict and learn one event: median (p50) and 99th percentile (p99).",
         "s",
         (
             (
@@ -174,7 +175,7 @@ CONSUMER = (
     ),
     Panel(
         "Dead letters",
-        "Records that could not be used, a second, by why. They are in the dead letters with the reason in words.",
+        "Records per second that could not be used, by reason. Each is a dead letter with its error.",
         "eps",
         (
             (
@@ -185,20 +186,20 @@ CONSUMER = (
     ),
     Panel(
         "Share of dead letters",
-        "Of all records that came.",
+        "Dead letters, as a share of all records read.",
         "percentunit",
         (("instance:streamkernel_dead_letters:ratio5m{$at}", "{{instance}}"),),
         above=0.01,
     ),
     Panel(
-        "Labels that are waited for",
-        "Predictions whose label has not come yet; at the cap the oldest are given up.",
+        "Pending labels",
+        "Predictions whose label has not come yet; at the cap the oldest are dropped.",
         "short",
         (("streamkernel_pending_labels{$at}", "{{instance}}"),),
     ),
     Panel(
         "Labels",
-        "What became of labels that came in records of their own, a second.",
+        "Labels in records of their own per second, by outcome.",
         "eps",
         (("clamp_min(deriv(streamkernel_labels_total{$at}[$__rate_interval]), 0)", "{{outcome}} {{instance}}"),),
     ),
@@ -215,20 +216,20 @@ HEALTH = (
     ),
     Panel(
         "Version",
-        "Of streamkernel, of each process.",
+        "The version of streamkernel of each process.",
         "short",
         (("streamkernel_build_info{$at}", "{{version}} {{instance}}"),),
         kind="stat",
     ),
     Panel(
         "Since the last event",
-        "Time since an event was done. It grows when none come, too: look at the lag.",
+        "Time since an event was processed. It also grows if no events arrive: look at the lag.",
         "s",
         (("time() - (streamkernel_last_event_timestamp_seconds{$at} > 0)", "{{instance}}"),),
     ),
     Panel(
         "Age of the checkpoint",
-        "What is learned since is read and learned again after a crash. It should stay near the configured interval.",
+        "After a crash, this much work is done again. It should stay near the configured interval.",
         "s",
         (
             ("streamkernel_checkpoint_age_seconds{$at}", "age {{instance}}"),
@@ -237,7 +238,7 @@ HEALTH = (
     ),
     Panel(
         "Time of a checkpoint",
-        "The mean; learning waits for it.",
+        "Mean time to write one; learning is paused meanwhile.",
         "s",
         (
             (
@@ -249,22 +250,21 @@ HEALTH = (
     ),
     Panel(
         "Size of a checkpoint",
-        "On disk; three are kept.",
+        "Size on disk; three are kept.",
         "bytes",
         (("streamkernel_checkpoint_size_bytes{$at}", "{{instance}}"),),
     ),
     Panel(
         "Incidents",
-        "What happened to a run that went on, in five minutes: partitions that went to others, commits that were "
-        "refused, brokers that did not answer, checkpoints that failed, a source that gave nothing, workers that were "
-        "lost.",
+        "Problems that the run survived, in five minutes: rebalanced partitions, refused commits, unavailable brokers, "
+        "failed checkpoints, a source that returned nothing, lost workers.",
         "short",
         (("increase(streamkernel_incidents_total{$at}[5m])", "{{kind}} {{instance}}"),),
         above=1.0,
     ),
     Panel(
         "Memory",
-        "Of the process, of the model's arrays, and of cached directions.",
+        "Memory of the process, of the model's arrays, and of cached directions.",
         "bytes",
         (
             ("process_resident_memory_bytes{$at}", "process {{instance}}"),
@@ -274,14 +274,14 @@ HEALTH = (
     ),
     Panel(
         "Processors",
-        "How many the process keeps busy. One is the most that learning uses.",
+        "Processors that the process keeps busy. Learning uses one at most.",
         "short",
         (("rate(process_cpu_seconds_total{$at}[$__rate_interval])", "{{instance}}"),),
     ),
     Panel(
         "Workers",
-        "On a cluster: how many there were in the last round, and the mean of how many were busy. Where far fewer "
-        "are, they wait for the slowest, for merging, or for checkpoints.",
+        "On a cluster: workers in the last round, and the mean number of busy ones. If far fewer are busy, they wait "
+        "for the slowest, for merging, or for checkpoints.",
         "short",
         (
             ("streamkernel_workers{$at}", "workers {{instance}}"),
@@ -293,15 +293,15 @@ HEALTH = (
     ),
     Panel(
         "Events by worker",
-        "On a cluster: events that each worker reads in a second. One far below the others has less to read, or a "
-        "slower machine.",
+        "On a cluster: events per second of each worker. A worker far below the others has less to read, or a slower "
+        "machine.",
         "eps",
         (("rate(streamkernel_worker_events_total{$at}[5m])", "worker {{worker}} {{instance}}"),),
     ),
     Panel(
         "Time of a round",
-        "On a cluster: the mean, and the part of it that merges the replicas, which all workers wait for. If that is "
-        "large, rounds of more events waste less.",
+        "On a cluster: mean time of a round, and the part that merges the replicas while all workers wait. If that "
+        "part is large, use more events per round.",
         "s",
         (
             (
@@ -319,8 +319,8 @@ HEALTH = (
 )
 
 DASHBOARDS = {
-    "learning": ("streamkernel: learning", "How good the model is, and how it learns.", LEARNING),
-    "consumer": ("streamkernel: consumer", "What comes in, how fast, and what cannot be used.", CONSUMER),
-    "health": ("streamkernel: health", "Whether the process is well, and what it would lose.", HEALTH),
+    "learning": ("streamkernel: learning", "Quality of the model, and how it learns.", LEARNING),
+    "consumer": ("streamkernel: consumer", "Events that are read, their rate, and the dead letters.", CONSUMER),
+    "health": ("streamkernel: health", "State of the process and its checkpoints.", HEALTH),
 }
 """Title, description and panels of each dashboard, by the name of its file."""

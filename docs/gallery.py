@@ -1,4 +1,4 @@
-"""The pictures of docs/kernels_and_losses.md, one of each kernel and each loss: ``python docs/gallery.py``.
+"""The pictures of docs/reference/kernels_and_losses.md, one of each kernel and each loss: ``python docs/gallery.py``.
 
 All is seeded, so that a second run writes the same files.
 """
@@ -25,7 +25,7 @@ from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, kern
 F64 = npt.NDArray[np.float64]
 Event = Callable[[float], dict[str, float]]
 
-FOLDER = Path(__file__).parent / "pictures"
+FOLDER = Path(__file__).parent / "reference" / "pictures"
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"  # Okabe and Ito: colour-blind readers tell them
 STYLE: dict[str, Any] = {
     "axes.titlesize": 9,

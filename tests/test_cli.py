@@ -412,7 +412,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
         (["novelty", "novelty"], "Expected classifiers or regressors to merge, got a KernelNoveltyDetector"),
         (["a", "regressor"], "Expected models of the same class, got 'KernelClassifier' and 'KernelRegressor'"),
         (["a", "seed"], "Expected models of the same seed, got 0 and 7"),
-        (["a", "b", "--base", "both"], "Expected models that went on from one of 1241 examples, got one of 41"),
+        (["a", "b", "--base", "both"], "Expected models that continued from one of 1241 examples, got one of 41"),
     ]:
         answer = call("merge", *words, "-o", "a", cwd=tmp_path)
         assert (answer.exit_code, text in answer.stderr.replace("\n", "")) == (2, True), answer.stderr

@@ -13,7 +13,7 @@ from streamkernel import kernels, losses
 from streamkernel.engine.config.build import build
 from streamkernel.engine.config.registry import objects_for
 
-PAGE = Path(__file__).parent.parent / "docs" / "kernels_and_losses.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "kernels_and_losses.md"
 FORMS = re.findall(r"^\| `([^`]*)` \| `(\{[^`]*\})` \|$", PAGE.read_text(), re.MULTILINE)
 
 

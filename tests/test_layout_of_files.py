@@ -1,4 +1,4 @@
-"""docs/file_formats.md says what is in a file: every tensor that models write, and how the checksum is made."""
+"""docs/reference/file_formats.md names every tensor that models write, and how the checksum is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamkernel import (
 )
 from streamkernel.research import StochasticGaussianProcessRegressor
 
-PAGE = (Path(__file__).parents[1] / "docs" / "file_formats.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "file_formats.md").read_text()
 TENSORS = [
     name
     for line in PAGE.partition("## Tensors of a model")[2].partition("Examples are stored")[0].splitlines()

@@ -13,7 +13,7 @@ import pytest
 from streamkernel.engine.config.config import load_config
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>>" in page.read_text()], ids=lambda page: page.name)
@@ -21,8 +21,23 @@ def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
     text = page.read_text().replace("/tmp/", f"{tmp_path}/")
     examples = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, page.name, page.name, 0)
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
-    assert results.attempted >= 7
+    assert results.attempted >= 4
     assert results.failed == 0
+
+
+FRAGMENTS = {"extending.md", "kafka.md"}
+"""Pages with parts of programs, which are compiled only."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python\n" in page.read_text()], ids=lambda page: page.name
+)
+def test_the_programs_of_the_pages_run(page: Path) -> None:
+    for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        if not text.startswith(">>>"):
+            program = compile(text, page.name, "exec")
+            if page.name not in FRAGMENTS:
+                exec(program, {})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```toml" in page.read_text()], ids=lambda page: page.name)

@@ -39,7 +39,7 @@ class ByteStream(Protocol):
         """Go to the byte at `offset`."""
 
     def waiting(self) -> int | None:
-        """Return how many bytes have not been read, ``None`` if nobody can know."""
+        """Return how many bytes have not been read, ``None`` if that is unknown."""
 
     def close(self) -> None:
         """Release what the stream holds."""
@@ -148,7 +148,7 @@ class StdinBytes:
         """Do nothing: what has gone by is gone."""
 
     def waiting(self) -> None:
-        """Return ``None``: nobody knows what will still come."""
+        """Return ``None``: what will still come is unknown."""
 
     def close(self) -> None:
         """Do nothing: standard input belongs to the process."""

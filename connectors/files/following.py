@@ -1,4 +1,4 @@
-"""A text file that is followed through its rotations: renamed and made anew, or copied and cut."""
+"""A text file that is followed through its rotations: renamed and created again, or copied and truncated."""
 
 from __future__ import annotations
 

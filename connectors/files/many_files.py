@@ -112,7 +112,7 @@ class PatternReader:
 
     A file that appears before one that was begun already is late: it is read after all that are there, or once
     the last one is at its end. The position after its records is ``{"late": position}``, because from that of
-    a later file nobody can tell whether it was finished.
+    a later file it cannot be known whether it was complete.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class PartitionedFiles:
     Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and each of the two goes on
     from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``. At the
     end of a file an event without a record has ``{"done": position, "size": bytes}``. A file that is done is not read
-    again, but for what is added to the last one, in order, of those that were begun.
+    again, except for what is added to the last one, in order, of those that were begun.
 
     An assignment has the size of each file as ``end``, or where its last whole line ends, if it is the last file and
     has more. Plain text is read as if it ended there, whatever was added since, so an assignment has the same events
@@ -195,7 +195,7 @@ class PartitionedFiles:
         return size
 
     def _at(self, name: str, position: Position, size: int) -> _Reading:
-        """Return the file that is open, if it is there that it is to be gone on with, or open it anew."""
+        """Return the open file if reading continues at its position; else open it again."""
         reading = self._reading
         if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
             self.close()

@@ -26,7 +26,7 @@ def stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
     if format not in TEXT_FORMATS:
         raise ValueError("Expected a file, got standard input - Parquet is read from its end")
     if follow:
-        raise ValueError("Expected a file to follow, got standard input - it is waited for in any case")
+        raise ValueError("Expected a file to follow, got standard input - it is always followed")
     return TextReader(STDIN_PATH, StdinBytes(), TEXT_FORMATS[format](), limit)
 
 

@@ -23,7 +23,7 @@ _DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")
 class Fingerprint:
     """What tells a file from others, also after it was renamed.
 
-    The device is no part of it: all candidates are in one folder, and some systems number devices anew.
+    The device is no part of it: all candidates are in one folder, and some systems renumber devices.
 
     Parameters
     ----------

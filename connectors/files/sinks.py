@@ -21,7 +21,7 @@ _JSON_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_A
 
 
 class OutputClosedError(RuntimeError):
-    """Nobody reads standard output any more."""
+    """The reader of standard output is gone."""
 
     def __init__(self) -> None:
         super().__init__("standard output was closed; what was written last may not have been read")
@@ -38,7 +38,7 @@ class FileSink:
     path
         The file, or ``"-"`` for standard output.
     private
-        Whether the file is for the user of this process only: it is made so that nobody else can read it, and a
+        Whether the file is for the user of this process only: it is created so that no other user can read it, and a
         symbolic link in its place is not followed. Otherwise the umask decides, and links are followed.
 
     Raises
@@ -104,7 +104,7 @@ class FileSink:
         TypeError
             If JSON cannot say what is in them.
         OutputClosedError
-            If nobody reads standard output any more; `flush` and `close` raise it too.
+            If the reader of standard output is gone; `flush` and `close` raise it too.
         """
         line = to_json(record, _JSON_LINE)
         try:

@@ -55,7 +55,7 @@ class FileSource:
     a last line without newline is a record. A position is ``[offset, line, fingerprint]``; the fingerprint tells the
     old file from the new one, by its inode and a hash of its first 1024 bytes. If the old file or a copy of it cannot
     be found (it was compressed, or deleted), an event with an ``error`` says so, and the new one is begun. What a
-    writer adds between the copy and the cut is lost, and nobody can see that.
+    writer adds between the copy and the truncation is lost, and this cannot be detected.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class FileSource:
         mapping
             Bytes under ``(path, "0")``, or rows of Parquet, for each file that is not finished. For a compressed
             file they are the compressed bytes not read yet and the uncompressed ones at hand. Of a pattern's
-            files that were not begun they are bytes. 0 for standard input, where nobody knows.
+            files that were not begun they are bytes. 0 for standard input, where it is unknown.
         """
         try:
             if isinstance(self._reader, PatternReader):

@@ -24,7 +24,7 @@ class TextReader:
     """The events of one stream of bytes.
 
     A position is ``[offset, line]``: the bytes and the lines up to the end of a record. Where a stream turned
-    out to be damaged it is ``[offset, line, "broken"]``, so that the damage is not told again.
+    out to be damaged it is ``[offset, line, "broken"]``, so that the damage is not reported again.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class TextReader:
         self._told_at = offset if len(position) == 3 else -1
 
     def give_up_header(self, error: HeaderError) -> None:
-        """Begin anew, and take no record for readable."""
+        """Start again, and take no record for readable."""
         self._form = Headless(str(error))
         self._stream.seek(0)
         self._go_on(offset=0, line=0)
@@ -81,7 +81,7 @@ class TextReader:
         return self._form.names if isinstance(self._form, Csv) else ()
 
     def lag(self) -> int:
-        """Return the bytes behind the last event, 0 if nobody can know."""
+        """Return the bytes behind the last event, 0 if that is unknown."""
         waiting = self._stream.waiting()
         return 0 if waiting is None else waiting + self._read - self._offset
 

@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 
 class Listener(Protocol):
-    """What is told of changes of the partitions; each is called before `Consumer.poll` returns."""
+    """Callbacks for changes of the partitions; each is called before `Consumer.poll` returns."""
 
     def on_assigned(self, partitions: Iterable[Partition]) -> None:
         """Partitions were added."""
@@ -74,7 +74,7 @@ class OffsetGoneError(Exception):
 class Consumer(Protocol):
     """Reads what transactions have committed, and commits nothing by itself.
 
-    Questions to the brokers raise an `OSError` if they get no answer: `UnavailableError` if they may be asked again.
+    Requests to the brokers raise an `OSError` if they fail: `UnavailableError` if they may be retried.
     """
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -165,7 +165,7 @@ class Producer(Protocol):
         CommitRefusedError
             If one cannot be, or a transaction takes too long.
         TimeoutError
-            If it takes too long and is no transaction; it may be asked again.
+            If it times out and is no transaction; it may be retried.
         """
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class Producer(Protocol):
         Raises
         ------
         CommitRefusedError
-            If it was not committed, or nobody knows.
+            If it was not committed, or its outcome is unknown.
         """
 
 

@@ -79,7 +79,7 @@ class Ends:
         now = time.monotonic()
         if behind and now >= self._due:
             self._due = now + AGAIN_SECONDS
-            with suppress(OSError):  # whoever looks for topics and brokers says so
+            with suppress(OSError):  # the search for topics and brokers reports it
                 self._known |= client.ends(behind, ANSWER_SECONDS)
 
     def lag(self, client: Consumer, partition: Partition, offset: int) -> int:

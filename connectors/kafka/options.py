@@ -65,7 +65,7 @@ class Options:
         Options of the client, by its own names: ``sasl_mechanism``, ``ssl_cafile``, ``linger_ms``, ... of kafka-python;
         ``sasl.mechanism``, ``ssl.ca.location``, ``linger.ms``, ... of librdkafka. A variable of the environment that is
         called ``STREAMKERNEL_KAFKA_`` and an option's name in capitals, with underscores, counts for more, so that
-        secrets need not stand in a file.
+        secrets need not be in a file.
     client
         The package: ``"kafka-python"``, or ``"confluent-kafka"``, which has librdkafka in it.
     folder

@@ -95,7 +95,7 @@ class PartitionedTopics:
         Returns
         -------
         list of WorkAssignment or None
-            ``None`` if all partitions are read `until` where they were to be. Each partition that is not stands in
+            ``None`` if all partitions are read `until` where they were to be. Each partition that is not is in
             ``begin`` of one of them, also an empty one.
         """
         client = self._planner = self._planner or self._connect()

@@ -178,7 +178,7 @@ class KafkaSource:
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
         if self.group is not None:
-            with suppress(CommitRefusedError):  # somebody else has them, and begins where we did
+            with suppress(CommitRefusedError):  # another member has them, and starts where we did
                 self.client.commit(self.offsets(positions))
 
     @property

@@ -29,7 +29,7 @@ def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
     --------
     >>> run_within(1.0, lambda: None)
     >>> run_within(0.01, lambda: threading.Event().wait(1.0))
-    TimeoutError('no answer in 0.01 s')
+    TimeoutError('timed out after 0.01 s')
     """
     outcome: list[Exception | None] = []
 
@@ -43,7 +43,7 @@ def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
     thread = threading.Thread(target=run, daemon=True, name="kafka-answer")
     thread.start()
     thread.join(seconds)
-    return outcome[0] if outcome else TimeoutError(f"no answer in {seconds:g} s")
+    return outcome[0] if outcome else TimeoutError(f"timed out after {seconds:g} s")
 
 
 def describe_error(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class KafkaTransactions(Writer):
         Raises
         ------
         CommitRefusedError
-            If nothing was, or nobody knows: ask `newest`.
+            If nothing was committed, or the outcome is unknown: call `newest`.
         """
         source, note = self._source, f"{self._name} {number}"
         parts: list[tuple[Any, Mapping[Partition, int], str]] = [(self._name, {self._number_partition: number}, note)]

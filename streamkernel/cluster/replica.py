@@ -122,7 +122,7 @@ class Replica:
     def learn(self, model: base.Estimator, numbers: set[str], task: Task) -> Report:
         """Learn an assignment.
 
-        What comes of it depends on nothing but the arguments and what is at the places that the assignment names, so
+        The result depends only on the arguments and on the content at the positions that the assignment names, so
         that it may be done again by another worker.
 
         Parameters

@@ -51,6 +51,6 @@ class RoundPlan:
             tensor_file.put(self._state.path / PLAN, to_json(plan, 0), PRIVATE)
         except OSError as error:
             self._health.count("checkpoint_failed")
-            log.error("the plan of a round could not be written and is tried again later", reason=str(error))
+            log.error("the plan of a round could not be written; retrying later", reason=str(error))
             return False
         return True

@@ -32,7 +32,7 @@ class ClusterRunner:
     3. Merge the replicas, in the order of the workers, and judge and write what they predicted.
     4. Commit it all as one checkpoint.
 
-    What is lost before 4 is done again, by the same plan: a round depends on nothing but the checkpoint before it, the
+    What is lost before 4 is repeated, with the same plan: a round depends only on the checkpoint before it, the
     plan, and what is in the streams. The first events, which decide bandwidths and scales, are learned by one worker.
 
     Parameters
@@ -75,7 +75,7 @@ class ClusterRunner:
                 self._health.turn()
                 if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
                     continue
-                # Learning must not build upon what is not durable: it would be planned anew after a crash.
+                # Learning must not build upon what is not durable: it would be planned again after a crash.
                 if not self._checkpointer.try_to_commit():
                     self._wait(stopping)
                     continue

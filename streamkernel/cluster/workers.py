@@ -29,7 +29,7 @@ LATE_SECONDS = 60.0
 """How long a worker may take to be there before that is reported, again and again."""
 
 AGAIN_SECONDS = 5.0
-"""How long to wait before a worker that got no answer from brokers asks again."""
+"""How long a worker waits before it retries unavailable brokers."""
 
 KNOCK_SECONDS = 10.0
 """How long a cluster may take to answer at all."""
@@ -156,9 +156,7 @@ class WorkerPool:
                 f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
                 "on all nodes"
             ) from error
-        log.warning(
-            "a worker was lost and its assignment done again", worker=number, reason=str(error).partition("\n")[0]
-        )
+        log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
         self._workers[number] = self._kind.remote(self._replica)
 
@@ -178,7 +176,7 @@ class _Worker:
 
     def learn(self, sent: tuple[Any, set[str]], task: Task) -> Report:
         """Learn an assignment with a model of our own."""
-        self._replica = self._replica or self._make()  # here, so that what is wrong with its source is told
+        self._replica = self._replica or self._make()  # here, so that an error of its source is reported
         return self._replica.learn(*sent, task)
 
 
@@ -230,7 +228,7 @@ def connected(address: str) -> Any:
 
 
 def _tell(attempt: RetryCallState) -> None:
-    log.warning("the cluster is asked again", reason=_reason(error_of(attempt)), times=attempt.attempt_number)
+    log.warning("retrying the cluster", reason=_reason(error_of(attempt)), times=attempt.attempt_number)
 
 
 def _reason(error: BaseException | None) -> str:
@@ -240,7 +238,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def _knock(address: str) -> None:
-    """Raise an OSError if nobody answers at an address with a port; Ray takes minutes to say so."""
+    """Raise an OSError if an address with a port is unreachable; Ray takes minutes to report it."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()

@@ -45,10 +45,10 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
     with progress(what, show=True) as tell:
         gap = upkeep.apply(task, found, read, tell)
     save(whole, output)
-    told = f"{output}: {found.n_features:,} features of {before:,}"
+    summary = f"{output}: {found.n_features:,} features of {before:,}"
     if gap is not None:
-        told += f", primal-dual gap {gap:.2e}"
-    return f"{told}; {len(read):,} events" + (f", {refused:,} could not be used" if refused else "")
+        summary += f", primal-dual gap {gap:.2e}"
+    return f"{summary}; {len(read):,} events" + (f", {refused:,} could not be used" if refused else "")
 
 
 def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
@@ -69,8 +69,8 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     first.save(output)
     of_each = ", ".join(f"{n:,} - in {path}" for n, path in zip(events, models, strict=True))
     labels = getattr(first, "labels", None)
-    told = f"{output}: {model_merging.n_examples(first):,} events ({of_each}), {first.n_features:,} features"
-    return told + (f", labels {', '.join(map(repr, labels))}" if labels else "")
+    summary = f"{output}: {model_merging.n_examples(first):,} events ({of_each}), {first.n_features:,} features"
+    return summary + (f", labels {', '.join(map(repr, labels))}" if labels else "")
 
 
 def export(state: Path, output: Path) -> str:

@@ -28,7 +28,7 @@ def prune(
     events: EventsFile,
     label: Label,
     output: PrunedFile = None,
-    keep: Annotated[float, typer.Option(help="Features that it may have then, as a part of max_features.")] = 0.25,
+    keep: Annotated[float, typer.Option(help="Share of max_features that it may have afterwards.")] = 0.25,
     window: Window = 4096,
 ) -> None:
     """Prune a saved model to the features that matter on the events of a file."""
@@ -71,10 +71,10 @@ def merge(
     models: Annotated[list[Path], typer.Argument(help="Files that save() or export wrote.", show_default=False)],
     output: Output = Path("merged.safetensors"),
     base: Annotated[
-        Path | None, typer.Option(help="The model that all of them went on from.", show_default=False)
+        Path | None, typer.Option(help="The model from which all of them continued.", show_default=False)
     ] = None,
 ) -> None:
-    """Make one model of saved models that learned apart, as if it had learned the events of all."""
+    """Merge saved models that learned separately into one model of all their events."""
     from streamkernel.commands.maintenance import merge_files
 
     try:

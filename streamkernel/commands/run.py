@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 def run(
     config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
-    check: Annotated[bool, typer.Option("--check", help="Say what would be refused at the start, and stop.")] = False,
-    connect: Annotated[bool, typer.Option("--connect", help="With --check: also ask brokers for all topics.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Report what a start would refuse, and exit.")] = False,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="With --check: also connect to the brokers and look for all topics.")
+    ] = False,
     cluster: Annotated[
         str | None,
         typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
     ] = None,
 ) -> None:
-    """Predict and learn from a stream as CONFIG says, and go on where the last run stopped."""
+    """Predict and learn from the stream of CONFIG, and continue where the last run stopped."""
     from streamkernel.engine.telemetry import logs
 
     found = load_or_fail(config, is_run=not check)
@@ -64,11 +66,13 @@ def replay(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
     directory: Annotated[Path, typer.Argument(help="Where the new state and all results go.", show_default=False)],
     start: Annotated[
-        str | None, typer.Option(help="Where to begin in topics: an offset, or a time with its zone.")
+        str | None, typer.Option(help="Where to start in topics: an offset, or a time with its zone.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Where to end; by default where topics end now.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Where to stop; by default at the present end of the topics.")
+    ] = None,
 ) -> None:
-    """Run a stream, or a range of its topics, again into another state directory, and touch nothing else."""
+    """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
     from streamkernel.engine.config.replay import replay_config
 
     found = load_or_fail(config, lambda found: replay_config(found, directory, start, until), is_run=True)

@@ -15,7 +15,7 @@ from streamkernel.commands.errors import EXPECTED, fail
 def inspect(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
 ) -> None:
-    """Print what the newest checkpoint holds: the model, its quality, and where the stream stands."""
+    """Print what the newest checkpoint holds: the model, its quality, and the position in the stream."""
     from streamkernel.engine.telemetry.description import checkpoint_rows
 
     table = Table(show_header=False)
@@ -28,7 +28,7 @@ def report(
     state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
     output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
 ) -> None:
-    """Write a page with the plots of a run, one file that needs nothing else."""
+    """Write the live page of a run to one self-contained file."""
     from streamkernel.engine.telemetry.report import report
 
     text = report(newest_checkpoint(state), state)

@@ -25,7 +25,7 @@ log = structlog.get_logger("streamkernel")
 class Checkpointer:
     """Commits what a run has learned, read and written, all at once, and returns to the last commit that counts.
 
-    It owns the positions of the streams; whoever processes an event says so by `advance`.
+    It owns the positions of the streams; after each event, `advance` is called.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Checkpointer:
     def commit(self) -> None:
         """Make everything durable, in this order.
 
-        1. Flush predictions and dead letters. In files their ends are positions; in topics nobody sees them yet.
+        1. Flush predictions and dead letters. In files their ends are positions; in topics they are not visible yet.
         2. Prepare one checkpoint: model, metrics, counters, the source's positions, and the ends of 1.
         3. Commit one transaction of Kafka, if it is used: what was written in 1, the offsets read, and the number of 2.
         4. Let the checkpoint count.
@@ -190,7 +190,7 @@ class Checkpointer:
             if last:
                 raise
             self._health.count("checkpoint_failed")
-            log.error("a checkpoint could not be written and is tried again later", reason=str(error))
+            log.error("a checkpoint could not be written; retrying later", reason=str(error))
         self._tried = time.monotonic()
         if is_durable:
             self._written = self._tried
@@ -209,7 +209,7 @@ class Checkpointer:
         self.is_uncertain = True
         self._refusals += 1
         self._health.count("commit_refused")
-        log.warning("a commit was refused or got no answer: back to the last one that counts", reason=str(error))
+        log.warning("a commit was refused or timed out; returning to the last committed checkpoint", reason=str(error))
 
     def resume(self) -> None:
         """Continue from the newest checkpoint, or write the first one."""

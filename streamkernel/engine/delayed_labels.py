@@ -26,7 +26,7 @@ Key = str | int
 
 
 class Waiting(NamedTuple):
-    """Features that wait for their label, with what the model and the baseline predicted for them."""
+    """Features without a label yet, with the predictions of the model and the baseline for them."""
 
     since: float
     key: Key
@@ -55,7 +55,7 @@ class DelayedLabels:
     key
         The field that joins the two: a string of at most `LONGEST_KEY` characters, or an integer of 64 bits.
     max_pending
-        Most features that wait for a label, most labels that wait for their features, and most keys that are
+        Most features without their label, most labels without their features, and most keys that are
         remembered after that, so that a second label is known as one.
     timeout_seconds
         Longest time that one waits, in seconds.
@@ -152,7 +152,8 @@ class DelayedLabels:
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str, w: float = 1.0) -> None:
         """Keep features, what was predicted for them, where they came from, and their weight, until their label
-        comes."""
+        comes.
+        """
         answered = map(plain, (*answers[0], *answers[1]))
         self._waiting[key] = Waiting._make((self._since, key, place, x, *answered, w))
         if len(self._waiting) > self._max_pending:
@@ -160,7 +161,7 @@ class DelayedLabels:
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
     def waiting_for(self, key: Key, y: Any) -> Waiting | None:
-        """Return the features that wait for the label `y` of `key`; if there are none, it waits for them.
+        """Return the pending features of `key`, whose label is `y`; if there are none, the label becomes pending.
 
         Raises
         ------
@@ -175,7 +176,7 @@ class DelayedLabels:
             raise JoinError(f"Expected one label for a key, got another one - at key {key!r}")
         if key in self._done:
             self.counts["late"] += 1
-            raise JoinError(f"Expected a label for features that wait, got one after they expired - at key {key!r}")
+            raise JoinError(f"Expected a label for pending features, got one after they expired - at key {key!r}")
         self.counts["early"] += 1
         self._early[key] = self._since, key, y
         if len(self._early) > self._max_pending:

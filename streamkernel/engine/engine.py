@@ -60,19 +60,19 @@ class Engine:
     runner
         Makes the loop from the parts of the run: one event after the other, or rounds on a cluster.
 
-    Raises
-    ------
-    ModelFileError
-        If there are checkpoints and none is whole.
-    StateDirectoryError
-        If the state directory belongs to a run with another setup.
-
     Attributes
     ----------
     parts : Parts
         The parts of the run, each of which owns its state.
     runner : Runner
         The loop.
+
+    Raises
+    ------
+    ModelFileError
+        If there are checkpoints and none is whole.
+    StateDirectoryError
+        If the state directory belongs to a run with another setup.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class Engine:
 
     @property
     def pending_labels(self) -> int:
-        """Features that wait for their label now."""
+        """Features whose label has not come yet."""
         labels = self.parts.processor.labels
         return 0 if labels is None else len(labels)
 

@@ -62,7 +62,7 @@ class Health:
         elif time.monotonic() - self._moved > STALLED_SECONDS:
             self.note_events()
             self.count("stalled")
-            log.error("nothing comes though there is something to read", lag=sum(source.lag().values()))
+            log.error("the lag is not 0, and nothing has been read for a minute", lag=sum(source.lag().values()))
 
     def ill(self) -> str:
         """Return why this process had better be restarted, or nothing."""

@@ -34,7 +34,7 @@ class Parts:
     health
         Incidents, and when the loop turned last.
     retries
-        How long brokers are waited for.
+        How long to wait for unavailable brokers.
     monitor
         What other threads read.
     """

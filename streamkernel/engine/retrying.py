@@ -36,7 +36,7 @@ class GaveUpError(OSError):
 
 
 class StoppedError(UnavailableError):
-    """There is no answer yet, and we have to stop."""
+    """The service is still unavailable, and the run has to stop."""
 
 
 def retried(
@@ -50,7 +50,7 @@ def retried(
     Parameters
     ----------
     ask
-        Raises `UnavailableError` if there is no answer yet.
+        Raises `UnavailableError` if the service is unavailable.
     stopping
         Says whether we have to stop.
     count
@@ -61,7 +61,7 @@ def retried(
     Raises
     ------
     GaveUpError
-        If there was no answer for so long.
+        If the service was unavailable for so long.
     """
 
     def is_late(attempt: RetryCallState) -> bool:
@@ -96,7 +96,8 @@ def retried(
 def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T]:
     """Return a function that makes a call in a thread of its own, so that we can stop while it waits.
 
-    It raises `StoppedError` if we have to stop before there is an answer; the call goes on, and nobody hears of it.
+    It raises `StoppedError` if the run has to stop before the call returns. The call continues; its result is
+    ignored.
 
     Examples
     --------

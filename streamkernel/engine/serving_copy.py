@@ -1,4 +1,4 @@
-"""A model that answers while another thread goes on learning: a copy, taken now and then, that nobody changes."""
+"""A model that predicts while another thread continues learning: a copy, made now and then, that never changes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Publisher:
     Attributes
     ----------
     wanted : bool
-        Whether somebody asks.
+        Whether predictions are requested.
     newest : Published or None
         The last copy.
 

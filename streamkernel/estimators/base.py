@@ -206,7 +206,7 @@ class KernelModel(LearningModel):
             Models of the same parameters, kernel and scales; they stay as they are, but take the step first that
             their last examples wait for.
         base
-            The model that all of them were, if they went on from one; what they have in common then counts once.
+            The model from which all of them continued, if there is one; what it had learned then counts once.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class KernelModel(LearningModel):
         ------
         MergeError
             If a parameter, the kernel in use, the scales of inputs or features differ, a model has not yet seen the
-            examples that decide its bandwidths, or the base cannot be what they went on from, or had examples waiting
+            examples that decide its bandwidths, or they cannot have continued from the base, or it had examples waiting
             for a batch that one of several has learned. This model stays as it was.
 
         Examples

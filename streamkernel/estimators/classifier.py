@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
-    It stands where a linear classifier stood: numbers in, classes out. Classes appear as they come. The function
-    grows by blocks of random features, to `max_features` at most; memory and time an event are bounded by that.
+    It replaces a linear classifier: dictionaries of numbers and strings in, classes out. Classes need not be declared.
+    The function grows by blocks of random features, to `max_features` at most, which bounds memory and time per event.
 
     With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
     bandwidths, each block of features is learned by Newton steps and by constant ones, and a mixture weighs them all
@@ -50,7 +50,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         The kernel; it reads inputs as they are. By default inputs are scaled by their running mean and deviation, and
         the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance between the first
         256 examples; with ``learner="dsg"``, a Gaussian of 0.4 times that distance on inputs as they are. Until
-        then the bandwidth is provisional, and the examples are learned again each time it is taken anew.
+        then the bandwidth is provisional, and the examples are learned again each time it changes.
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
@@ -58,7 +58,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
     learner
         ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options. :class:`~learners.Newton` is
         second-order learning. :class:`~learners.DSG` is the doubly stochastic gradients of the papers: a fixed and
-        smaller time an event.
+        smaller time per event.
     max_features
         Cap on the number of random features, ``"auto"`` for 4,096, with ``learner="dsg"`` 1,024. ``None`` is no cap,
         for ``learner="dsg"`` alone. Memory and time of Newton steps grow with the square of the largest group, at most

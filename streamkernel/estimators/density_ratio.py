@@ -75,15 +75,17 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     form
         ``"kl"`` or ``"novelty"``.
     rho
-        With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not told apart.
+        With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not distinguished.
     learner
         One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
         each step, up to the cap.
         (The steps of `rules.CDSG` depend on the derivative, and here that leaves a bias: the derivatives of p and q
         differ in size.) ``step_size="auto"`` is a constant 0.02.
+    max_features
+        As for :class:`~streamkernel.KernelClassifier`.
     l2
         Regularisation λ. Where q has events and p has none, log q/p is infinite, and λ alone holds f.
-    max_features, cache_bytes, seed
+    cache_bytes, seed
         As for :class:`~streamkernel.KernelClassifier`.
 
     Attributes
@@ -157,7 +159,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     def divergence(self) -> float:
         """The divergence of q from p, over the last thousand events of each, each before it was learned.
 
-        -E_p[exp f] - E_q[r*(-exp f)], a lower bound but for chance: of KL(q‖p) with ``form="kl"``, and of
+        -E_p[exp f] - E_q[r*(-exp f)], a lower bound, except for chance: of KL(q‖p) with ``form="kl"``, and of
         E_q[max(0, ρ + log q/p)] with ``form="novelty"``. It is 0 until events of both have been seen.
         """
         counts, running = self._state.own

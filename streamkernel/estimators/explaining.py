@@ -107,7 +107,8 @@ def _over_sets(value: Score, k: int) -> F64:
 
 def _over_orders(value: Score, k: int, n_orders: int, seed: int) -> F64:
     """Return the mean change of a function of sets of k fields with each field, over random orders and their
-    reverses."""
+    reverses.
+    """
     generator = np.random.default_rng(int(domain_key(seed, "orders of fields")))
     orders = np.empty((n_orders, k), np.int64)
     for i in range(n_orders):

@@ -235,7 +235,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     def _complete(self) -> _Seen:
         """Return what is known, with what an interruption has left to be done; another thread that learns does it
-        itself."""
+        itself.
+        """
         if self._seen.journal is not None and not self._lock.locked():
             self._recovered()
         return self._seen
@@ -260,7 +261,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     def _decided(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
         """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
-        again."""
+        again.
+        """
         rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
         phis, offset, ratio, kernels = seen.phis, seen.offset, seen.ratio, [seen.phis[0].kernel]
         if self._given.is_pending:

@@ -30,7 +30,7 @@ class LearningModel(model_file.Serializable):
     """A function, and the order of changes in which it learns.
 
     What other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state says
-    what is being learned: whoever comes next finishes what was learned, or undoes what was not.
+    what is being learned: the next call finishes what was learned, or undoes what was not.
     """
 
     _lock: Lock
@@ -66,7 +66,8 @@ class LearningModel(model_file.Serializable):
 
     def _complete(self) -> State:
         """Return the state, with what an interruption has left to be done; another thread that learns does it
-        itself."""
+        itself.
+        """
         found = self._state
         if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
             self._recovered()
@@ -159,7 +160,8 @@ class LearningModel(model_file.Serializable):
 
     def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
         """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
-        lock."""
+        lock.
+        """
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
@@ -171,7 +173,8 @@ class LearningModel(model_file.Serializable):
 
     def _recover(self) -> None:
         """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
-        lock."""
+        lock.
+        """
         found = self._state
         found.learner.finish()
         journal = found.journal
@@ -262,7 +265,7 @@ class LearningModel(model_file.Serializable):
         self._learner.divide(number, replicas)
 
     def _look(self, before: int) -> None:
-        """Take the scales anew, and let groups begin and end, as is due since so many examples were known."""
+        """Update the scales, and add and end groups, as is due since so many examples were known."""
         if self._state.scales is not None and schedule.last_due(self._learner.examples) > before:
             self._state.scales.use_moments()
         self._learner.restructure(before)

@@ -37,7 +37,7 @@ CLASS_WEIGHT = "class_weight"
 
 
 class Serializable:
-    """A River estimator that can be told as its parameters, a JSON description and tensors."""
+    """A River estimator that is serialized as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let files hold the estimators of this library."""
@@ -162,7 +162,7 @@ def _pairs(value: Any) -> Any:
 
 
 def _decoded(name: str, value: Any) -> Any:
-    """Return what :func:`_encoded` told of the parameter called `name`."""
+    """Return the value that :func:`_encoded` wrote for the parameter called `name`."""
     if name == CLASS_WEIGHT and isinstance(value, list):
         return dict(value)
     if not isinstance(value, dict):

@@ -84,7 +84,7 @@ class Summary(NamedTuple):
 
     @property
     def waiting(self) -> list[tuple[Rows, Any]]:
-        """Examples that wait for a batch, with their labels or targets."""
+        """Buffered examples, with their labels or targets."""
         pending = [] if isinstance(self.learned, SecondOrderSummary) else self.learned.pending
         return [(row, self.labels[int(y)] if self.labels else y) for row, y in pending]
 
@@ -97,7 +97,7 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
     model
         The model.
     before
-        Examples that the model had learned which it went on from, if there is one.
+        Examples that the base of the model had learned, if there is one.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
     ------
     MergeError
         If they have not the same parameters, kernel, scales and features, one of them is of another kind, or a base
-        cannot be the one that they went on from.
+        cannot be the one from which they continued.
     """
     root = None if base is None else _outline(base)
     parts = [_outline(model) for model in models]
@@ -166,7 +166,7 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
         if len(set(more)) < 2:
             return
     if base is not None and sum(map(len, waiting)) < sum(len(part.waiting) for part in parts):
-        waiting.append(base.waiting)  # nobody has learned them
+        waiting.append(base.waiting)  # none has learned them
     parts = [part for part, is_one in zip(parts, more, strict=True) if is_one]
     labels = union([part.labels for part in ([] if base is None else [base]) + list(parts)])
     order = _ORDERS[model._learner.order]
@@ -192,14 +192,14 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
 
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
-    """Return the examples that wait for a batch in a model without those that waited in its base."""
+    """Return the buffered examples of a model without those that were buffered in its base."""
     own, old = part.waiting, [] if base is None else base.waiting
     same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
     return own[len(old) :] if len(same) == len(old) and all(same) else own
 
 
 def _outline(model: KernelModel) -> Summary:
-    """Return what is told of a model before the large arrays.
+    """Return the summary of a model before the large arrays.
 
     Raises
     ------
@@ -282,16 +282,15 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
             raise MergeError("Expected models that all scale their inputs or none, got some that have a kernel=")
         if base is not None and other.examples and other.events < base.events:
             raise MergeError(
-                f"Expected models that went on from one of {base.events} examples, got one of {other.events}"
+                f"Expected models that continued from one of {base.events} examples, got one of {other.events}"
             )
 
 
 def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
-    """Raise an error if what waits for a batch in a base has been learned since: it would count once a model."""
+    """Raise an error if buffered examples of a base have been learned since: they would count once per model."""
     learned = sum(part.events > base.events for part in parts)
     if learned:
         raise MergeError(
-            "Expected a base of which no example waits for a batch, or models that took no step since, got "
-            f"{len(base.waiting)} that wait, which {learned} of {len(parts)} models have learned; let the base learn "
-            "until none waits, and go on from it then"
+            f"Expected a base without buffered examples, got {len(base.waiting)} that {learned} of {len(parts)} models "
+            "have already learned; let the base learn until none is buffered, and branch then"
         )

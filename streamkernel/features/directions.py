@@ -33,7 +33,7 @@ LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
 RECORD_BYTES = 1 << 24
-"""Memory for what is known of sets of names; what does not fit is made anew at every use."""
+"""Memory for what is known of sets of names; what does not fit is computed again at every use."""
 
 
 @compiled
@@ -57,8 +57,8 @@ class Store:
     """Cached entries of directions, and what is known of sets of names; threads may share it.
 
     Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
-    filled beside the old one and takes its place in one assignment. So whoever reads a place of a name and after
-    that the table finds its entries there, and whoever has an older table finds that the place is not in it.
+    filled beside the old one and takes its place in one assignment. So a thread that reads a place of a name and after
+    that the table finds its entries there, and one that has an older table finds that the place is not in it.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

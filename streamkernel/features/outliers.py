@@ -1,4 +1,4 @@
-"""The first values of a stream that are far from all others of their name, told by medians: no scale is known yet."""
+"""The first values of a stream that are far from all others of their name, by medians: no scale is known yet."""
 
 from __future__ import annotations
 

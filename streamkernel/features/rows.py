@@ -1,4 +1,4 @@
-"""Examples as compiled code reads them: the values of names that are told by their hashes."""
+"""Examples as compiled code reads them: the values of names, which are given by their hashes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Derived(NamedTuple):
 class Rows(NamedTuple):
     """Examples in compressed rows: the entries of row i are ``[start[i]:start[i + 1]]``.
 
-    Entries of a row stand in the order of their names' hashes, so sums do not depend on the order of keys. Bit l of
+    Entries of a row are in the order of their names' hashes, so sums do not depend on the order of keys. Bit l of
     `readers` says whether the kernel's part l reads the name. A row of weight w counts as w examples where it is
     learned.
     """

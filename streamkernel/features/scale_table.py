@@ -84,7 +84,8 @@ follow from moments."""
 
 class ScalesState(NamedTuple):
     """The counts, and a table of names that are found by their hashes; a row for each of none where nothing is
-    scaled."""
+    scaled.
+    """
 
     counts: Any
     table: Any
@@ -116,7 +117,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
 def _newness(counts):  # type: ignore[no-untyped-def]
     """Return what a name without a scale is divided by: it is as rare as what one example has had.
 
-    Of the examples when the scales were taken, so that models that go on from one divide by the same.
+    Of the examples when the scales were taken, so that models that continue from one divide by the same.
     """
     return max(1.0, LIGHT * math.sqrt(math.sqrt(counts.taken))) if counts.edition == BY_COUNTS else 1.0
 

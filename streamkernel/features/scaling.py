@@ -55,7 +55,7 @@ class Scales:
     Moments are those of the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. What is in
     use changes only when :meth:`use_moments` is called, which `learners.schedule` says when to do: during the first 256
     examples to what the moments say, later only where s is off by a quarter, or c by a quarter of s. So inputs that
-    stand still keep their values bit for bit, and inputs that move are followed.
+    are stationary keep their values bit for bit, and inputs that move are followed.
 
     A value more than 6 s from c is far out, and does not count in the moments while at most a tenth of its name's
     values are so far out: neither corrupt values nor heavy tails hide what the others do. Where more are, the input has

@@ -113,7 +113,8 @@ class ExpandedFunction(Learner):
 
     def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; it then learns without holding others
-        up."""
+        up.
+        """
         self._is_alone = True
         return self
 
@@ -270,7 +271,8 @@ class ExpandedFunction(Learner):
 
     def functions(self) -> F64:
         """Return the coefficients of f and of its average, shape (components × features, functions) as
-        :meth:`embed_rows`."""
+        :meth:`embed_rows`.
+        """
         arena = self._arena.copy()
         return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
 

@@ -63,7 +63,7 @@ class Expansion(ExpandedFunction):
 
     @property
     def pending(self) -> list[tuple[Rows, float]]:
-        """The examples that wait for a batch."""
+        """The buffered examples."""
         since, waiting = self._pending
         return waiting if since == self.examples else []  # or a step has taken them
 
@@ -238,7 +238,7 @@ class Expansion(ExpandedFunction):
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas: what is left to grow is divided, each block of another seed.
 
-        Examples that wait for a batch are those of the first replica.
+        Buffered examples are those of the first replica.
 
         Parameters
         ----------

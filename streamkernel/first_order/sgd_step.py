@@ -38,7 +38,8 @@ from streamkernel.learners.state import (
 
 class StepWork(NamedTuple):
     """Room for a step: that of an evaluation, the mean gradient, what the preconditioner needs, and the move of all
-    blocks where a step moves them and has more than one example."""
+    blocks where a step moves them and has more than one example.
+    """
 
     evaluation: Work
     mean: F64

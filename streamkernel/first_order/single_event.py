@@ -75,7 +75,8 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
 @inlined(allocates=False)
 def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
-    row."""
+    row.
+    """
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
     numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
     own = numbers[0]

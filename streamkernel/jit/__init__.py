@@ -1,5 +1,6 @@
 """Compiled functions: kept on disk under a hash of their code, and linked by name instead of copied into each
-caller."""
+caller.
+"""
 
 from streamkernel.jit.cache import compiled
 from streamkernel.jit.direct import direct

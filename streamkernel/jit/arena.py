@@ -2,7 +2,7 @@
 
 numba checks and unpacks every array that a call is given; for the arrays of a model that takes as long as the
 mathematics of a small event. An arena is one array of bytes. It begins with a table of offsets, and compiled code
-makes its arrays from that table anew in each call, so that no address outlives the call that holds the arena. An
+makes its arrays from that table again in each call, so that no address outlives the call that holds the arena. An
 arena never grows: a larger one is filled beside it and takes its place in one assignment.
 """
 

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes, and when it is made anew.
+"""Where compiled code is kept between processes, and when it is compiled again.
 
 numba's own cache has one index file a function, which two processes that start together may write over each other,
 and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its
@@ -194,7 +194,7 @@ def _check_own(path: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or (
         hasattr(os, "getuid") and (found.st_uid, found.st_mode & 0o077) != (os.getuid(), 0)
     ):
-        raise PermissionError(f"expected a folder of our own that nobody else can read or write - at {path}")
+        raise PermissionError(f"expected a folder of this user that no other user can read or write - at {path}")
 
 
 @cache

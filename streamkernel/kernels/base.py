@@ -20,7 +20,7 @@ Transform = Callable[[X], X]
 
 
 class FeatureRecipe(NamedTuple):
-    """How the features of a simple kernel are made: the codes and numbers that compiled code is told.
+    """How the features of a simple kernel are made: the codes and numbers that compiled code gets.
 
     `form`, `measure` and `transform` are codes of `features.compiled_kernel` and `features.distributions`. Inputs of
     less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,

@@ -56,14 +56,14 @@ class View(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A weight times a product of parts, told by their numbers."""
+    """A weight times a product of parts, given by their numbers."""
 
     weight: float
     parts: tuple[int, ...]
 
 
 class KernelProgram:
-    """The parts of a kernel, in the order in which they stand in it.
+    """The parts of a kernel, in their order.
 
     Parameters
     ----------

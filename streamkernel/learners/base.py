@@ -30,7 +30,7 @@ class Learner:
     What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
     assignment of something that was made aside. So another thread may predict at any time, and an exception or a
     signal leaves the function as it was before an example or as it is after it. Where several such changes follow
-    from one example, :meth:`finish` makes those that are still missing; whoever learns or saves calls it first.
+    from one example, :meth:`finish` makes those that are still missing; learning and saving call it first.
     Learning, saving and copying take turns, which is the business of the estimator.
 
     Parameters

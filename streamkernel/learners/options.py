@@ -23,7 +23,7 @@ class Newton:
     ----------
     forgetting
         What the Newton steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand examples,
-        1.0 all. ``"auto"`` keeps all, has two groups that forget beside the others, and begins anew what these show to
+        1.0 all. ``"auto"`` keeps all, has two groups that forget beside the others, and resets what these show to
         be misled by the past; with ``joint`` it is 1.0.
     batch_size
         Examples in a Newton step, at least 2; ``None`` for a number that grows from 8 to 64 with the examples.

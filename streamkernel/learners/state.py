@@ -41,7 +41,7 @@ NUMBERS = np.dtype(
     [(name, "i8") for name in (*LEARNED_INTS, *_GIVEN_INTS)]
     + [(name, "f8") for name in (*LEARNED_REALS, *_GIVEN_REALS)]
 )
-"""All of it, with what is given: columns of f, features a block, examples a step, the most blocks; codes of loss and
+"""All of it, with what is given: columns of f, features per block, examples per step, most blocks; codes of loss and
 rule, G and U of UDSG, what is added to f, the key of the rule's draws, the units of γ; parts, terms of the kernel and
 components of a feature; sizes of the arrays beside this record; λ, the loss's parameter and bound, the rule's
 longest step in units of γ, ε of the preconditioner (0 for none), k(x, x) where it is the same for all x, else 0, and

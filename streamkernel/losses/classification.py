@@ -1,6 +1,6 @@
 """Losses for classes.
 
-`f` has one column for two classes, and one column a class otherwise. A class is told by its number: with one column, 0
+`f` has one column for two classes, and one column a class otherwise. A class is given by its number: with one column, 0
 (or -1) stands for y = -1 and 1 for y = +1; with several, softmax takes the place of the logistic loss, and the others
 are summed over the classes, one against the rest.
 """

@@ -70,7 +70,7 @@ def merge(
     known = {block.tobytes(): place for place, block in enumerate(drawn)}
     at = [known.get(block.tobytes(), n) for block in base.drawn]
     if n in at:
-        raise MergeError("Expected a base that the models went on from, got one with features that they do not have")
+        raise MergeError("Expected a base from which the models continued, got one with features that they do not have")
     average[at] -= (len(parts) - 1) * int(base.numbers["steps"]) * base.functions[:, :, columns:]
     average /= max(1, int(numbers["steps"]))
     for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
@@ -104,7 +104,7 @@ def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[
 
 
 def _kept(fresh: Expansion, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
-    """Return the features as a function is told of them that are not simply the first ones; ``None`` if they are."""
+    """Return the features in the form that a function takes; ``None`` if they are simply the first ones."""
     features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
     simple = Expansion.features_at(fresh, np.arange(len(features)))
     if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():

@@ -180,7 +180,8 @@ def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
 
 def _on(part: LinearSummary, names: U64, scales: F64, moved: float, least: float) -> tuple[F64, F64, F64]:
     """Return A of the first places, its diagonal of the others, and w of a part, in the order and on the scales of
-    others: an input s there is (s' b' + a' - a)/b of one s' with a' and b' here."""
+    others: an input s there is (s' b' + a' - a)/b of one s' with a' and b' here.
+    """
     n, dense, functions = len(names), min(len(names), DENSE), len(part.w)
     places = {name: i for i, name in enumerate(part.names.tolist())}
     at = np.array([places.get(name, -1) for name in names.tolist()])

@@ -25,7 +25,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     Parameters
     ----------
     parts, base
-        What `Scales.tensors` told; of the model that all parts were, or ``None``.
+        What `Scales.tensors` returned; of the model that all parts were, or ``None``.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     if len(columns) > 1:
         raise MergeError(
             "Expected models that scale their inputs in one way, got one that counts what is missing in another way "
-            "than files of today; let both go on from one model"
+            "than files of today; let both continue from one model"
         )
     known = np.zeros((len(everything), len(names)), bool)
     moments = np.zeros((len(everything), len(names), *columns))
@@ -52,7 +52,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     if differ.any():
         raise MergeError(
             f"Expected models that scale their inputs in one way, got {differ.sum()} of {len(names)} inputs on other "
-            "scales; give both a kernel, or let both go on from one model and merge them before their scales move"
+            "scales; give both a kernel, or let both continue from one model and merge them before their scales move"
         )
     centre = moments[first, every, 1]
     off = np.where(known, moments[:, :, 1] - centre, 0.0)

@@ -183,9 +183,9 @@ def check(parts: Sequence[Kept]) -> None:
 
 
 def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
-    """Raise an error if functions have not gone on from a base: where nothing is forgotten, no sum of squares shrinks.
+    """Raise an error if functions have not continued from a base: without forgetting, no sum of squares shrinks.
 
-    Examples that wait for a step count; it may also add l2 for as many examples as there are outputs, or wait.
+    Buffered examples count; it may also add l2 for as many examples as there are outputs, or wait.
     """
     if base.numbers["forgetting"] < 1.0:
         return
@@ -199,12 +199,12 @@ def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
             is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
             if is_same and (_diagonal(f.groups[g]) + more < least).any():
                 raise MergeError(
-                    "Expected models that went on from the base, got one whose Gram matrix is smaller than the base's"
+                    "Expected models that continued from the base, got one whose Gram matrix is smaller than the base's"
                 )
 
 
 def _diagonal(group: Group) -> F64:
-    """Return the diagonal of the Gram matrix of a group, with the examples that wait."""
+    """Return the diagonal of the Gram matrix of a group, with the buffered examples."""
     factor, rows = (np.einsum("ij,ij->j", part, part, dtype=np.float64) for part in (group.factor, group.rows))
     return np.asarray(factor + rows)
 

@@ -78,7 +78,7 @@ def spreads(R, phi):  # type: ignore[no-untyped-def]
 
 
 class BayesianLinear:
-    """y = φᵀw + e with e ~ N(0, σ²) and w ~ N(0, (σ²/λ) I), in O(D²) memory and time an example for D features.
+    """y = φᵀw + e with e ~ N(0, σ²) and w ~ N(0, (σ²/λ) I), in O(D²) memory and time per example for D features.
 
     It keeps the Cholesky factor R of the precision λI + Σ φφᵀ, and z = R⁻ᵀ Σ φy: the posterior of w has mean R⁻¹z and
     covariance σ²(RᵀR)⁻¹. Neither depends on σ².

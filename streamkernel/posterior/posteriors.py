@@ -253,7 +253,7 @@ class _Learned(NamedTuple):
     steps
         Steps taken.
     pending
-        Examples that wait for a batch.
+        Buffered examples.
     """
 
     f: RidgeFunctions

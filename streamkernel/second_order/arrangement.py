@@ -68,7 +68,7 @@ class Arrangement(NamedTuple):
 
     @property
     def since(self) -> int:
-        """Examples since the model last began anew."""
+        """Examples since the model was last reset."""
         numbers = self.state.numbers[0]
         return int(numbers["examples"] - numbers["restarted"])
 
@@ -168,7 +168,8 @@ class Arranger:
         arrays: Mapping[str, Any],
     ) -> Arrangement:
         """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
-        take."""
+        take.
+        """
         alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]

@@ -1,5 +1,6 @@
 """The derivatives of a mixture by the inputs of one example: those of its groups, in their metrics, of its linear
-functions, and of what the nearest neighbours say as long as they stay the same."""
+functions, and of what the nearest neighbours say as long as they stay the same.
+"""
 
 from __future__ import annotations
 

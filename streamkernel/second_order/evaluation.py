@@ -45,7 +45,8 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
 @inlined(allocates=False)
 def _set_others(own, numbers, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
-    row i, which is read as `read` by the features."""
+    row i, which is read as `read` by the features.
+    """
     near = len(raw)
     if len(out) == 0:
         return
@@ -60,7 +61,8 @@ def _set_others(own, numbers, scales, rows, read, i, room, raw, out):  # type: i
 @compiled
 def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
-    at row i, which is read as `read` by the features."""
+    at row i, which is read as `read` by the features.
+    """
     own, numbers = state.linear, state.numbers
     room, raw = room_for(own, longest_row(rows)), np.empty(own.w.shape[:2])
     for i in range(len(out)):
@@ -79,7 +81,8 @@ def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
-    what a linear function says. Those are among the functions from `base` on; neighbours are within the targets."""
+    what a linear function says. Those are among the functions from `base` on; neighbours are within the targets.
+    """
     low, high = span[0], span[1]
     if numbers.intercept != MEAN or numbers.examples == 0:
         return
@@ -125,7 +128,8 @@ evaluate_copy = compiled(nogil=True)(_evaluate)
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
     """Return copies of what a prediction reads, of one moment: numbers, w of the functions, the level, v, the range of
-    targets, the linear functions with their names, and scales."""
+    targets, the linear functions with their names, and scales.
+    """
     functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
     own = state.linear
     names = own.counts.copy(), own.keys.copy(), own.at.copy(), own.scales.copy(), own.w.copy(), own.errors.copy()

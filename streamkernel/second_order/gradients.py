@@ -38,7 +38,8 @@ EVERY = 4
 
 class GradientRoom(NamedTuple):
     """Room for the numbers and derivatives of a row's names, derivatives by the names of a metric, and of a block: its
-    coefficients, its derivatives by ωᵀx, and its directions along a name."""
+    coefficients, its derivatives by ωᵀx, and its directions along a name.
+    """
 
     numbers: I64
     gradient: F64

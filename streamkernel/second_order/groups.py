@@ -77,7 +77,8 @@ class Groups:
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return all of it, with the upper triangles of the factors, and of the rows those that wait; with what a step
-        subtracts if one is done and not applied."""
+        subtracts if one is done and not applied.
+        """
         factors = [group.factor[_upper(len(group.factor))] for group in self]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}

@@ -1,7 +1,7 @@
 """How second-order learning grows: which groups of blocks there are, and when a larger one begins.
 
 The first four blocks are groups by themselves, each of another bandwidth where the kernel is a ladder. From 1,024
-examples on a larger group stands beside them, of two blocks, and at each look (`learners.schedule`), on what was
+examples on a larger group is beside them, of two blocks, and at each look (`learners.schedule`), on what was
 seen since the one before,
 
 * one of twice as many blocks begins, if the loss of the largest is by `GAIN` less than that of all smaller ones: where
@@ -43,7 +43,7 @@ MATURE = 4
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
     """Return how many larger groups there may be one after the other.
 
-    Two of them stand in the blocks together, and their factors with the others' in so many numbers.
+    Two of them are in the blocks together, and their factors with the others' in so many numbers.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def first_block(slot: int, last: int) -> int:
 
 def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int = 0) -> bool:
     """Return whether a table of groups, as :func:`due` has it, can be that of a model of so many examples, of which so
-    many were seen when it last began anew.
+    many were seen when it was last reset.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
 
 
 def probe(table: I64, standing: F64) -> int:
-    """Return which single block is, or may begin anew, in the metric: the widest, or the narrowest if that is the best.
+    """Return which single block is, or may start again, in the metric: the widest; the narrowest if that is the best.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ TURN = 8
 """Examples after which it is forgotten in one go."""
 
 FURTHEST = 10.0
-"""An input further out counts for less in A, as if it stood there, or at √n after n examples if that is more."""
+"""An input further out counts for less in A, as if it were there, or at √n after n examples if that is more."""
 
 REACH = 2.0
 """How far f counts, in deviations of the targets over the share of their variance that f has not explained."""

@@ -61,7 +61,8 @@ def pack(linear: Linear) -> dict[str, Any]:
 
 def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str, Any]:
     """Return recent examples as arrays, in the order of their ring, and how many were remembered in all; weights only
-    where one is not 1."""
+    where one is not 1.
+    """
     filled = min(remembered, len(answers))
     own = {} if (weights[:filled] == 1.0).all() else {WEIGHTS: weights[:filled].copy()}
     return own | {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}

@@ -83,7 +83,8 @@ class Linear(NamedTuple):
 
 class Room(NamedTuple):
     """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those;
-    its inputs as a point, and d² of all examples remembered; d² of its neighbours, and where in the ring they are."""
+    its inputs as a point, and d² of all examples remembered; d² of its neighbours, and where in the ring they are.
+    """
 
     values: F64
     places: I64

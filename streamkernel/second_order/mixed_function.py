@@ -146,7 +146,8 @@ class MixedFunction(Learner):
 
     def make_private(self) -> Self:
         """Declare that no other thread will use this function, and return it; it then learns without holding others
-        up."""
+        up.
+        """
         self._is_private = True
         return self
 
@@ -277,7 +278,8 @@ class MixedFunction(Learner):
 
     def scores_of_others(self, rows: Rows) -> F64:
         """Return the scores of the functions that are no groups', but the level, at rows that need no scales, shape
-        (rows, functions, columns)."""
+        (rows, functions, columns).
+        """
         function = self._live.state
         others = len(function.weights) - 2 * len(function.layout) - 1
         out = np.empty((len(rows.start) - 1, others, len(function.level)))

@@ -1,5 +1,6 @@
 """Second-order learning: functions of groups of features, learned by Newton and by constant steps, and their
-mixture."""
+mixture.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Mixture(MixedFunction):
     """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> Mixture:
-        """Return a function of the same parameters that has learned nothing but v, with other bandwidths.
+        """Return a function of the same parameters that has learned only v, with other bandwidths.
 
         `rows` decide λ. v was learned from what the functions said before they saw an example.
         """
@@ -191,7 +192,7 @@ class Mixture(MixedFunction):
             steps.apply_step(self._live.state)
 
     def _restart_if_misled(self) -> None:
-        """Let groups begin anew that the past misleads."""
+        """Reset groups that the past misleads."""
         live, forgetting = self._live, len(self._arranger.forgetting)
         if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
             return
@@ -246,7 +247,7 @@ class Mixture(MixedFunction):
         w = function.linear.w
         w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
         recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
-        arrays["linear"] = function.linear._replace(w=w, **recent)  # whoever still predicts knows no new class
+        arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
         twin = self._twin()
         numbers = self._with_column(function.numbers[0])
         twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)

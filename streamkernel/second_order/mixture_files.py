@@ -38,14 +38,16 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
 
 
 def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
-    """Return how many examples there were when the model last began anew, and when groups were last compared, and the
-    sums of their recent losses, as tensors."""
+    """Return how many examples there were when the model was last reset, and when groups were last compared, and the
+    sums of their recent losses, as tensors.
+    """
     return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
 
 
 def tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of what is needed to predict, and all of the linear functions, which is small; `kept` are the
-    features of a pruned function."""
+    features of a pruned function.
+    """
     function = mixture.state
     arrays = {name: getattr(function, own).copy() for name, own in _NAMES.items()}
     return (

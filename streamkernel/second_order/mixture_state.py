@@ -91,7 +91,8 @@ class MixtureState(NamedTuple):
 
 class Mixer(NamedTuple):
     """What the mixture itself has learned, as :class:`MixtureState` says, and room for a step: four rows of as many
-    numbers as there are columns and functions."""
+    numbers as there are columns and functions.
+    """
 
     weights: F64
     mixer: F64
@@ -101,7 +102,8 @@ class Mixer(NamedTuple):
 
 class Group(NamedTuple):
     """Of a group of n outputs: the factor, its functions, what waits for a step and what one works on, as
-    :class:`MixtureState` says."""
+    :class:`MixtureState` says.
+    """
 
     factor: F32
     newton: F64

@@ -1,8 +1,8 @@
 """Groups that forget, and what they say of the past: each shares the features of a single block.
 
 Such a group takes the Newton steps of the block with A fading, so that it knows of recent examples only. On a stream
-that stands still the block, which forgets nothing, does better. Where a group that forgets does clearly better, the
-past misleads: then all single blocks begin anew, and larger groups that it beats end, so that what comes after is as
+that is stationary the block, which forgets nothing, does better. Where a group that forgets does clearly better, the
+past misleads: then all single blocks are reset, and larger groups that it beats end, so that what comes after is as
 in a model that begins there.
 """
 
@@ -32,7 +32,7 @@ MARGIN = 0.2
 
 
 def block_for(own: int, singles: F64, since: int) -> int:
-    """Return which single block a group that forgets shares from now on: none at the ends, which may begin anew in a
+    """Return which single block a group that forgets shares from now on: none at the ends, which may start again in a
     metric.
 
     Parameters
@@ -70,7 +70,7 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
 
 
 def misled(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
-    """Return which groups begin anew because the past misleads them, mostly none.
+    """Return which groups are reset because the past misleads them, mostly none.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 
 
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
-    """Return the mixture in which these groups begin anew: Newton steps of single blocks do, larger groups end.
+    """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
     What is looked at, and when, is from then on as in a model that begins.
     """
@@ -94,7 +94,8 @@ def _rearranged(
     own: Metric,
 ) -> Arrangement:
     """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
-    some that take constant ones."""
+    some that take constant ones.
+    """
     function = now.state
     numbers = function.numbers[0]
     size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0

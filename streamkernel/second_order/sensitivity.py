@@ -42,7 +42,8 @@ def _linear_slope(state, key, c, divisor):  # type: ignore[no-untyped-def]
 )
 def observe(state, kernel, scales, row, gradient, c, since):  # type: ignore[no-untyped-def]
     """Count ∇f_c at a row, by what is read of its names; at the first one after a look, `since` examples, all before
-    counts half."""
+    counts half.
+    """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
         for i in range(len(table)):

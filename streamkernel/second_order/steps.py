@@ -94,7 +94,8 @@ def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped
 @compiled(nogil=True)
 def advance(state, is_all):  # type: ignore[no-untyped-def]
     """Do the units of a step that are still to be done, or those that it is time for; no prediction reads what
-    changes."""
+    changes.
+    """
     numbers, layout = state.numbers[0], state.layout
     if numbers.working == 0 or numbers.unit == DONE:
         return

@@ -260,7 +260,7 @@ class AsyDSSKL(BaseEstimator):
         return Options(**{name: getattr(self, name) for name in Options._fields if name != "form"}, form=self._form)
 
     def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
-        """Return the loss, the targets and the columns as the solver is told them."""
+        """Return the loss, the targets and the columns as the solver takes them."""
         if loss.for_classes:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Long fits: a line that says how far they are, and an answer for whoever does not wait for the end."""
+"""Long fits: a line that says how far they are, and an answer for a user who does not wait for the end."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ def progress(what: str, *, show: bool) -> Iterator[Tell]:
             task = line.add_task(what, total=1.0, text="")
             yield lambda done, text: line.update(task, completed=done, text=text)
     except KeyboardInterrupt:
-        log.warning("%s was interrupted; what was found so far is kept", what)
+        log.warning("%s was interrupted; the best result so far is kept", what)

@@ -45,7 +45,7 @@ def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Te
     build
         Makes the new function.
     tell
-        Is told how far it is.
+        Called with the progress.
     """
     new = build(old.columns)
     tell = tell or (lambda done, text: None)

@@ -39,10 +39,10 @@ def refit(
     build
         Makes the new function.
     tell
-        Is told how far it is.
+        Called with the progress.
     """
     if isinstance(old.loss, losses.Logistic) and old.columns > 1:
-        log.warning("Expected two classes to refit the logistic loss, got %d; nothing is done", old.columns)
+        log.warning("Expected two classes to refit the logistic loss, got %d; not refitting", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
     drawn = _drawn(rows.weights)

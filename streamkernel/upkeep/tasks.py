@@ -19,7 +19,7 @@ def _at_least(least: int, name: str, value: Any) -> None:
 class Task:
     """What is done after every so many events, by another thread, from the last of them.
 
-    The result stands in the stream at a fixed place: it is swapped in half of `every` events after it was begun, when
+    The result is swapped in at a fixed position of the stream, half of `every` events after it was begun, when
     it has learned the events between as well. So the same events give the same bits, however fast they come.
     """
 

@@ -59,7 +59,7 @@ def apply(
     events
         Features and targets.
     tell
-        Is told how far it is.
+        Called with the progress.
 
     Returns
     -------

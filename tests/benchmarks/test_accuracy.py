@@ -39,7 +39,7 @@ def test_a_scenario_has_its_events_each_time(name: str, count: int, inputs: int)
 
 
 def test_the_limits_give_a_score_with_and_without_the_first_event() -> None:
-    page = " ".join((Path(__file__).parents[2] / "docs" / "limits.md").read_text().split())
+    page = " ".join((Path(__file__).parents[2] / "docs" / "explanation" / "limits.md").read_text().split())
     without = re.search(r"On trump_approval .*?; ours has ([\d.]+)", page)
     counted = re.search(r"`progressive_val_score`, which counts it, gives ours ([\d.]+)", page)
     assert without

@@ -43,7 +43,7 @@ def test_workers_killed_at_random_moments(data, calm, tmp_path):
             times += 1
     assert process.wait(LIMIT) == 0, run.log()
     assert times > 0  # a quick machine may be at the end before the others
-    assert run.log().count("a worker was lost and its assignment done again") >= 1
+    assert run.log().count("a worker was lost; repeating its assignment") >= 1
     assert run.told() == calm
 
 
@@ -100,7 +100,7 @@ def test_a_cluster_whose_process_for_us_dies_at_once_is_asked_again(monkeypatch)
             said, _ = driver.communicate(timeout=LIMIT)
     finally:
         cluster.shutdown()
-    assert "the cluster is asked again     reason='RuntimeError: Proxy failed to Connect to backend!" in said
+    assert "retrying the cluster           reason='RuntimeError: Proxy failed to Connect to backend!" in said
     assert driver.returncode == 0, said
     assert "NodeID" in said
 
@@ -134,5 +134,5 @@ def test_a_node_lost_in_a_round_of_a_driver_that_is_outside_the_cluster(data, ca
         assert process.wait(LIMIT) == 0, run.log()
     finally:
         cluster.shutdown()
-    assert "a worker was lost and its assignment done again" in run.log()
+    assert "a worker was lost; repeating its assignment" in run.log()
     assert run.told() == calm

@@ -19,7 +19,7 @@ from streamkernel.engine.config.config import load_config
 
 FOLDER = Path(generate.__file__).parent
 RULES = FOLDER / "prometheus"
-MONITORING = FOLDER.parent / "docs" / "monitoring.md"
+MONITORING = FOLDER.parent / "docs" / "reference" / "metrics.md"
 
 
 def alerts() -> dict[str, dict[str, Any]]:

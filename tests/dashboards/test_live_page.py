@@ -29,7 +29,7 @@ from streamkernel.engine.telemetry.status import status_of
 from streamkernel.engine.telemetry.terminal import View
 
 TITLES = [
-    "Quality of late", "Objective", "Features", "Step size", "Weights of functions", "Events a second", "Lag",
+    "Recent quality", "Objective", "Features", "Step size", "Weights of functions", "Events per second", "Lag",
     "Dead letters",
 ]  # fmt: skip
 SIZES = {"desk": (1200, 900), "phone": (390, 800)}
@@ -139,7 +139,7 @@ def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome) -> None:
 @pytest.mark.browser
 def test_a_chart_is_read_with_keys(page: webdriver.Chrome) -> None:
     chart = page.find_element(By.CSS_SELECTOR, "figure > svg")
-    assert chart.get_attribute("aria-label").startswith("Quality of late over ")
+    assert chart.get_attribute("aria-label").startswith("Recent quality over ")
     read = page.find_element(By.CSS_SELECTOR, ".read")
     page.execute_script("arguments[0].focus()", chart)
     chart.send_keys(Keys.HOME)
@@ -181,7 +181,7 @@ def test_a_report_is_the_page_in_one_file(driver: webdriver.Chrome, tmp_path: Pa
     assert CliRunner().invoke(app, ["report", str(tmp_path), "--output", str(tmp_path / "report.html")]).exit_code == 0
     driver.get((tmp_path / "report.html").as_uri())
     titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Quality of late", "Dead letters"]
+    assert titles == ["Recent quality", "Dead letters"]
     assert "checkpoint 2" in driver.find_element(By.ID, "state").text
     assert "<script>alert(1)</script>" in driver.find_element(By.ID, "dead").text
     assert "LogisticRegression" in driver.find_element(By.ID, "model").text
@@ -204,7 +204,7 @@ def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: s
     driver.get(f"http://127.0.0.1:{serve(cluster, '127.0.0.1', 0)}/")
     wait_for(lambda: len(driver.find_elements(By.CSS_SELECTOR, "#rounds figure")) == 3)
     titles = [title.text for title in driver.find_elements(By.CSS_SELECTOR, "figure h3")]
-    assert titles == ["Events a second, by worker", "Seconds a round", "Spread of replicas"]
+    assert titles == ["Events per second, by worker", "Seconds per round", "Spread of replicas"]
     assert cluster.cluster is not None
     workers = len(cluster.cluster.last.events)
     assert number(driver, "workers") == workers
@@ -216,7 +216,7 @@ def test_a_cluster_is_shown_where_there_is_one(driver: webdriver.Chrome, size: s
     lines = driver.find_elements(By.CSS_SELECTOR, "#rounds figure:first-child > svg path")
     assert [line.get_attribute("class") for line in lines] == ["s0", "s1", "s2"]
     chart = driver.find_element(By.CSS_SELECTOR, "#rounds svg")
-    assert chart.get_attribute("aria-label").startswith("Events a second, by worker in rounds 27 to 90; last: ")
+    assert chart.get_attribute("aria-label").startswith("Events per second, by worker in rounds 27 to 90; last: ")
     driver.execute_script("arguments[0].focus()", chart)
     chart.send_keys(Keys.HOME)
     assert driver.find_element(By.CSS_SELECTOR, "#rounds .read").text.startswith("round 27: ")

@@ -484,7 +484,7 @@ def test_the_time_limit_is_one_of_event_time() -> None:
     records.append({"id": 1, "y": True, "t": "2024-02-29 13:01:00.5+01:00"})
     engine, sink = ran([*records, {"id": 2, "y": False}], DelayedLabels("id", time="t", timeout_seconds=60))
     assert engine.labels["joined"] == 2
-    assert reasons(sink) == ["Expected a label for features that wait, got one after they expired - at key 1"]
+    assert reasons(sink) == ["Expected a label for pending features, got one after they expired - at key 1"]
 
 
 NOTHING = (NO_ANSWER, NO_ANSWER)

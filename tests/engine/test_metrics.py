@@ -33,7 +33,7 @@ from streamkernel.engine.telemetry.snapshot import MOST
 from streamkernel.upkeep import Refit
 
 FIRST: dict[str, Any] = {"learner": "dsg", "max_features": 64, "features_per_seed": 16}
-MONITORING = Path(__file__).parents[2] / "docs" / "monitoring.md"
+MONITORING = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
 class Records:

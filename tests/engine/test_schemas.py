@@ -19,7 +19,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.refusals import REASONS, refusal_of
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schemas"
 PREDICTION, LETTER, HEADERS = (
     Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
     for name in ("prediction", "dead-letter", "dead-letter-headers")

@@ -111,7 +111,7 @@ def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
     older = run.state()["positions"]["events:0"]
     run.source = 'until = "latest"'
     assert run.start().wait(LIMIT) == 0, run.log()
-    assert "a checkpoint is not whole, the one before it is tried" in run.log()
+    assert "a checkpoint is damaged; trying the one before it" in run.log()
     assert "what is written for them is written twice" in run.log()
     assert run.model() == calm.model()
     once = calm.seen()

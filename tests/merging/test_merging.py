@@ -206,7 +206,7 @@ def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
 
 
 def branches(lengths, n=103):
-    """Return models that went on from one that learns in batches of 4, and that one."""
+    """Return models that continued from one that learns in batches of 4, and that one."""
     xs, ys = stream(n + sum(lengths))
     base = learnt(KernelRegressor(**nested(learner="dsg", batch_size=4, **SMALL)), xs[:n], ys[:n])
     models, at = [], n
@@ -219,7 +219,7 @@ def branches(lengths, n=103):
 @pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
 def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
     models, base = branches(lengths)
-    refused(models[0], f"got 3 that wait, which {n} of {len(lengths)} models have learned", *models[1:], base=base)
+    refused(models[0], f"got 3 that {n} of {len(lengths)} models have already learned", *models[1:], base=base)
 
 
 @pytest.mark.parametrize(("lengths", "n"), [((5, 1, 3), 104), ((1, 0), 102), ((0, 0), 103), ((7,), 103)])
@@ -942,7 +942,7 @@ def test_a_base_that_is_none_is_refused():
     for order in ("newton", "dsg"):
         one, other = (learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs[:307], ys[:307]) for _ in range(2))
         later = learnt(KernelRegressor(**nested(learner=order, **SMALL)), xs, ys)
-        refused(one, "went on from one of 400 examples, got one of 307", other, base=later)
+        refused(one, "continued from one of 400 examples, got one of 307", other, base=later)
         refused(one, "same seed", other, base=KernelRegressor(**nested(learner=order, seed=4, **SMALL)))
     stranger = learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs[:7], ys[:7])
     slow = [
@@ -953,7 +953,7 @@ def test_a_base_that_is_none_is_refused():
         )
         for _ in range(2)
     ]
-    refused(slow[0], "went on from one of 7", slow[1], base=stranger)
+    refused(slow[0], "continued from one of 7", slow[1], base=stranger)
     stranger._divide(1, 2)
     learnt(stranger, xs[:8], ys[:8])
     long = [learnt(KernelRegressor(**nested(learner="dsg", rule=rules.DSG(), **SMALL)), xs, ys) for _ in range(2)]
@@ -968,8 +968,8 @@ def test_a_base_of_other_events_is_refused_of_second_order(order):
     one, other, stranger = (
         learnt(KernelRegressor(**nested(**told)), *stream(400, seed, 2.0 * seed)) for seed in range(3)
     )
-    refused(one, "went on from the base, got one whose Gram matrix is smaller", other, base=stranger)
-    refused(one, "went on from the base, got one whose Gram matrix is smaller", base=stranger)
+    refused(one, "continued from the base, got one whose Gram matrix is smaller", other, base=stranger)
+    refused(one, "continued from the base, got one whose Gram matrix is smaller", base=stranger)
     forgets = [learnt(KernelRegressor(**nested(forgetting=0.99, **told)), *stream(400, seed)) for seed in range(3)]
     forgets[0].merge(forgets[1], base=forgets[2])  # of a base nearly nothing may be left
 

@@ -37,7 +37,7 @@ AGAIN = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
-"""Errors after which the same may be asked again."""
+"""Errors after which a request may be retried."""
 
 VAGUE = {KafkaError._ALL_BROKERS_DOWN}
 """Errors that follow from others."""
@@ -99,8 +99,8 @@ def describe_error(error: Any) -> str:
 
     Examples
     --------
-    >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "no answer (after 3ms in state CONNECT)"))
-    '_TIMED_OUT: no answer'
+    >>> describe_error(KafkaError(KafkaError._TIMED_OUT, "timed out (after 3ms in state CONNECT)"))
+    '_TIMED_OUT: timed out'
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(one, KafkaError):

@@ -31,7 +31,7 @@ class ConfluentConsumer(Consumer):
     """A :class:`~connectors.kafka.clients.Consumer`.
 
     librdkafka seeks only in what it fetches already, and its position stays before the markers of transactions. So it
-    is given all partitions anew, each with its offset, when some are to `start`, and positions are counted here.
+    is given all partitions again, each with its offset, when some are to `start`, and positions are counted here.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ class ConfluentConsumer(Consumer):
 
     def __init__(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> None:
         self._positions: dict[Partition, int] = {}
-        self._gone: dict[Partition, int] = {}  # what is told at the next poll
+        self._gone: dict[Partition, int] = {}  # reported at the next poll
         self._has_part = self._is_leaving = False
         self._errors: list[KafkaError] = []
         self._kafka = AnyConsumer(
             settings(
                 servers,
                 {"check.crcs": True, "topic.metadata.refresh.interval.ms": int(1000 * LOOK_SECONDS), **options},
-                group_id=group or "streamkernel",  # it has to have one, though nobody joins it
+                group_id=group or "streamkernel",  # it has to have one, though no member joins it
                 enable_auto_commit=False,
                 enable_auto_offset_store=False,
                 enable_partition_eof=True,
@@ -159,7 +159,7 @@ class ConfluentConsumer(Consumer):
         def task() -> None:
             self._kafka.commit(offsets=to_client(offsets), asynchronous=False)
 
-        if offsets and self._is_leaving:  # no answer is heard meanwhile
+        if offsets and self._is_leaving:  # no response is read meanwhile
             self._kafka.commit(offsets=to_client(offsets), asynchronous=True)
         elif offsets and (error := run_within(COMMIT_SECONDS, task)) is not None:
             raise CommitRefusedError(describe_error(error)) from error
@@ -198,7 +198,7 @@ class ConfluentConsumer(Consumer):
 
     @staticmethod
     def _ask(call: Callable[..., Any], *words: Any) -> Any:
-        """Return an answer of the brokers, or raise an `OSError`: `UnavailableError` if it may be asked again."""
+        """Return a response of the brokers, or raise an `OSError`: `UnavailableError` if the request may be retried."""
         try:
             return call(*words)
         except KafkaException as error:

@@ -18,7 +18,7 @@ from connectors.kafka.confluent.client_mapping import describe_error, reach, set
 from connectors.kafka.timeouts import run_within
 
 BATCHES = {"linger.ms": 50}
-"""What is gathered before it is sent, where the user does not say; whoever waits for it does not wait that long."""
+"""What is gathered before it is sent, by default; a caller that waits for it waits less long."""
 
 HEARD_EVERY = 100
 """Records between two looks at what became of them, until which they are kept."""
@@ -85,7 +85,7 @@ class ConfluentProducer(Producer):
                     self._kafka.send_offsets_to_transaction(to_client(offsets, note), member, COMMIT_SECONDS)
             self._kafka.commit_transaction(COMMIT_SECONDS)
 
-        error = run_within(COMMIT_SECONDS, task)  # it takes longer than it is told to if a broker comes back
+        error = run_within(COMMIT_SECONDS, task)  # it takes longer than its limit if a broker comes back
         self._open = False
         if error is not None:
             raise CommitRefusedError(describe_error(error)) from error
@@ -93,7 +93,7 @@ class ConfluentProducer(Producer):
     def close(self) -> None:
         if self._kafka is None:
             return
-        with suppress(KafkaException):  # whoever has its name next shuts it out
+        with suppress(KafkaException):  # the next producer with its name fences it
             if self._open:
                 self._kafka.abort_transaction(CLOSE_SECONDS)
             self._kafka.flush(CLOSE_SECONDS)

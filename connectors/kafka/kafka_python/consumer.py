@@ -157,7 +157,7 @@ class PythonConsumer(Consumer):
     def _let_go(self) -> None:
         """Let go of a fetch of which all records were given.
 
-        kafka-python 3.0.12 keeps it until the next one comes, and behind it, perhaps for ever, what was fetched of a
+        kafka-python 3.0.12 keeps it until the next one comes, and behind it, perhaps without end, what was fetched of a
         partition that was paused then and is no more.
         """
         fetcher = self._kafka._fetcher
@@ -176,7 +176,7 @@ class PythonConsumer(Consumer):
 
     @staticmethod
     def _ask(call: Callable[..., Any], what: Any, seconds: float = COMMIT_SECONDS) -> Any:
-        """Return an answer of the brokers, or raise an `OSError`: `UnavailableError` if it may be asked again."""
+        """Return a response of the brokers, or raise an `OSError`: `UnavailableError` if the request may be retried."""
         try:
             return call(what, timeout_ms=int(1000 * seconds))
         except KafkaError as error:

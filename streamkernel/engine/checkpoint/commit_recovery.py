@@ -37,9 +37,9 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
         )
     if prepared is not None and prepared == newest:
         state.promote(prepared)
-        log.info("a checkpoint that was prepared counts", number=prepared)
+        log.info("promoting a prepared checkpoint", number=prepared)
     elif prepared is not None:
-        log.info("a checkpoint that was prepared does not count", number=prepared)
+        log.info("discarding a prepared checkpoint", number=prepared)
     state.discard()
     if newest > state.newest():
         raise StateDirectoryError(

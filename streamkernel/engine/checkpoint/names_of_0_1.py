@@ -13,8 +13,8 @@ SETUP = {"labels.key": "delayed_labels.key", "labels.time": "delayed_labels.time
 def with_learner(model: Any) -> Any:
     """Return the table of a model as a state keeps it: with its learner, which a table of 0.1 never has.
 
-    So the two are told apart: without a learner, 0.1 took first-order steps where there was `l2`, and today's models
-    take Newton steps.
+    So the two can be distinguished: without a learner, 0.1 took first-order steps where there was `l2`, and models of
+    today take Newton steps.
 
     Examples
     --------

@@ -17,7 +17,7 @@ def pack(rows: Iterable[Sequence[Any]], width: int) -> dict[str, Any]:
     """Return rows as arrays.
 
     The items of all rows are one line, and the values of all tables in it another one. Floats of a line go to an array
-    and all others to a JSON text; the names of tables are told once.
+    and all others to a JSON text; the names of tables are written once.
 
     Parameters
     ----------

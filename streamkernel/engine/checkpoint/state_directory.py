@@ -21,7 +21,7 @@ KEPT = 3
 """Checkpoints that are kept; a torn one falls back to the one before."""
 
 PRIVATE = 0o600
-"""Permissions of the files: what was learned, and records that were refused, are for nobody else to read."""
+"""Permissions of the files: what was learned, and refused records, are private to the user."""
 
 log = structlog.get_logger("streamkernel")
 
@@ -99,7 +99,7 @@ class StateDirectory:
             old.unlink()
 
     def prepared(self) -> int | None:
-        """Return the number of a checkpoint that was prepared and never counted."""
+        """Return the number of a checkpoint that was prepared and neither promoted nor discarded."""
         files = sorted(self.path.glob("prepared-*.safetensors"))
         return _number(files[-1]) if files else None
 
@@ -191,7 +191,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
             return _read(file) | {"checkpoint": _number(file)}
         except ModelFileError as error:
             errors.append(str(error))
-            log.error("a checkpoint is not whole, the one before it is tried", file=str(file), reason=str(error))
+            log.error("a checkpoint is damaged; trying the one before it", file=str(file), reason=str(error))
     if files:
         raise ModelFileError(f"Expected a whole checkpoint, got none in {path}: " + "; ".join(errors))
     return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
 
 LONGEST_TRANSACTION = 900.0
-"""Seconds that brokers let a transaction be open, unless they are told otherwise."""
+"""Seconds that brokers let a transaction be open, by default."""
 
 
 class Outlet(NamedTuple):

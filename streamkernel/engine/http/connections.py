@@ -37,8 +37,8 @@ log = structlog.get_logger("streamkernel")
 class Connection(H11Protocol):
     """A connection with a deadline for each phase, of which there is a bounded number.
 
-    Nobody is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one of
-    the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
+    No client is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one
+    of the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
 
     Attributes
     ----------

@@ -178,7 +178,7 @@ async def _body(request: Request) -> bytes:
 def _published(engine: Engine) -> Any:
     found = engine.publisher.newest
     if found is None:
-        raise HTTPException(503, "No model has been published yet; ask again", {"retry-after": "1"})
+        raise HTTPException(503, "No model has been published yet; retry", {"retry-after": "1"})
     return found
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 LOGGERS = ("kafka", "librdkafka")
-"""Whose lines repeat: clients write them at every attempt, many times a second."""
+"""Whose lines repeat: clients write them at every attempt, many times per second."""
 
 SECONDS = 60.0
 """Time between two lines that are alike."""

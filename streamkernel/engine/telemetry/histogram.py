@@ -28,7 +28,7 @@ class Durations:
     Attributes
     ----------
     new : list of float
-        What is still to be counted; whoever takes the time adds to it.
+        Durations not counted yet; the code that measures appends to it.
 
     Examples
     --------

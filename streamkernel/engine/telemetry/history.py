@@ -21,7 +21,7 @@ MOMENTARY = ("time", "lag")
 class History:
     """Points of named numbers, evenly spaced over all events so far.
 
-    Which events have a point depends on nothing but their number, so that a run that was killed has the same points.
+    Which events have a point depends only on their number, so that a run that was killed has the same points.
 
     Examples
     --------

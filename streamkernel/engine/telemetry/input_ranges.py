@@ -8,7 +8,7 @@ from math import inf, sqrt
 from typing import Any, Self
 
 LARGEST = 1e100
-"""The largest number that is taken: its square is finite, so that no scaler's variance is infinite for ever."""
+"""The largest number that is taken: its square is finite, so that no scaler's variance becomes infinite."""
 
 WIDEST = (-LARGEST, LARGEST)
 """The range of an input of which little is known."""

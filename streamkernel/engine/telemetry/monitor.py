@@ -1,6 +1,6 @@
 """What a run shows of itself: a snapshot, its history, and copies of the model, which any thread may read.
 
-The thread that learns makes them anew about twice a second, so whoever reads needs no lock and sees nothing half
+The learning thread replaces them about twice per second, so readers need no lock and see nothing half
 changed, and an event pays nothing.
 """
 
@@ -75,7 +75,7 @@ class Monitor:
         self.take_snapshot()
 
     def refresh(self) -> None:
-        """Make anew what is due."""
+        """Replace what is due."""
         self._report_outlying()
         if not 0.0 <= time.time() - self.snapshot.time < self.interval:
             self.take_snapshot()
@@ -83,7 +83,7 @@ class Monitor:
             self.publish_model()
 
     def take_snapshot(self) -> None:
-        """Make the snapshot anew."""
+        """Make a new snapshot."""
         if self.n_events > self._n_published:
             self._n_published, self._last_event = self.n_events, time.time()
         processor, checkpointer = self._processor, self._checkpointer

@@ -1,7 +1,7 @@
-"""The engine's numbers for Prometheus, by the names of `docs/monitoring.md`.
+"""The engine's numbers for Prometheus, by the names of `docs/reference/metrics.md`.
 
-They are made when they are scraped, from the numbers that the engine publishes; what may go on while the learner waits,
-as for brokers that do not answer, is read as it is at the moment: whole numbers under fixed names.
+They are made at each scrape, from the snapshot that the engine publishes. What may change while the learner waits,
+such as for unavailable brokers, is read at the moment of the scrape: integers under fixed names.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class EngineCollector(Collector):
-    """Gives Prometheus the present numbers of an engine.
+    """The metrics of an engine, for Prometheus.
 
     Parameters
     ----------
     engine
-        The engine; any thread may ask.
+        The engine; any thread may collect.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -54,49 +54,53 @@ class EngineCollector(Collector):
         yield from _events(numbers)
         yield from _source(numbers, lag_of(engine.source))
         incidents = dict(engine.incidents)
-        yield _counters("incidents", "What happened to a run that went on, by kind.", "kind", incidents)
+        yield _counters("incidents", "Problems that the run survived, by kind.", "kind", incidents)
         yield from _checkpoints(engine.parts.checkpointer, numbers.checkpoints)
         if engine.cluster is not None:
             yield from _cluster(engine.cluster)
 
 
 def _build() -> Metric:
-    told = {
+    versions = {
         "version": package_version("streamkernel"),
         "river": package_version("river"),
         "python": platform.python_version(),
     }
-    return InfoMetricFamily("streamkernel_build", "Versions; always 1.", told)
+    return InfoMetricFamily("streamkernel_build", "Versions; always 1.", versions)
 
 
 def _model(model: ModelSnapshot) -> Iterator[Metric]:
-    yield _gauge("objective", "Running regularised loss, each example before it is learned.", model.objective)
+    yield _gauge("objective", "Running regularised loss, of each example before it is learned.", model.objective)
     yield _gauge("features", "Random features in the model.", model.n_features)
-    yield _gauge("seeds", "Blocks of features in the model, each of one seed.", model.n_seeds)
+    yield _gauge("seeds", "Blocks of random features in the model.", model.n_seeds)
     yield _counter("steps", "Steps taken.", model.n_steps)
     yield _counter("grown", "Steps that added a block.", model.n_steps - model.n_reused)
     yield _counter("reused", "Steps that moved an old block.", model.n_reused)
-    yield _gauge("step_size", "Size of the next step, in the units of the model's step.", model.next_step)
+    yield _gauge("step_size", "Size of the next step, in units of the model's step_size.", model.next_step)
     if model.last_step is not None:
         text = "Size of the last step, in units of the function."
         yield _gauge("checked_step_size", text, model.last_step)
-        text = "Steps by what the rule decided: to reuse a block, to add one, or to add one where there was no room."
+        text = "Steps by the decision of the rule: reused a block, grew by one, or was forced to reuse one at the cap."
         reused, grew = model.n_reused - model.n_forced, model.n_steps - model.n_reused
         yield _counters("checks", text, "outcome", {"reused": reused, "grew": grew, "forced": model.n_forced})
     yield _gauge("model_bytes", "Memory of the model's arrays, without cached directions.", model.bytes)
     yield _gauge("cache_bytes", "Memory of cached directions.", model.cached_bytes)
-    yield _counter("prunings", "Times that the model has been pruned.", model.n_prunings)
+    yield _counter("prunings", "Prunings of the model.", model.n_prunings)
     if not math.isnan(model.gap):
-        text = "Certified primal-dual gap of the coefficients when they were refitted last."
+        text = "Certified primal-dual gap of the last refit."
         yield _gauge("refit_gap", text, model.gap)
     if model.shares:
-        text = "Weight in the prediction of functions that take Newton steps, constant steps, and of the level."
+        text = "Weight of each kind of function in the prediction."
         weights = GaugeMetricFamily("streamkernel_function_weight", text, labels=["steps"])
         for name, weight in model.shares.items():
             weights.add_metric([name], weight)
         yield weights
         yield _gauge("groups", "Groups of features.", model.groups)
-        yield _gauge("youngest_group_examples", "Examples before the youngest group of features began.", model.youngest)
+        yield _gauge(
+            "youngest_group_examples",
+            "Examples that came before the youngest group of features was added.",
+            model.youngest,
+        )
 
 
 def _quality(scores: Scores) -> Iterator[Metric]:
@@ -107,7 +111,7 @@ def _quality(scores: Scores) -> Iterator[Metric]:
         yield _scores("baseline_metric", "Quality of the baseline since the start.", scores, scores.theirs, "baseline")
         text = "Quality of the baseline over the last 1,000 events."
         yield _scores("baseline_metric_recent", text, scores, baseline_recent, "baseline")
-    text = "Whether more of the metric is better, 1, or less, 0."
+    text = "1 if a larger value of the metric is better, else 0."
     yield _scores("metric_bigger_is_better", text, scores, float(scores.bigger_is_better))
 
 
@@ -119,34 +123,34 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
 
 
 def _events(numbers: EngineSnapshot) -> Iterator[Metric]:
-    yield _counters("events", "Events by what became of them.", "outcome", numbers.outcomes)
-    yield _counters("dead_letters", "Records that could not be used, by why.", "reason", numbers.refused)
+    yield _counters("events", "Events by outcome.", "outcome", numbers.outcomes)
+    yield _counters("dead_letters", "Records that could not be used, by reason.", "reason", numbers.refused)
     text = "Values of inputs far outside the usual range of their field."
     yield _counter("outlying_inputs", text, numbers.outlying_inputs)
-    names = GaugeMetricFamily("streamkernel_names", "Names of inputs that are remembered, by what.", labels=["table"])
+    names = GaugeMetricFamily("streamkernel_names", "Names of inputs that are remembered, by table.", labels=["table"])
     for table, count in numbers.names.items():
         names.add_metric([table], count)
     yield names
     text = "Values whose name could not be remembered, because there were too many or it was too long."
     yield _counters("names_refused", text, "table", numbers.names_refused)
     yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
-    yield _gauge("last_event_timestamp_seconds", "When the last event was done, since 1970.", numbers.last_event)
+    yield _gauge("last_event_timestamp_seconds", "Time of the last event, in seconds since 1970.", numbers.last_event)
     if numbers.labels:
-        text = "Labels in records of their own, by what became of them."
+        text = "Labels in records of their own, by outcome."
         yield _counters("labels", text, "outcome", numbers.labels)
-        yield _gauge("pending_labels", "Features that wait for their label.", numbers.pending_labels)
+        yield _gauge("pending_labels", "Features whose label has not come yet.", numbers.pending_labels)
 
 
 def _source(numbers: EngineSnapshot, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    text = "What waits behind the last event: records of a topic, bytes of a file."
+    text = "What is left to read: records of a topic, bytes of a file."
     lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
-    told = list(lags.items())
-    for (topic, partition), waiting in told[:MOST]:
+    streams = list(lags.items())
+    for (topic, partition), waiting in streams[:MOST]:
         lag.add_metric([printable(topic), partition], waiting)
-    if told[MOST:]:
-        lag.add_metric(["(others)", ""], sum(waiting for _, waiting in told[MOST:]))
+    if streams[MOST:]:
+        lag.add_metric(["(others)", ""], sum(waiting for _, waiting in streams[MOST:]))
     yield lag
-    text = "Where a stream stands: offset of a topic, bytes of a file, records of a data set."
+    text = "Position of a stream: offset of a topic, bytes of a file, records of a data set."
     positions = GaugeMetricFamily("streamkernel_source_position", text, labels=["stream"])
     for stream, position in list(numbers.positions.items())[-MOST:]:
         found = place(position)
@@ -160,9 +164,9 @@ def _checkpoints(checkpointer: Checkpointer, seconds: Histogram) -> Iterator[Met
         return
     every, age, size = checkpointer.seconds, checkpointer.age, checkpointer.size
     yield _gauge("checkpoint_interval_seconds", "Time between two checkpoints, as configured.", every)
-    yield _histogram("checkpoint_seconds", "Time to make all durable, which learning waits for.", seconds)
+    yield _histogram("checkpoint_seconds", "Time to write a checkpoint and commit, while learning is paused.", seconds)
     if age is not None:
-        yield _gauge("checkpoint_age_seconds", "Time since all was durable.", age)
+        yield _gauge("checkpoint_age_seconds", "Time since the last checkpoint.", age)
     if size is not None:
         yield _gauge("checkpoint_size_bytes", "Size of the last checkpoint.", size)
 
@@ -175,7 +179,7 @@ def _cluster(cluster: ClusterSnapshot) -> Iterator[Metric]:
     yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
     yield _histogram("round_seconds", "Time of a round, from its plan until it is merged and judged.", cluster.rounds)
     yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
-    text = "How far replicas were from their mean when they were merged last, in units of its size."
+    text = "Distance of the replicas from their mean at the last merge, in units of its size."
     yield _gauge("replica_spread", text, cluster.last.spread)
 
 

@@ -1,7 +1,7 @@
-"""How good predictions are, since the start and of late, beside what is to be had without learning.
+"""Quality of predictions, since the start and recent, beside that of a baseline.
 
 An event only adds a pair, its label and the prediction, to a list. Many pairs are judged together now and then, and
-what is told of the last ones is worked out when somebody asks.
+recent quality is computed when it is read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from river.metrics.base import BinaryMetric, ClassificationMetric, Metric, Regre
 from streamkernel.engine.delayed_labels import plain
 
 WINDOW = 1000
-"""Events that "of late" means."""
+"""The number of recent events."""
 
 SAMPLED = 8
 """The last value as a baseline is judged since the start on every so manieth event: each costs as much as an event of
-the model, in a metric that takes them one by one. Of late it is judged on all."""
+the model, in a metric that takes them one by one. Recent quality is that of all events."""
 
 Pair = tuple[Any, Any]
 """A label, and the prediction or the probabilities that were there before it; ``None`` if there were none."""
@@ -92,7 +92,7 @@ class Quality:
     Attributes
     ----------
     pairs, baseline_pairs : list
-        What is still to be judged; whoever predicts adds to it.
+        Pairs not evaluated yet; the code that predicts appends to it.
     kind : int
         Which part of an answer is judged: the prediction, 0, or the probabilities, 1.
 
@@ -176,7 +176,7 @@ class Quality:
         }
 
     def restore(self, metric: Metric, baseline_metric: Metric | None, state: Mapping[str, Any] | None) -> None:
-        """Go on from what `state` returned, with the metrics of then; what is still to be judged is forgotten."""
+        """Continue from what `state` returned, with its metrics; pairs that are not evaluated yet are dropped."""
         self.metric, self.baseline_metric = metric, baseline_metric or metric.clone()
         self.pairs.clear()
         self.baseline_pairs.clear()
@@ -189,7 +189,7 @@ class Quality:
 
 
 def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
-    """Update a metric with pairs and return it; one that only counts how often which pair came is told just that.
+    """Update a metric with pairs and return it; one that only counts pairs is given the counts.
 
     Its bits are the same however pairs are put together, since sums of whole numbers are exact.
 

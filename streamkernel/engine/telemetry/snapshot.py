@@ -1,6 +1,6 @@
-"""What an engine is doing, at one moment, for any thread to read: the learner makes it anew about twice a second.
+"""The state of an engine at one moment, for any thread to read: the learner replaces it about twice per second.
 
-So whoever reads needs no lock and sees nothing half changed, and an event pays nothing.
+So readers need no lock and see nothing half changed, and an event costs nothing more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamkernel.estimators.base import KernelModel
 
 MOST = 100
-"""Streams whose position and lag are told one by one."""
+"""Streams whose position and lag are reported one by one."""
 
 
 class ModelSnapshot(NamedTuple):
@@ -57,7 +57,7 @@ class EngineSnapshot:
     outcomes, refused, labels
         Events, dead letters and labels by what became of them, or why.
     pending_labels
-        Features that wait for their label.
+        Features whose label has not come yet.
     outlying_inputs
         Values of inputs far outside their usual range, in this process.
     names, names_refused

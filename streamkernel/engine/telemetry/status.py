@@ -81,7 +81,7 @@ def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
 
 
 def is_mean(metric: Any) -> bool:
-    """Return whether a metric is a mean over events, so that it can be told of some of them from that of all.
+    """Return whether a metric is a mean over events, so that its value over some of them follows from that over all.
 
     Examples
     --------

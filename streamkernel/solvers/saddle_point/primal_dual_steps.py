@@ -1,7 +1,7 @@
 """DSPDC, compiled: Algorithm 2 of the paper, of which Algorithm 1 is the case of a factor that is the identity.
 
 A = UV with U of shape (n, d) and V of shape (d, p). A matrix that is not factorised is A·I, where Uᵀy is Aᵀy, or I·A,
-where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is told as its rows (V
+where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is given as its rows (V
 transposed, so that both look alike): an array, the three arrays of a sparse matrix in CSR, or None for the identity.
 """
 

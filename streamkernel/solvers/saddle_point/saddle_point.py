@@ -26,7 +26,7 @@ Method = Literal["auto", "formed", "factorised"]
 
 
 class Factorised(NamedTuple):
-    """The matrix A = UV, told as its factors: U of shape (n, d) and V of shape (d, p), dense or sparse."""
+    """The matrix A = UV, given as its factors: U of shape (n, d) and V of shape (d, p), dense or sparse."""
 
     U: Any
     V: Any
@@ -112,7 +112,7 @@ def minimise(
     start
         An x to begin with, or an x and a y.
     tell
-        Called several times a second with how much is done and the gap in words.
+        Called several times per second with the share that is done and the gap in words.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def minimise(
 
 
 def _factors(A: Any) -> Factors:
-    """Return A as float64, told by rows."""
+    """Return A as float64, given by rows."""
     if not isinstance(A, Factorised):
         return Factors(_matrix(A, "A"), None)
     U, V = _matrix(A.U, "U"), _matrix(A.V, "V")

@@ -65,7 +65,7 @@ class Sparse(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """Features with a column of ones, targets, and what the solver is told of both."""
+    """Features with a column of ones, targets, and what the solver gets of both."""
 
     Z: F32
     y: F64
@@ -117,7 +117,7 @@ def learn_in_rounds(
     outputs
         Outputs of a feature.
     options, tell
-        What the estimator is given, and what is told how far it is.
+        What the estimator is given, and the callback for progress.
     """
     per_round, l1, epochs = options.features_per_round, options.l1, 0
     some = np.random.default_rng(options.seed).permutation(len(y))[:_MOST]

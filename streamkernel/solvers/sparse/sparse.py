@@ -31,7 +31,7 @@ _FIRST = 128
 """Groups that may join those that are not 0, if these are not more."""
 
 _ENOUGH = 0.2
-"""The working set is chosen anew when its violation has fallen to this share."""
+"""The working set is chosen again when its violation has fallen to this share."""
 
 _SOME = 4096
 """Rows that the first steps are measured on; these find their length by themselves."""
@@ -126,7 +126,7 @@ def minimise_sparse(
     start
         Where to begin, shape (outputs, columns); 0 by default.
     tell
-        Is told after every epoch how far it is and the objective.
+        Called after every epoch with the progress and the objective.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def minimise_sparse(
                     if epochs >= max_epochs or near.violations.max() <= max(0.5 * tol, _ENOUGH * off):
                         break
             except KeyboardInterrupt:
-                log.warning("minimise_sparse was interrupted; what was found so far is kept")
+                log.warning("minimise_sparse was interrupted; the best result so far is kept")
                 interrupted = True
     return SparseSolution(w.T.copy(), point.objective, off, off <= tol, interrupted, history)
 
@@ -200,7 +200,7 @@ class _Descent:
         self._lipschitz = np.maximum(bounds * problem.curvature, _TINY)
 
     def run(self, problem: Problem, start: Point) -> Iterator[tuple[Point, I64]]:
-        """Go on from `start`: give the best point after each epoch, and of which outputs it is."""
+        """Continue from `start`: give the best point after each epoch, and of which outputs it is."""
         chosen = np.arange(len(start.violations)) if self._is_paper else _working(problem.groups, start)
         part, outputs = problem.part(chosen)
         best = point = part.at(start.w[:, outputs])

@@ -1,6 +1,6 @@
 """The inner loops of AsyDSSKL, compiled, without the GIL: any number of threads may run them on one `w` at a time.
 
-All of them take the random draws as arrays, so that whoever hands in the same draws gets the same steps. `w` and
+All of them take the random draws as arrays, so that the same draws give the same steps. `w` and
 gradients have shape (columns, outputs).
 """
 

@@ -114,7 +114,7 @@ class Problem(NamedTuple):
 
     @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
     def at(self, w: F64) -> Point:
-        """Return what is to be known of `w`, of which it takes a copy."""
+        """Return the quantities of `w` that the solver needs, and take a copy of it."""
         n, examples, w = len(self.y), self.examples, w.copy()
         slopes = np.empty((n, len(w)))
 

@@ -146,19 +146,19 @@ function drawAll(history, isMean) {
     if (!name.startsWith("quality: ")) continue;
     quality[name.slice(9)] = isMean ? late(history, values) : values;
   }
-  chart(isMean ? "Quality of late" : "Quality since the start", x, quality);
+  chart(isMean ? "Recent quality" : "Quality since the start", x, quality);
   chart("Objective", x, { objective: history.objective });
   chart("Features", x, { features: history.features }, true);
   chart("Step size", x, { "step size": history["step size"] }, true);
   chart("Weights of functions", x, weights, true);
-  if (history.time) chart("Events a second", x, { "events/s": rates(history) }, true);
+  if (history.time) chart("Events per second", x, { "events/s": rates(history) }, true);
   chart("Lag", x, { lag: history.lag }, true);
   chart("Dead letters", x, { "dead letters": history.dead_letters }, true);
 }
 
 function drawRounds({ round, rates, seconds, merging, spread }) {
-  chart("Events a second, by worker", round, rates, true, "round");
-  chart("Seconds a round", round, { "the whole round": seconds, "of that merging": merging }, true, "round");
+  chart("Events per second, by worker", round, rates, true, "round");
+  chart("Seconds per round", round, { "whole round": seconds, "of which merging": merging }, true, "round");
   chart("Spread of replicas", round, { spread }, true, "round");
 }
 
