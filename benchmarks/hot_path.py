@@ -87,8 +87,9 @@ def panels(directions, weights, x):  # type: ignore[no-untyped-def]
 
 def learner(features: int, kernel: kernels.Kernel = UNIT, **options: Any) -> KernelClassifier:
     """Return the model of all these measurements."""
+    own = {name: options.pop(name) for name in ("cache_bytes",) if name in options}
     learner = learners.DSG(**{"step_size": 1.0, **options})
-    return KernelClassifier(kernel, learner=learner, max_features=features)
+    return KernelClassifier(kernel, learner=learner, max_features=features, **own)
 
 
 def stream(d: int, n: int) -> list[tuple[dict[str, float], bool]]:
