@@ -135,7 +135,7 @@ class Engine:
         Parameters
         ----------
         stopping
-            Is called after every event.
+            Is called after every event. Once true it must stay true: a run leaves the rest of a poll alone then.
         watch
             Is called after every hundredth event, and once at the end.
 

@@ -26,7 +26,7 @@ class Runner(Protocol):
         Parameters
         ----------
         stopping
-            Returns whether the run has to stop.
+            Returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone then.
         watch
             Is called now and then, after events.
         """
