@@ -85,11 +85,12 @@ def panels(directions, weights, x):  # type: ignore[no-untyped-def]
     return total.sum()
 
 
-def learner(features: int, kernel: kernels.Kernel = UNIT, **options: Any) -> KernelClassifier:
+def learner(
+    features: int, kernel: kernels.Kernel = UNIT, cache_bytes: int = 1 << 26, **options: Any
+) -> KernelClassifier:
     """Return the model of all these measurements."""
-    own = {name: options.pop(name) for name in ("cache_bytes",) if name in options}
     learner = learners.DSG(**{"step_size": 1.0, **options})
-    return KernelClassifier(kernel, learner=learner, max_features=features, **own)
+    return KernelClassifier(kernel, learner=learner, max_features=features, cache_bytes=cache_bytes)
 
 
 def stream(d: int, n: int) -> list[tuple[dict[str, float], bool]]:

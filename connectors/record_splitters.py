@@ -48,8 +48,8 @@ class LineCutter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tail = bytearray()  # The line that is not complete yet,
-        self._dropped = 0  # except for so many bytes, dropped from its end because it is too long.
+        self._tail = bytearray()  # the beginning of an incomplete line
+        self._dropped = 0  # bytes dropped from the end of that line because it is too long
 
     def feed(self, chunk: bytes) -> list[Raw]:
         """Return the records that are complete now that `chunk` has come."""

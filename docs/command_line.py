@@ -28,7 +28,7 @@ def form(parameter: Any) -> str:
 
 
 def note(parameter: Any) -> str:
-    """Return what the help says of a parameter, with its default."""
+    """Return the help text of a parameter, with its default."""
     default, text = parameter.default, (parameter.help or "").replace("|", "\\|")
     if parameter.required or default is None or isinstance(default, bool) or callable(default):
         return text

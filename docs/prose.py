@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", 
 FILES = ["*.md", "streamkernel/*.py", "connectors/*.py", "dashboards/*.py"]
 
 
+@functools.cache
 def words() -> dict[re.Pattern[str], str]:
     """Return the patterns of the file, each with what to write instead."""
     lines = (ROOT / "docs" / "words.txt").read_text().splitlines()

@@ -12,28 +12,19 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.errors import InputError, LabelError, TooManyClassesError
 from streamkernel.estimators.base import _at_least
-from streamkernel.estimators.explained import ExplainedModel
-from streamkernel.estimators.model_state import Journal, State
+from streamkernel.estimators.class_weighted import ClassWeightedModel
+from streamkernel.estimators.model_state import State
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
-from streamkernel.estimators.weighting import (
-    ClassWeight,
-    as_weight,
-    balanced,
-    check_class_weight,
-    class_counts,
-    with_weights,
-)
+from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, with_weights
 from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
-from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.tensor_file import Tensors, require_tensor
 from streamkernel.upkeep import Pruning, Refit
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
+class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It replaces a linear classifier: dictionaries of numbers and strings in, classes out. Classes need not be declared.
@@ -171,8 +162,8 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         y
             The label: a string, a number or a Boolean.
         w
-            The weight: as if there were so many such examples. One of weight 0 changes nothing, its label stays
-            unknown if it is.
+            The weight of the example, which counts as `w` examples. With 0 it changes nothing; a new label stays
+            unknown.
 
         Raises
         ------
@@ -198,29 +189,6 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
             as_label(y)
             self._check(x)
             raise
-
-    @property
-    def _has_class_weights(self) -> bool:
-        return isinstance(self.class_weight, Mapping)
-
-    def _weight_of(self, label: Any) -> float:
-        """Return what the weight of an example with this label is multiplied by, if it does not depend on others."""
-        return self.class_weight.get(as_label(label), 1.0) if isinstance(self.class_weight, Mapping) else 1.0
-
-    def _new_own(self) -> Any:
-        return np.zeros(0) if self.class_weight == "balanced" else None  # examples of each class
-
-    def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
-        if found.own is None:
-            return rows
-        known = class_counts(found.own, np.zeros(0), len(found.labels))
-        return rows._replace(weights=rows.weights * balanced(y, known))
-
-    def _followed(self, found: State, journal: Journal, learned: int) -> State:
-        if found.own is not None:
-            counts = class_counts(found.own, journal.y[:learned], len(found.labels))
-            found = found.with_journal(None, counts)
-        return super()._followed(found, journal, learned)
 
     @property
     def labels(self) -> Mapping[Label, int]:
@@ -343,7 +311,7 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
         rows = with_weights(rows, w)
         if self._has_class_weights:
             rows = rows._replace(weights=rows.weights * [self._weight_of(label) for label in labels])
-        self._learn(rows, np.empty(len(labels)), directions, numeric, labels)
+        self._learn_weighted(rows, np.empty(len(labels)), directions, numeric, labels)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -387,18 +355,6 @@ class KernelClassifier(ExplainedModel, base.MiniBatchClassifier):
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"labels": list(self.labels)}
-
-    def _tensors(self) -> Tensors:
-        own = self._state.own
-        return super()._tensors() | ({} if own is None else {"class_counts": own.copy()})
-
-    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        if self.class_weight != "balanced":
-            return None
-        counts = require_tensor(tensors, "class_counts", np.float64, (None,))
-        if (counts < 0.0).any():
-            raise ValueError(f"expected numbers of examples as class_counts, got {counts.tolist()}")
-        return counts
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
         labels = {as_label(label): i for i, label in enumerate(description["labels"])}

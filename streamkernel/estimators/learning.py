@@ -100,7 +100,7 @@ class LearningModel(model_file.Serializable):
         Parameters
         ----------
         rows, y
-            The examples, and their targets as numbers; one of weight 0 is not learned.
+            The examples, and their targets as numbers.
         directions
             Those that the rows were made with.
         numeric
@@ -108,10 +108,6 @@ class LearningModel(model_file.Serializable):
         labels
             The labels of the examples, if some may be new; `y` is set to their numbers.
         """
-        if not (rows.weights > 0.0).all():
-            chosen = rows.weights > 0.0
-            labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
-            rows, y = rows.where(chosen), y[chosen]
         self._recover()
         self._check_labels(labels)
         done = 0
@@ -130,6 +126,16 @@ class LearningModel(model_file.Serializable):
                 found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
             self._offer(self._weighted(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
+
+    def _learn_weighted(
+        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any] = ()
+    ) -> None:
+        """Learn those of `rows` whose weight is not 0, as :meth:`_learn` does."""
+        chosen = rows.weights > 0.0
+        if not chosen.all():
+            labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
+            rows, y = rows.where(chosen), y[chosen]
+        self._learn(rows, y, directions, numeric, labels)
 
     def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
         """Return rows with the weights that they are learned with, the next ones after `found`."""
@@ -265,7 +271,7 @@ class LearningModel(model_file.Serializable):
         self._learner.divide(number, replicas)
 
     def _look(self, before: int) -> None:
-        """Update the scales, and add and end groups, as is due since so many examples were known."""
+        """Update the scales, and add and end groups, where that became due after the first `before` examples."""
         if self._state.scales is not None and schedule.last_due(self._learner.examples) > before:
             self._state.scales.use_moments()
         self._learner.restructure(before)

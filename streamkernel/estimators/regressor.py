@@ -140,7 +140,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         y
             The target.
         w
-            The weight: as if there were so many such examples. One of weight 0 changes nothing.
+            The weight of the example, which counts as `w` examples. With 0 it changes nothing.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         directions = self._learner.directions
         rows, numeric = table_rows(directions, X, self._state.numeric)
         targets = [as_target(target) for target in targets_of(y, rows)]
-        self._learn(with_weights(rows, w), np.array(targets, np.float64), directions, numeric)
+        self._learn_weighted(with_weights(rows, w), np.array(targets, np.float64), directions, numeric)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.

@@ -17,8 +17,7 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
     if not examples:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
-    weights = {} if (rows.weights == 1.0).all() else {f"{name}.weights": rows.weights}
-    return weights | {
+    return pack_weights(f"{name}.weights", rows.weights) | {
         f"{name}.targets": np.hstack([target for _, target in examples]).astype(np.float64),
         f"{name}.start": rows.start,
         f"{name}.hashes": rows.hashes.view(np.int64),
@@ -46,13 +45,30 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    weights = np.ones(len(targets))
-    if f"{name}.weights" in tensors:
-        weights = require_tensor(tensors, f"{name}.weights", np.float64, (len(targets),))
-        if not (weights > 0.0).all():
-            raise ValueError(f"expected positive weights as {name}.weights, got {weights.min()}")
+    weights = unpack_weights(f"{name}.weights", tensors, len(targets))
     rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values, weights)
     return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
+
+
+def pack_weights(name: str, weights: F64) -> Tensors:
+    """Return weights of examples as a tensor; nothing if all are 1."""
+    return {} if (weights == 1.0).all() else {name: weights}
+
+
+def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
+    """Return the weights of n examples that :func:`pack_weights` packed under `name`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor does not fit, or a weight is not positive.
+    """
+    if name not in tensors:
+        return np.ones(n)
+    weights: F64 = require_tensor(tensors, name, np.float64, (n,))
+    if not (weights > 0.0).all():
+        raise ValueError(f"expected positive weights as {name}, got {weights.min()}")
+    return weights
 
 
 def pack_hashes(name: str, hashes: Iterable[int]) -> Tensors:

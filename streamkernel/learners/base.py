@@ -186,7 +186,7 @@ class Learner:
         self.learn(rows, y)
 
     def restructure(self, before: int) -> None:
-        """Let groups begin and end, where there are groups, as is due since so many examples were known."""
+        """Add and end groups, where there are groups and it became due after the first `before` examples."""
 
     def divide(self, number: int, replicas: int) -> None:
         """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""

@@ -57,11 +57,9 @@ def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
     found["weight"] = added([float(part["weight"]) for part in own], float(root["weight"]))
     found["gradient_bound"] = max(part["gradient_bound"] for part in own)
     found["last_step"] = own[-1]["last_step"]
-    examples, before, seen = [int(part["examples"]) for part in own], int(root["examples"]), int(found["examples"])
-    for name in _MEANS:
-        sums = [n * float(part[name]) for n, part in zip(examples, own, strict=True)]
-        found[name] = added(sums, before * float(root[name])) / max(1, seen)
-    for name in ("offset", "predicted_offset") if parts[0].is_mean and seen else ():
-        sums = [float(part["weight"]) * float(part[name]) for part in own]
-        found[name] = added(sums, float(root["weight"]) * float(root[name])) / float(found["weight"])
+    means = {"examples": _MEANS, "weight": ("offset", "predicted_offset") if parts[0].is_mean else ()}
+    for count, names in means.items():
+        for name in names:
+            sums = [float(part[count]) * float(part[name]) for part in own]
+            found[name] = added(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
     return found

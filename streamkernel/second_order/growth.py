@@ -41,9 +41,9 @@ MATURE = 4
 
 
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
-    """Return how many larger groups there may be one after the other.
+    """Return how many times a group may be replaced by a larger one.
 
-    Two of them are in the blocks together, and their factors with the others' in so many numbers.
+    Two larger groups must fit into the blocks at the same time, and all factors into `most_numbers` numbers.
 
     Examples
     --------

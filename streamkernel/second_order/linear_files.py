@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import tensor_file
+from streamkernel.features.example_tensors import pack_weights, unpack_weights
 from streamkernel.features.rows import F32, F64
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import (
@@ -64,7 +65,7 @@ def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str
     where one is not 1.
     """
     filled = min(remembered, len(answers))
-    own = {} if (weights[:filled] == 1.0).all() else {WEIGHTS: weights[:filled].copy()}
+    own = pack_weights(WEIGHTS, weights[:filled].copy())
     return own | {POINTS: points[:, :filled].copy(), ANSWERS: answers[:filled].copy(), COUNT: np.array([remembered])}
 
 
@@ -136,10 +137,6 @@ def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | N
     points = tensor_file.require_tensor(tensors, POINTS, np.float32, (places, filled))
     if np.abs(points).max(initial=0.0) > LARGEST_INPUT:
         raise ValueError(f"expected inputs of up to {LARGEST_INPUT:g} as {POINTS}, got {np.abs(points).max():g}")
-    weights = np.ones(filled)
-    if WEIGHTS in tensors:
-        weights = tensor_file.require_tensor(tensors, WEIGHTS, np.float64, (filled,))
-        if not (weights > 0.0).all():
-            raise ValueError(f"expected positive weights as {WEIGHTS}, got {weights.min():g}")
-    linear.points[:places, :filled], linear.weights[:filled] = points, weights
+    linear.points[:places, :filled] = points
+    linear.weights[:filled] = unpack_weights(WEIGHTS, tensors, filled)
     linear.answers[:filled], linear.counts[REMEMBERED] = answers, remembered

@@ -204,7 +204,7 @@ class Mixture(MixedFunction):
             recency.note_comparison(live.state)
 
     def restructure(self, before: int) -> None:
-        """Let groups begin and end as is due since so many examples were known."""
+        """Add and end groups where that became due after the first `before` examples."""
         self._restart_if_misled()
         if self._last_look > before:
             self._grow_if_due()

@@ -1,4 +1,4 @@
-"""Weights of examples and of classes: as if there were so many examples, and through every way that one is learned."""
+"""Weights of examples and of classes: an example of the weight w counts as w examples, in every way of learning."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def check_config(config: Config) -> None:
 
 
 def _check_weight(config: Config) -> None:
-    learn = getattr(config.estimator_class, "learn_one")  # noqa: B009  # not all estimators have it
-    if config.weight is not None and "w" not in signature(learn).parameters:
+    estimator: Any = config.estimator_class
+    if config.weight is not None and "w" not in signature(estimator.learn_one).parameters:
         raise ConfigError(f"weight: expected a model that takes weights, got {build.type_of(config.model)}")
 
 

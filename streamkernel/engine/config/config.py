@@ -133,7 +133,7 @@ class Config(ConfigTable):
         return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
 
     def setup(self) -> dict[str, Any]:
-        """Return what a state depends on, as plain values: a run with another setup cannot continue from it."""
+        """Return the settings that must stay the same for a run to continue from its state, as plain values."""
         return {
             "label": self.label,
             "ignore": sorted(self.ignore),
