@@ -49,7 +49,7 @@ package: .venv/test-installed ## sdist and wheel: built, checked, installed into
 	$(BIN)/twine check --strict $(PACKAGE)/*.whl $(PACKAGE)/*.tar.gz
 	$(BIN)/check-wheel-contents $(PACKAGE)
 	$(PYTHON) -m venv $(PACKAGE)/venv
-	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/run.txt
+	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement requirements/run.txt
 	$(PACKAGE)/venv/bin/pip --disable-pip-version-check --quiet install --no-index --no-deps $(PACKAGE)/*.whl
 	cd $(PACKAGE) && venv/bin/python -I ../../tests/try_installed.py
 
@@ -74,7 +74,7 @@ $(BIN)/python:
 
 .venv/test-installed: pyproject.toml requirements/test.txt | $(BIN)/python
 	@echo "installing streamkernel with its test tools into .venv"
-	$(PIP) install --require-hashes --requirement requirements/test.txt
+	$(PIP) install --no-deps --require-hashes --requirement requirements/test.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
