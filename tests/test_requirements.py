@@ -60,7 +60,7 @@ def test_the_image_installs_nothing_else() -> None:
 
 
 def test_no_install_looks_for_what_is_not_locked() -> None:
-    """pip resolves ``coverage[toml]`` on its own, and takes a release that came after the lock and has no hash in it."""
+    """pip resolves ``coverage[toml]`` by itself, and takes a release newer than the lock, whose hash is not in it."""
     files = [ROOT / "Makefile", ROOT / "dashboards" / "Containerfile", *ROOT.glob(".github/workflows/*.yml")]
     installs = [line for file in files for line in file.read_text().splitlines() if "--require-hashes" in line]
     assert len(installs) >= 4
