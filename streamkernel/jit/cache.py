@@ -30,7 +30,7 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from streamkernel.jit.compiling import no_garbage_collected, quick_to_compare
+from streamkernel.jit.compiling import Once, only_what_is_used, quick_to_compare
 
 log = logging.getLogger("streamkernel")
 
@@ -55,7 +55,7 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     if function is None:
         return lambda function: compiled(function, allocates=allocates, **options)
     options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
-    dispatcher = quick_to_compare(numba.njit(function, **options))
+    dispatcher = quick_to_compare(numba.njit(function, pipeline_class=Once, **options))
     dispatcher._cache = FileCache(function, _text(options))
     dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
     return dispatcher
@@ -67,7 +67,7 @@ def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> An
     Exceptions in the middle of numba and LLVM leave them such that the process may end.
     """
     if threading.get_ident() != threading.main_thread().ident:
-        with no_garbage_collected():
+        with only_what_is_used():
             return do(*arguments, **options)
     outcome: list[Any] = []
     errors: list[BaseException] = []
@@ -76,7 +76,7 @@ def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
     def run() -> None:
         try:
-            with no_garbage_collected():
+            with only_what_is_used():
                 outcome.append(do(*arguments, **options))
         except BaseException as error:
             errors.append(error)

@@ -211,8 +211,7 @@ class Inlined(_FromPython):
     def __init__(self, function: Callable[..., Any], *, allocates: bool = True, **options: Any) -> None:
         super().__init__(function, options | {"allocates": allocates})
         alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": allocates}
-        if "fastmath" not in options:  # else it is optimised alone, so that all callers add up in the same order
-            alone["pipeline_class"] = OnlyLinked
+        alone["pipeline_class"] = OnlyLinked
         self._dispatcher, self._allocates = quick_to_compare(numba.njit(function, **options | alone)), allocates
         self._dispatcher.get_call_template = partial(self._checked, self._dispatcher.get_call_template)
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
