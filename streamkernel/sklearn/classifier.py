@@ -210,7 +210,8 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
     def decision_function(self, X: Any) -> F64:
         """Return the score of the second of two classes, shape (n_samples,), or the scores of all if there are more.
 
-        These have the shape (n_samples, n_classes). A class of which no row has been learned has a score of 1 less than the lowest.
+        These have the shape (n_samples, n_classes). A class of which no row has been learned has a score of 1 less than
+        the lowest.
         """
         X = self._fitted(X)
         return class_scores(self.model_, X, self.classes_.tolist())
