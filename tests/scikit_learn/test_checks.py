@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from streamkernel import learners
-from streamkernel.kernels import Gaussian
 from streamkernel.sklearn import KernelClassifier, KernelNoveltyDetector, KernelRegressor
 
 IN_ORDER = (
@@ -25,8 +23,7 @@ NOT_FOR_US = {"check_array_api_input"}
 
 ESTIMATORS = {
     "classifier": KernelClassifier(),
-    "classifier, first order": KernelClassifier(learner=learners.DSG(step_size=0.1)),
-    "classifier, a kernel": KernelClassifier(Gaussian(1.0), loss="smooth_hinge", max_features=64),
+    "classifier, first order": KernelClassifier(learner="dsg", loss="smooth_hinge"),
     "regressor": KernelRegressor(),
     "regressor, first order": KernelRegressor(learner="dsg"),
     "detector": KernelNoveltyDetector(),
