@@ -15,8 +15,8 @@ from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.class_weighted import ClassWeightedModel
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
-from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, with_weights
-from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
+from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
+from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
 
@@ -298,17 +298,19 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
         return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
 
         Parameters
         ----------
-        X : data frame of shape (n_examples, n_fields)
-            The features, one row per example.
-        y : series of shape (n_examples,)
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. An entry that a sparse matrix does not store is a zero.
+        y : series or array_like of shape (n_examples,)
             The labels.
         w : float or array_like of shape (n_examples,), default None
             The weights, as for :meth:`learn_one`; 1 each by default.
+        verbose : bool, default False
+            Whether to show a progress line on standard error.
 
         Raises
         ------
@@ -318,20 +320,19 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         ValueError
             If there are not as many labels or weights as rows.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
+        rows = n_rows(X)
         labels = [as_label(label) for label in targets_of(y, rows)]
-        rows = with_weights(rows, w)
+        weights = weights_of(w, rows)
         if self._has_class_weights:
-            rows = rows._replace(weights=rows.weights * [self._weight_of(label) for label in labels])
-        self._learn_weighted(rows, np.empty(len(labels)), directions, numeric, labels)
+            weights = weights * [self._weight_of(label) for label in labels]
+        self._learn_table(X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
 
         Parameters
         ----------
-        X : data frame of shape (n_examples, n_fields)
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
             The features, one row per example.
 
         Raises
@@ -339,7 +340,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         found = probabilities(self._loss, scores, len(labels))
         return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
@@ -348,7 +349,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
 
         Parameters
         ----------
-        X : data frame of shape (n_examples, n_fields)
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
             The features, one row per example.
 
         Raises
@@ -356,7 +357,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)
