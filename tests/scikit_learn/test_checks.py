@@ -18,6 +18,16 @@ EXPECTED_FAILED = {
     "check_sample_weight_equivalence_on_dense_data": IN_ORDER,
     "check_sample_weight_equivalence_on_sparse_data": IN_ORDER,
 }
+FAR_FROM_ALL = (
+    "a first-order function has no intercept for classes and is near 0 far from all rows, as one in ten of the check's "
+    "are; there no weight of a class decides"
+)
+EXPECTED_FAILED_OF = {
+    "classifier, first order": EXPECTED_FAILED | {"check_class_weight_classifiers": FAR_FROM_ALL},
+    "detector": {},
+}
+"""Other ones than `EXPECTED_FAILED`, for some estimators."""
+
 NOT_FOR_US = {"check_array_api_input"}
 """Checks that scikit-learn skips: they need arrays other than NumPy's, which are switched on before its import."""
 
@@ -36,7 +46,7 @@ def name_of(check: Any) -> str:
 
 def cases() -> Iterator[Any]:
     for name, estimator in ESTIMATORS.items():
-        failing = {} if name == "detector" else EXPECTED_FAILED
+        failing = EXPECTED_FAILED_OF.get(name, EXPECTED_FAILED)
         for one, check in estimator_checks_generator(estimator):
             reason = failing.get(name_of(check))
             marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
