@@ -39,7 +39,7 @@ class WatchedBytes(FileBytes):
             return None
         chunk = super().read(timeout)
         if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
-            raise CutError(f"Expected a file that begins as before, got another beginning - at {self._path}")
+            raise CutError(f"Expected a file with the same beginning as before, got another one - at {self._path}")
         self._know()
         return chunk
 

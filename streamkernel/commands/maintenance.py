@@ -107,7 +107,7 @@ def _single(path: Path) -> KernelModel:
     found = load(path)
     if isinstance(found, compose.Pipeline):
         raise ValueError(
-            "Expected models without preprocessing, since that of models that learned apart differs, "
+            "Expected models without preprocessing, which differs between models that learned separately, "
             f"got a pipeline - in {path}"
         )
     return _kernel_model(found, path)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def tokens(text: str, pattern: str) -> Iterator[str]:
-    """Yield the parts of a text that match: the first group of each match, or all of it where there is none.
+    r"""Yield the parts of a text that match: the first group of each match, or all of it where there is none.
 
     It is to River's vectorizers what their own ``tokenize_using_regex_pattern`` is.
 

@@ -117,7 +117,7 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
         threading.Thread(target=task, daemon=True, name="kafka-call").start()
         while not wait([answer], LOOK_SECONDS).done:
             if stopping():
-                raise StoppedError("stopped before there was an answer")
+                raise StoppedError("stopped before the response arrived")
         return answer.result()
 
     return run

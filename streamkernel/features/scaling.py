@@ -36,7 +36,7 @@ def _columns(edition: int) -> int:
 
 
 class Scales:
-    """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
+    r"""The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
     A value v of a name whose scale is (c, s) becomes
 

@@ -211,7 +211,7 @@ class Stochastic:
         else:
             places = [self._places.get(key) for key in _keys(rows)]
             if None in places:
-                raise InputError("Expected one of the points that were given beforehand, got another x")
+                raise InputError("Expected one of the given points, got another x")
             explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
         return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
 

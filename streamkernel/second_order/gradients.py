@@ -114,7 +114,7 @@ def embed_groups(numbers, layout, metric, kernel, rows, i, blocks, z, room, chan
 
 @inlined(allocates=False)
 def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
-    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
+    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g.
 
     f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
     """

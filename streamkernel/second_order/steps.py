@@ -42,7 +42,7 @@ DONE = 1 << 62
 
 @compiled
 def begin_step(state):  # type: ignore[no-untyped-def]
-    """Begin a Newton step of each group on the B examples gathered, which forgets by ρ an example:
+    """Begin a Newton step of each group on the B buffered examples, which forgets by ρ per example.
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 

@@ -19,7 +19,7 @@ from reading import chunks_of, errors, records, write
 from connectors import Event, FileSource
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, rotated_files
 
-LOST = "found neither it nor a copy: what came after that byte may be lost"
+LOST = "found neither the file nor a copy of it: data after that byte may be lost"
 
 
 class Log:

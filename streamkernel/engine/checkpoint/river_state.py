@@ -60,7 +60,7 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
     try:
         return encoder.value(obj)
     except RecursionError:
-        raise TypeError(f"at {encoder.place()}: cannot store what is nested so deeply") from None
+        raise TypeError(f"at {encoder.place()}: cannot store values that are nested so deeply") from None
 
 
 def decode(value: Json, hook: Hook | None = None) -> Any:

@@ -46,7 +46,7 @@ def kafka_problems(config: Config) -> Iterator[str]:
         )
     if kafka.processing_guarantee == "exactly_once":
         if not topics:
-            expected = 'expected "at_least_once", since what is read is no topic, got "exactly_once"'
+            expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
             yield f"kafka.processing_guarantee: {expected}"
         elif config.state.directory is None:
             yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
