@@ -1,4 +1,4 @@
-"""``streamkernel demo``: the main job on data that ships with River, live, with a plot at the end."""
+"""``streamkernel demo``: two streams that ship with River, live, with a plot at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as sources, in the formats that data usually comes in."""
+"""Files as sources, in the usual formats of data."""
 
 from __future__ import annotations
 
@@ -239,4 +239,6 @@ def _check_fingerprint(path: Path, position: Position) -> None:
     """Refuse the position of a file that was followed, if it is of another file than the one that is there now."""
     marked = isinstance(position, (list, tuple)) and len(position) == 3 and not is_broken(position)
     if marked and find(path, Fingerprint.parse(position[2]), position[0]) != path:
-        raise ValueError(f"Expected the file that was followed, got another one - at {path}; set follow = true to continue")
+        raise ValueError(
+            f"Expected the file that was followed, got another one - at {path}; set follow = true to continue"
+        )

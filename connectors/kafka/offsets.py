@@ -1,4 +1,4 @@
-"""Offsets in a partition, as users and checkpoints give them."""
+"""Offsets in a partition, from users and from checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers of a run as Ray's actors: a task that is lost with its worker is done again by another one."""
+"""The workers of a run as Ray actors: a task that is lost with its worker is repeated by another worker."""
 
 from __future__ import annotations
 

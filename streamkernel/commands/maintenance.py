@@ -1,4 +1,4 @@
-"""A task done to a saved model on the events of a file, and several saved models as one."""
+"""Pruning and refitting a saved model on the events of a file, and merging saved models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run a stream: for the first time, on from where it stopped, or again."""
+"""Commands that run a stream: from the start, from a checkpoint, or again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="The TOML file with the configuration of the run.", show_default=False)],
+    config: Annotated[
+        Path, typer.Argument(help="The TOML file with the configuration of the run.", show_default=False)
+    ],
     check: Annotated[bool, typer.Option("--check", help="Validate the configuration, and exit.")] = False,
     connect: Annotated[
-        bool, typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist.")
+        bool,
+        typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist."),
     ] = False,
     cluster: Annotated[
         str | None,
@@ -64,13 +67,13 @@ def run(
 
 def replay(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
-    directory: Annotated[Path, typer.Argument(help="The folder for the new state and all results.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder for the new state and all results.", show_default=False)
+    ],
     start: Annotated[
         str | None, typer.Option(help="The start in topics: an offset, or a time with a time zone.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="The end; by default the present end of the topics.")
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="The end; by default the present end of the topics.")] = None,
 ) -> None:
     """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
     from streamkernel.engine.config.replay import replay_config

@@ -1,4 +1,4 @@
-"""Commands for before a run: a demonstration, compiled code, dashboards."""
+"""Commands before a run: a demonstration, compiled code, dashboards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of a configuration file, searched for in time that is linear in the length of the text.
+"""Patterns of a configuration file, which match in time linear in the length of the text.
 
 Python's own ``re`` tries every way to match, which with ``(a+)+$`` takes years on thirty letters. RE2 does not.
 """

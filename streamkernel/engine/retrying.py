@@ -1,4 +1,4 @@
-"""Calls to brokers that may not answer: retried until they do, until we have to stop, or until the user gives up."""
+"""Retries of calls to unavailable brokers, until they succeed, the run stops, or a time limit is reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random features of a row, compiled: what each part of a kernel computes from the row and its random directions.
+"""Random features of a row, compiled: the output of each part of a kernel for the row and its random directions.
 
 A feature is a complex number z_f(x), kept as its real and imaginary part (only the real one where the other is 0 for
 all parts of a kernel), with

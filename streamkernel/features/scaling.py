@@ -1,4 +1,4 @@
-"""One scale for a stream's inputs: centred, divided by their spread, and bent where they are far out."""
+"""Scaling of inputs: centred, divided by their spread, and logarithmic far from the mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes, and when it is compiled again.
+"""The folder of compiled code, and the conditions of recompilation.
 
 numba's own cache has one index file a function, which two processes that start together may write over each other,
 and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its

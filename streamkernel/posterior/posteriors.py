@@ -1,4 +1,4 @@
-"""What is known of f after the examples seen: by recursion, exactly, or by doubly stochastic gradients."""
+"""The posterior of f given the examples: exact by recursion, or by doubly stochastic gradients."""
 
 from __future__ import annotations
 

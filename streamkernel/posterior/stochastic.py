@@ -1,4 +1,4 @@
-"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and its variance in two forms.
+"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and two estimates of its variance.
 
 The process is y = f(x) + e with e ~ N(0, σ²) and f of mean 0 and covariance k; ν = σ²/n for n examples. Both classes
 are given matrices of features φ(x), whose columns are blocks of the same width. A step takes a batch of B examples, and

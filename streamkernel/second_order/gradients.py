@@ -1,4 +1,4 @@
-"""The features of all groups for a row, each in its metric, and the gradients of f that the next metric is made of."""
+"""The features of all groups for a row, each in its metric, and the gradients of f for the next metric."""
 
 from __future__ import annotations
 

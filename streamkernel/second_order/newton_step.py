@@ -1,4 +1,4 @@
-"""When Newton steps of second-order learning are due, and those of the weights of the mixture; compiled."""
+"""The schedule of Newton steps, and the Newton steps of the mixture's weights; compiled."""
 
 from __future__ import annotations
 

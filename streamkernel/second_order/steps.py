@@ -1,4 +1,4 @@
-"""Newton steps of the groups, compiled: they begin on the examples gathered, are worked on in units, and are applied.
+"""Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
 A step changes nothing that a prediction reads until it is applied, in one short call. Where it is long, its units are
 spread over the events that are gathered for the next one: no event waits for a step, and w is always that of one step

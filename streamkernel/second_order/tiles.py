@@ -1,4 +1,4 @@
-"""Reflections of small tiles of a matrix, in the vectors of the machine; compiled."""
+"""Reflections of small tiles of a matrix in vector registers; compiled."""
 
 from __future__ import annotations
 

@@ -358,7 +358,8 @@ def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, clien
 
 def test_what_is_not_there_is_named(servers, divided):
     source = divided("nowhere")
-    with pytest.raises(TopicMissingError, match=f'Expected a topic, got "nowhere", which does not exist - at {servers}'):
+    message = f'Expected a topic, got "nowhere", which does not exist - at {servers}'
+    with pytest.raises(TopicMissingError, match=message):
         source.plan({}, 1, 1)
     with pytest.raises(TopicMissingError):
         next(source.read(WorkAssignment({"nowhere:0": 0}, {"nowhere:0": 1}, 1)))

@@ -1,4 +1,4 @@
-"""The checkpoint that counts, by what Kafka says."""
+"""The valid checkpoint, according to Kafka."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     prepared, own = state.prepared(), state.newest()
     if prepared is not None and not newest and own:
         raise StateDirectoryError(
-            f"Expected a record in Kafka of whether checkpoint {prepared} is committed, got none: Kafka deletes it after "
-            f"offsets.retention.minutes - at {state.path}; if the last predictions are visible with read_committed, "
-            f"rename prepared-{prepared:012d}.safetensors to checkpoint-..., else delete it"
+            f"Expected a record in Kafka of whether checkpoint {prepared} is committed, got none: Kafka deletes it "
+            f"after offsets.retention.minutes - at {state.path}; if the last predictions are visible with "
+            f"read_committed, rename prepared-{prepared:012d}.safetensors to checkpoint-..., else delete it"
         )
     if prepared is not None and prepared == newest:
         state.promote(prepared)

@@ -1,4 +1,4 @@
-"""River's objects as JSON values and back, exactly, without running anything that is stored.
+"""River's objects as JSON values and back, exactly, without executing stored content.
 
 Plain values are stored as they are, anything else as a table with one tag: ``{"tuple": [1, 2]}``. An object is stored
 as the name of its class and its attributes, and only classes and functions from a fixed list can be named

@@ -1,4 +1,4 @@
-"""What a configuration says of Kafka, and what is built from it."""
+"""The Kafka tables of a configuration, and the objects that they describe."""
 
 from __future__ import annotations
 

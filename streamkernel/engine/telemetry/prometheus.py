@@ -177,7 +177,9 @@ def _cluster(cluster: ClusterSnapshot) -> Iterator[Metric]:
     yield _counters("worker_events", "Events that each worker read.", "worker", events)
     seconds = {str(worker): seconds for worker, (_, seconds) in cluster.by_worker.items()}
     yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
-    yield _histogram("round_seconds", "Time of a round, from its plan until its predictions are evaluated.", cluster.rounds)
+    yield _histogram(
+        "round_seconds", "Time of a round, from its plan until its predictions are evaluated.", cluster.rounds
+    )
     yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
     text = "Distance of the replicas from their mean at the last merge, in units of its size."
     yield _gauge("replica_spread", text, cluster.last.spread)

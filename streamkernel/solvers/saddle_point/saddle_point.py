@@ -1,4 +1,4 @@
-"""Regularised losses to a certified gap: DSPDC, on dense, sparse and factorised matrices."""
+"""Minimisation of regularised losses to a certified gap by DSPDC, for dense, sparse and factorised matrices."""
 
 from __future__ import annotations
 
