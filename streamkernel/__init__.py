@@ -6,6 +6,7 @@ from streamkernel.interpreter import check_interpreter
 check_interpreter()
 
 from streamkernel import kernels, learners, losses, research, rules, step_sizes
+from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
@@ -21,6 +22,8 @@ from streamkernel.versions import package_version
 __version__ = package_version("streamkernel")
 
 __all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",
