@@ -143,7 +143,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         Raises
         ------
         InputError
-            If `x` is empty, or a value, `y` or `w` is unusable; names the field. The model is as it was before.
+            If a value, `y` or `w` is unusable; names the field. The model is as it was before.
         """
         row = self._row(x).with_weight(as_weight(w))
         self._learn(row, np.array([as_target(y)], np.float64))
@@ -185,7 +185,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string, or if the variance is asked for at
+            If a value is neither a finite number nor a string, or if the variance is asked for at
             another point than those given beforehand.
         """
         row = self._row(x)
