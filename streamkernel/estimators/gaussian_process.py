@@ -168,7 +168,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             If there are not as many targets or weights as rows.
         """
         rows = with_weights(self._seen.phis[0].table(X), w)
-        targets = [as_target(target) for target in targets_of(y, rows)]
+        targets = [as_target(target) for target in targets_of(y, len(rows.start) - 1)]
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
