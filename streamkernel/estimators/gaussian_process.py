@@ -16,7 +16,7 @@ from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least, check_shared
 from streamkernel.estimators.targets import as_target
-from streamkernel.estimators.weighting import as_weight, with_weights
+from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
@@ -167,8 +167,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         ValueError
             If there are not as many targets or weights as rows.
         """
-        rows = with_weights(self._seen.phis[0].table(X), w)
-        targets = [as_target(target) for target in targets_of(y, len(rows.start) - 1)]
+        rows = self._seen.phis[0].table(X)
+        n = len(rows.start) - 1
+        targets = [as_target(target) for target in targets_of(y, n)]
+        rows = rows._replace(weights=weights_of(w, n))
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
