@@ -426,7 +426,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["inspect", "nowhere"], "Expected a state directory or the file of a model, found none - at nowhere"),
+        (["inspect", "nowhere"], "Expected a state directory, found none - at nowhere"),
         (["inspect", "."], "Expected a checkpoint, found none - in ."),
         (["run", "nowhere.toml"], "nowhere.toml"),
     ],

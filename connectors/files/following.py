@@ -242,8 +242,8 @@ class FollowReader:
         self._reader = None
         self._begin(self._path)
         self._tell(
-            f"Expected the rest of a file that was read up to byte {offset}, found neither it nor a copy:"
-            f" what came after that byte may be lost - at {self._path}"
+            f"Expected the rest of a file that was read up to byte {offset}, found neither the file nor a copy"
+            f" of it: data after that byte may be lost - at {self._path}"
         )
 
     def _refuse(self, error: str) -> None:
