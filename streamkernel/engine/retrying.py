@@ -39,7 +39,7 @@ class StoppedError(UnavailableError):
     """The service is still unavailable, and the run has to stop."""
 
 
-def retried(
+def retry_until_answered(
     ask: Callable[[], T],
     stopping: Callable[[], bool],
     count: Callable[[str], None],
@@ -140,7 +140,7 @@ class Retries:
 
     def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
         """Return an answer as :func:`retried` does."""
-        return retried(call, stopping, self._count, self._give_up_after)
+        return retry_until_answered(call, stopping, self._count, self._give_up_after)
 
     def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
         """Return an answer as :func:`retried` does, of a call that may take long."""

@@ -39,8 +39,8 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     ----------
     kernel
         The kernel; it reads inputs as they are. By default inputs are scaled by their running mean and deviation, and
-        the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance between the first
-        256 examples; with ``learner="dsg"``, a Gaussian of 0.4 times that distance on inputs as they are. Until
+        the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance between the
+        first 256 examples; with ``learner="dsg"``, a Gaussian of 0.4 times that distance on inputs as they are. Until
         then the bandwidth is provisional, and the examples are learned again each time it changes.
     loss
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,

@@ -8,11 +8,11 @@ from typing import Any
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-def learner_of(model: KernelModel) -> Expansion | Mixture:
+def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:
     """Return the function that a model learns."""
     return model._learner
 

@@ -13,11 +13,11 @@ from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows, is_missing, number
 
 
-def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NONE) -> tuple[Rows, Names]:
+def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
     """Return the rows of a data frame, or of an array of numbers whose columns are called 0, 1, 2, ...
 
     Strings are indicators, as in an example; ``None``, NaN and ``pandas.NA`` are missing values.
@@ -135,7 +135,7 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
     return Rows.stack(found)
 
 
-def _with_column(numeric: Names, name: str, column: Any) -> Names:
+def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
     """Return the names that hold numbers with that of a column if it holds one; refuse a string below a number."""
     values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":

@@ -19,7 +19,7 @@ LONGEST_TRANSACTION = 900.0
 """Seconds that brokers let a transaction be open, by default."""
 
 
-class Outlet(NamedTuple):
+class TopicOutput(NamedTuple):
     """What writes to topics, and what decides which checkpoint counts if it is the same."""
 
     writer: Writer
@@ -117,7 +117,7 @@ def kafka_options(config: Config) -> Options:
         raise ConfigError(of_error("kafka.options", error)) from error
 
 
-def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
+def outlet(config: Config, source: Any, identity: str) -> TopicOutput | None:
     """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
     from connectors import KafkaTransactions
     from connectors.kafka import Writer
@@ -126,11 +126,11 @@ def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
         return None
     if config.kafka.processing_guarantee == "at_least_once":
         writes = config.sink.predictions_topic or config.sink.dead_letters_topic
-        return Outlet(Writer(kafka_options(config)), None) if writes else None
+        return TopicOutput(Writer(kafka_options(config)), None) if writes else None
     name = f"{config.kafka.group or 'streamkernel'}-{identity}"
     seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)
-    return Outlet(transactions, transactions)
+    return TopicOutput(transactions, transactions)
 
 
 def _function(name: str, folder: Path) -> Any:
