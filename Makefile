@@ -9,7 +9,7 @@ ESTIMATORS := $(patsubst %,tests/estimators/test_%.py,calls river_checks labels 
 
 PACKAGE := build/package
 
-.PHONY: demo demo-kafka test test-all coverage lint docs package actionlint lock clean
+.PHONY: demo demo-kafka test test-all regressions coverage lint docs package actionlint lock clean
 
 demo: .venv/demo-installed ## install and run the main job on data that ships with River
 	$(BIN)/streamkernel demo
@@ -24,6 +24,9 @@ test: .venv/test-installed lint ## the tests that need only Python: for every ch
 test-all: .venv/test-installed lint ## also with Kafka, Ray, Prometheus and a browser, and with more examples: what CI runs
 	$(PYTEST) --dist loadgroup
 	STREAMKERNEL_FAST_PATH=0 $(PYTEST) -m "$(QUICK)" --hypothesis-profile quick $(ESTIMATORS) # dictionaries read by Python
+
+regressions: .venv/test-installed ## accuracy and speed of a small set beside the last release; fails if they are worse
+	$(BIN)/python -m benchmarks.regressions
 
 coverage: .venv/test-installed ## the lines that the tests of `make test` run, file by file
 	$(PYTEST) --dist worksteal -m "$(QUICK)" --hypothesis-profile quick --cov --cov-report=term:skip-covered

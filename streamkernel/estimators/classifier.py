@@ -168,7 +168,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string, `y` is no label, it is one more label
+            If a value is neither a finite number nor a string, `y` is no label, it is one more label
             than `max_classes`, or `w` is unusable; names the field. The model is as it was before.
         """
         if w != 1.0 or self._has_class_weights:
@@ -213,7 +213,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         score, labels = self._score(x), self._state.labels
         if type(score) is float and len(labels) == 2:  # what most events are
@@ -228,7 +228,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         score, labels = self._score(x), self._state.labels
         best = score > 0.0 and len(labels) == 2 if type(score) is float else score.argmax()

@@ -181,7 +181,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         Raises
         ------
         InputError
-            If `x` is empty, a value is neither a finite number nor a string, or `y` is no Boolean.
+            If a value is neither a finite number nor a string, or `y` is no Boolean.
             The model is as it was before.
         """
         if not isinstance(y, (bool, np.bool_)):
@@ -215,7 +215,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         f = float(self._score(x))
         return f if self.divergence == "kl" else max(f, -self.rho)

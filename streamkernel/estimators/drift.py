@@ -144,7 +144,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string; names the field.
+            If a value is neither a finite number nor a string; names the field.
             The detector is as it was before.
         """
         directions = self._seen.model._learner.directions

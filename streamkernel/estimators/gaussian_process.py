@@ -140,7 +140,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         Raises
         ------
         InputError
-            If `x` is empty, or a value or `y` is unusable; names the field. The model is as it was before.
+            If a value or `y` is unusable; names the field. The model is as it was before.
         """
         self._learn(self._row(x), np.array([as_target(y)], np.float64))
 
@@ -177,7 +177,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string, or if the variance is asked for at
+            If a value is neither a finite number nor a string, or if the variance is asked for at
             another point than those given beforehand.
         """
         row = self._row(x)

@@ -142,7 +142,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string; names the field.
+            If a value is neither a finite number nor a string; names the field.
             The model is as it was before.
         """
         self._learn_event(x, 0.0)
@@ -153,7 +153,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         return -float(self._score(x))
 

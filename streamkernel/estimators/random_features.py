@@ -88,7 +88,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         self._see(self._row(x))
 
@@ -104,7 +104,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         return dict(zip(self._names, self._map(self._row(x))[0].tolist(), strict=True))
 

@@ -145,7 +145,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If `x` is empty, or a value, `y` or `w` is unusable; names the field. The model is as it was before.
+            If a value, `y` or `w` is unusable; names the field. The model is as it was before.
         """
         if w != 1.0:
             w = as_weight(w)
@@ -164,7 +164,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         Raises
         ------
         InputError
-            If `x` is empty or a value is neither a finite number nor a string.
+            If a value is neither a finite number nor a string.
         """
         return float(self._score(x))
 
