@@ -61,8 +61,8 @@ class KernelDensityRatio(KernelModel, base.Estimator):
       p exp f - q f is smallest where p exp f = q, which is f = log q/p, and minus the smallest value is KL(q‖p).
     * ``divergence="novelty"``: r(t) = max(0, ρ - log t). In χt - r(t) the best t is -1/χ if that is below exp ρ, and
       exp ρ otherwise, so r*(χ) = -1 - ρ - log(-χ) for χ < -exp(-ρ), and χ exp ρ for -exp(-ρ) ≤ χ ≤ 0. Pointwise the
-      loss is as before where f > -ρ, and (p - q exp ρ) exp f below: f is log q/p where that is above -ρ, and sinks where it
-      is not. The model spends nothing on how small a small ratio is, and a prediction is at least -ρ.
+      loss is as before where f > -ρ, and (p - q exp ρ) exp f below: f is log q/p where that is above -ρ, and sinks
+      where it is not. The model spends nothing on how small a small ratio is, and a prediction is at least -ρ.
 
     Streams of unequal length are weighted by the inverse of their shares π of the events so far, so that both
     expectations count alike: an event of the rarer stream counts 2, one of the other 2π_rare/π_frequent. As λ is
