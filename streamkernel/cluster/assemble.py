@@ -128,6 +128,8 @@ def _problems(config: Config) -> Iterator[str]:
             yield f"preprocessing[{i}]: {problem}"
     if config.source.dataset is not None:
         yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
+    if config.source.parameters:
+        yield f"source.{config.source.key}: expected files or topics on a cluster, got another source"
     if config.source.path == Path(STREAM):
         yield "source.path: expected files on a cluster, got standard input"
     if config.source.follow:

@@ -139,11 +139,11 @@ class Retries:
         self._last: tuple[str, float] | None = None  # the trouble that was reported last, and when
 
     def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retried` does."""
+        """Return an answer as :func:`retry_until_answered` does."""
         return retry_until_answered(call, stopping, self._count, self._give_up_after)
 
     def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retried` does, of a call that may take long."""
+        """Return an answer as :func:`retry_until_answered` does, of a call that may take long."""
         return self.ask(aside(call, stopping), stopping)
 
     def report(self, trouble: Trouble | None) -> GaveUpError | None:

@@ -23,7 +23,7 @@ __all__ = [
     "SquaredHinge",
     "curvature",
     "derivative",
-    "named",
+    "resolve_loss",
     "value",
 ]
 

@@ -190,7 +190,7 @@ class SlowRay:
 @pytest.fixture
 def ray(monkeypatch):
     found = SlowRay()
-    monkeypatch.setattr(workers, "connected", lambda address: found)
+    monkeypatch.setattr(workers, "connect_to_ray", lambda address: found)
     return found
 
 

@@ -55,7 +55,7 @@ def test_what_is_crafted_like_a_model_is_one(parts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "found", ["os.system", "FirstOrderLearner", "named", "kernels", "Path", "", None, [], 5, {"a": 1}]
+    "found", ["os.system", "FirstOrderLearner", "resolve_loss", "kernels", "Path", "", None, [], 5, {"a": 1}]
 )
 def test_an_unknown_class_is_refused(found, parts, tmp_path):
     description, tensors = parts
@@ -75,7 +75,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
         {"type": "Step"},
         {"type": "Rule"},
         {"type": "Loss"},
-        {"type": "named"},
+        {"type": "resolve_loss"},
         {"type": "__class__"},
         {"type": "Directions", "seed": 1, "block_size": 1, "cache_bytes": 1},
         {"type": "Path", "args": "x"},

@@ -229,7 +229,9 @@ def test_a_bad_value_is_named_and_changes_nothing(value):
         assert content(model) == before
 
 
-@pytest.mark.parametrize("options", [{"form": "l2"}, {"form": None}, {"rho": 0.1}, {"rho": "0"}, {"rho": -math.inf}])
+@pytest.mark.parametrize(
+    "options", [{"divergence": "l2"}, {"divergence": None}, {"rho": 0.1}, {"rho": "0"}, {"rho": -math.inf}]
+)
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="Expected"):
         KernelDensityRatio(**nested(learner="novelty", **options))

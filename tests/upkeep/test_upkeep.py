@@ -313,7 +313,7 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
 
     stream = [*events(900)]
     plain = learnt(KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128), stream)
-    monkeypatch.setattr(work, "done", fail)
+    monkeypatch.setattr(work, "do_task", fail)
     model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, pruning=SOON)
     learnt(model, stream)
     assert "pruning has failed; the model stays as it is" in caplog.text
