@@ -1,6 +1,9 @@
 """Kernel machines that learn from a stream, in bounded memory, as River estimators."""
 
 # ruff: noqa: E402
+from importlib import import_module
+from typing import Any
+
 from streamkernel.interpreter import check_interpreter
 
 check_interpreter()
@@ -19,6 +22,9 @@ from streamkernel.persistence import load, save
 from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
+
+_WITH_EXTRAS = ("sklearn", "solvers")
+"""Modules that need an extra, and are imported when they are used."""
 
 __all__ = [
     "GaussianProcessRegressor",
@@ -42,3 +48,10 @@ __all__ = [
     "set_num_threads",
     "step_sizes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a module that needs an extra when it is used."""
+    if name not in _WITH_EXTRAS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -15,8 +15,8 @@ from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.class_weighted import ClassWeightedModel
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
-from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, with_weights
-from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
+from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
+from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
 
@@ -285,17 +285,20 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
         return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
 
         Parameters
         ----------
         X
-            The features, shape (examples, features).
+            The features, shape (examples, features): a data frame, an array of numbers, or a sparse matrix, in which
+            an entry that is not stored is a zero.
         y
             The labels, shape (examples,).
         w
             Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
+        verbose
+            Whether to show a progress line on standard error.
 
         Raises
         ------
@@ -305,13 +308,12 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         ValueError
             If there are not as many labels or weights as rows.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
+        rows = n_rows(X)
         labels = [as_label(label) for label in targets_of(y, rows)]
-        rows = with_weights(rows, w)
+        weights = weights_of(w, rows)
         if self._has_class_weights:
-            rows = rows._replace(weights=rows.weights * [self._weight_of(label) for label in labels])
-        self._learn_weighted(rows, np.empty(len(labels)), directions, numeric, labels)
+            weights = weights * [self._weight_of(label) for label in labels]
+        self._learn_table(X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -321,7 +323,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         found = probabilities(self._loss, scores, len(labels))
         return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
@@ -333,7 +335,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)

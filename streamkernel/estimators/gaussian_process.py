@@ -160,7 +160,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             If a value or a target is unusable; names the column and the row. Nothing is learned.
         """
         rows = self._seen.phis[0].table(X)
-        targets = [as_target(target) for target in targets_of(y, rows)]
+        targets = [as_target(target) for target in targets_of(y, len(rows.start) - 1)]
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:

@@ -15,15 +15,19 @@ from streamkernel.estimators import model_file
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.frames import table_rows
+from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import SecondOrderLearner
+from streamkernel.solvers.progress import progress_line
 
 log = logging.getLogger(__name__)
+
+SHOWN = 256
+"""Rows between two moves of a progress line."""
 
 
 class LearningModel(model_file.Serializable):
@@ -132,13 +136,23 @@ class LearningModel(model_file.Serializable):
             self._offer(self._weigh_rows(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
 
+    def _learn_table(self, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False) -> None:
+        """Learn the rows of a table in order, those whose weight is not 0."""
+        directions, done = self._learner.directions, 0
+        self._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
+        with progress_line("Learning", show=verbose) as tell:
+            for block, numeric in table_blocks(directions, X, self._state.numeric):
+                size = len(block.start) - 1
+                for first in range(0, size, SHOWN if verbose else max(1, size)):
+                    rows = block.part(first, min(first + SHOWN, size) if verbose else size)
+                    last = done + len(rows.start) - 1
+                    rows = rows._replace(weights=weights[done:last])
+                    self._learn_weighted(rows, y[done:last], directions, numeric, labels[done:last])
+                    done = last
+                    tell(done / len(y), f"{done:,} of {len(y):,} rows")
+
     def _learn_weighted(
-        self,
-        rows: Rows,
-        y: F64,
-        directions: Directions,
-        numeric: numeric_names.NumericNames,
-        labels: Sequence[Any] = (),
+        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.NumericNames, labels: Sequence[Any]
     ) -> None:
         """Learn those of `rows` whose weight is not 0, as :meth:`_learn` does."""
         chosen = rows.weights > 0.0
@@ -239,8 +253,11 @@ class LearningModel(model_file.Serializable):
         log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
         return replace(found, learner=learner, scales=scales, first=None)
 
-    def _table(self, X: Any) -> Rows:
-        return table_rows(self._learner.directions, X, self._state.numeric)[0]
+    def _scores_in(self, X: Any) -> F64:
+        """Return f of each row of a table, shape (rows, columns)."""
+        found = self._complete()
+        blocks = table_blocks(found.learner.directions, X, found.numeric)
+        return np.concatenate([found.scores(rows) for rows, _ in blocks])
 
     @locked
     def _to_predict(self) -> Self:

@@ -11,7 +11,7 @@ from river import base
 
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.estimators.base import KernelModel
-from streamkernel.features.frames import native_series, table_rows
+from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.losses import compiled
@@ -157,17 +157,23 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         """
         return -float(self._score(x))
 
-    def learn_many(self, X: IntoDataFrame) -> None:
+    def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+
+        Parameters
+        ----------
+        X
+            The features, shape (examples, features), as for :class:`~streamkernel.KernelClassifier`.
+        verbose
+            Whether to show a progress line on standard error.
 
         Raises
         ------
         InputError
             If a value is neither a finite number nor a string; names the column and the row. Nothing is learned.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
-        self._learn(rows, np.zeros(len(rows.start) - 1), directions, numeric)
+        rows = n_rows(X)
+        self._learn_table(X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
         """Return the score of each row of a data frame.
@@ -177,7 +183,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        return native_series(-self._scores_of(self._table(X))[:, 0], X)
+        return native_series(-self._scores_in(X)[:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

@@ -11,8 +11,8 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.targets import as_target
-from streamkernel.estimators.weighting import as_weight, with_weights
-from streamkernel.features.frames import native_series, table_rows, targets_of
+from streamkernel.estimators.weighting import as_weight, weights_of
+from streamkernel.features.frames import n_rows, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.upkeep import Pruning, Refit
@@ -225,17 +225,19 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         """
         return self._explain(x, lambda scores: scores[:, 0], method, n_orders)
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
         """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
 
         Parameters
         ----------
         X
-            The features, shape (examples, features).
+            The features, shape (examples, features), as for :class:`~streamkernel.KernelClassifier`.
         y
             The targets, shape (examples,).
         w
             Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
+        verbose
+            Whether to show a progress line on standard error.
 
         Raises
         ------
@@ -244,10 +246,9 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         ValueError
             If there are not as many targets or weights as rows.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
-        targets = [as_target(target) for target in targets_of(y, rows)]
-        self._learn_weighted(with_weights(rows, w), np.array(targets, np.float64), directions, numeric)
+        rows = n_rows(X)
+        targets = np.array([as_target(target) for target in targets_of(y, rows)], np.float64)
+        self._learn_table(X, targets, weights_of(w, rows), verbose=verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
@@ -257,7 +258,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         InputError
             If a value is neither a finite number nor a string; names the column and the row.
         """
-        return native_series(self._scores_of(self._table(X))[:, 0], X)
+        return native_series(self._scores_in(X)[:, 0], X)
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:

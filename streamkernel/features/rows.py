@@ -151,6 +151,11 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
         ) from None
 
 
+def in_row(error: InputError, i: int) -> InputError:
+    """Return the error of an example for one that is row i of a table."""
+    return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")
+
+
 def _name_as_text(name: Hashable) -> str:
     """Return a name as a user knows it."""
     return f"{name.name!r} of a transform" if isinstance(name, DerivedName) else repr(name)
