@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Csv, Format, Headless
+from connectors.formats import Csv, TextFormat, Headless
 from connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
@@ -38,7 +38,7 @@ class TextReader:
         Longest record, in bytes, that is read.
     """
 
-    def __init__(self, name: str, stream: ByteStream, form: Format, limit: int) -> None:
+    def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:
         self._name = name
         self._stream = stream
         self._form = form

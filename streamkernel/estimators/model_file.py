@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
@@ -65,6 +65,21 @@ class Serializable:
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
         """Take over what a model with the same parameters described."""
         raise NotImplementedError
+
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
+        """Return a model with the same parameters, some of them changed if there are `new_params`.
+
+        Parameters
+        ----------
+        new_params
+            Parameters that are changed.
+        include_attributes
+            Whether it has also learned what this model has.
+        """
+        twin: Self = super().clone(new_params)  # type: ignore[misc]  # River's
+        if include_attributes:
+            twin._restore(*self._describe())
+        return twin
 
     def _get_params(self) -> dict[str, Any]:
         return super()._get_params()  # type: ignore[misc, no-any-return]  # River's

@@ -27,18 +27,18 @@ def check(plan: KernelProgram) -> None:
 
 
 @compiled
-def _draw(kernel, block_size, hashes, out):  # type: ignore[no-untyped-def]
-    """Set ``out[j]`` to the entries of all directions along name j."""
+def _draw(kernel, part, block_size, hashes, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j]`` to the entries of all directions of a part along name j."""
     for j in range(len(hashes)):
         for block in range(out.shape[1] // block_size):
             here = out[j, block * block_size : (block + 1) * block_size]
-            draw_block(kernel, np.int64(0), block_size, block, hashes[j], here)
+            draw_block(kernel, part, block_size, block, hashes[j], here)
 
 
-def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, features: int) -> F32:
-    """Return the entries of the first directions along names, shape (names, features)."""
+def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, features: int, part: int = 0) -> F32:
+    """Return the entries of the first directions of a part along names, shape (names, features)."""
     out = np.empty((len(hashes), features), np.float32)
-    _draw(kernel, block_size, hashes, out)
+    _draw(kernel, part, block_size, hashes, out)
     return out
 
 
@@ -66,8 +66,14 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
     a, b = coefficients.reshape(len(coefficients), -1, 2, block_size).transpose(2, 0, 1, 3)
     found = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
     if part["form"] == MULTI_SCALE:
-        rung = np.arange(n) // (block_size if part["shift"] else 1)
-        packed = min(len(kernel.kept) - 1, n)
-        rung[:packed] = kernel.kept[:packed, RUNG]
-        found *= part["table"][rung % part["order"]]
+        found *= rungs(kernel, 0, block_size, n)
     return np.asarray(found)
+
+
+def rungs(kernel: CompiledKernel, part: int, block_size: int, features: int) -> F64:
+    """Return the factors by which a `MultiScale` multiplies the projections of the first features."""
+    own = kernel.parts[part]
+    rung = np.arange(features) // (block_size if own["shift"] else 1)
+    packed = min(len(kernel.kept) - 1, features)
+    rung[:packed] = kernel.kept[:packed, RUNG]
+    return np.asarray(own["table"][rung % own["order"]])

@@ -14,7 +14,22 @@ from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-from river import compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils
+from river import (
+    anomaly,
+    compose,
+    ensemble,
+    feature_extraction,
+    feature_selection,
+    imblearn,
+    linear_model,
+    metrics,
+    multiclass,
+    multioutput,
+    optim,
+    preprocessing,
+    stats,
+    utils,
+)
 from river._river_rust import stats as compiled
 from river.feature_extraction import vectorize
 from river.linear_model import pa
@@ -25,7 +40,22 @@ from streamkernel.engine.fields import OnFields
 
 _PACKAGES = tuple(
     package.__name__
-    for package in (compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils)
+    for package in (
+        anomaly,
+        compose,
+        ensemble,
+        feature_extraction,
+        feature_selection,
+        imblearn,
+        linear_model,
+        metrics,
+        multiclass,
+        multioutput,
+        optim,
+        preprocessing,
+        stats,
+        utils,
+    )
 )
 
 
@@ -54,6 +84,7 @@ _NAMES = {id(found): name for name, found in _LISTED.items()}
 _METHODS = frozenset(
     {
         feature_extraction.RBFSampler._random_weights,
+        multiclass.OutputCodeClassifier._next_code,
         vars(pa.BasePA)["_calc_tau_0"].__func__,
         pa.BasePA._calc_tau_1,
         pa.BasePA._calc_tau_2,
