@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Csv, TextFormat, Headless
+from connectors.formats import Csv, Headless, TextFormat
 from connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
