@@ -16,6 +16,7 @@ from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least, check_shared
 from streamkernel.estimators.targets import as_target
+from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
@@ -130,7 +131,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         """The variance σ² of the noise in use."""
         return self._seen.posterior.noise
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+    def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
         """Learn from one example.
 
         Parameters
@@ -139,16 +140,19 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
         y : float
             The target.
+        w : float, default 1.0
+            The weight of the example: its noise has the variance σ²/w. With 0 it changes nothing.
 
         Raises
         ------
         InputError
-            If a value or `y` is invalid; the message names the field. The model is
+            If a value, `y` or `w` is invalid; the message names the field. The model is
             unchanged.
         """
-        self._learn(self._row(x), np.array([as_target(y)], np.float64))
+        row = self._row(x).with_weight(as_weight(w))
+        self._learn(row, np.array([as_target(y)], np.float64))
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
         """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
 
         Parameters
@@ -157,14 +161,20 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             The features, one row per example.
         y : series of shape (n_examples,)
             The targets.
+        w : series of shape (n_examples,), optional
+            Their weights, as for :meth:`learn_one`; by default 1 each.
 
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learned.
+            If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
+        ValueError
+            If there are not as many targets or weights as rows.
         """
         rows = self._seen.phis[0].table(X)
-        targets = [as_target(target) for target in targets_of(y, len(rows.start) - 1)]
+        n = len(rows.start) - 1
+        targets = [as_target(target) for target in targets_of(y, n)]
+        rows = rows._replace(weights=weights_of(w, n))
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
@@ -225,8 +235,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @locked
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order."""
+        """Learn `rows` in order, but those of weight 0."""
         self._recover()
+        if not rows.weights.all():
+            rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]
         done = 0
         while self._seen.first is not None and done < len(y):
             self._learn_first(rows.part(done, done + 1), float(y[done]))
@@ -279,7 +291,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
             kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
         if self.noise is None:
-            offset = float(y.mean())
+            offset = float(np.average(y, weights=rows.weights))
             found = [(*_likelihood(phis[0].with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
             _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
         phis = tuple(phi.with_kernel(kernels[0]) for phi in phis)
@@ -348,6 +360,10 @@ class _Seen(NamedTuple):
 
 
 def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
-    """Return how likely the targets are with some features at best, and the ratio of noise it is with."""
-    features = phi(rows)
-    return marginal_likelihood.most_likely(features @ features.T + 1.0, y)
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
+
+    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
+    """
+    root = np.sqrt(rows.weights)
+    features = phi(rows) * root[:, None]
+    return marginal_likelihood.most_likely(features @ features.T + np.outer(root, root), y * root)

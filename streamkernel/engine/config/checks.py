@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,19 +30,12 @@ def check_config(settings: Settings) -> None:
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
     collect_problems(
-        lambda: _check_weight(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
         lambda: _check_state(settings),
         lambda: _check_kafka(settings),
         lambda: build_source(settings).close(),
     )
-
-
-def _check_weight(settings: Settings) -> None:
-    estimator: Any = settings.estimator_class
-    if settings.weight is not None and "w" not in signature(estimator.learn_one).parameters:
-        raise ConfigError(f"weight: expected a model that takes weights, got {build.type_of(settings.model)}")
 
 
 def check_label(settings: Settings) -> None:
