@@ -9,6 +9,7 @@ from streamkernel.interpreter import check_interpreter
 check_interpreter()
 
 from streamkernel import kernels, learners, losses, research, rules, step_sizes
+from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
@@ -27,6 +28,8 @@ _WITH_EXTRAS = ("sklearn", "solvers")
 """Modules that need an extra, and are imported when they are used."""
 
 __all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",

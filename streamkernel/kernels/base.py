@@ -20,7 +20,7 @@ Transform = Callable[[X], X]
 
 
 class FeatureRecipe(NamedTuple):
-    """How the features of a simple kernel are made: the codes and numbers that compiled code gets.
+    """The features of a simple kernel: the codes and numbers that compiled code gets.
 
     `form`, `measure` and `transform` are codes of `features.compiled_kernel` and `features.distributions`. Inputs of
     less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
@@ -91,13 +91,25 @@ class Kernel:
         return Scaled(self, factor) if isinstance(factor, (int, float)) else NotImplemented
 
     def on(self, *names: Hashable) -> On:
-        """Return this kernel on some of the features; a name stands also for its indicators ``name=value``."""
+        """Return this kernel on some of the features; a name stands also for its indicators ``name=value``.
+
+        Parameters
+        ----------
+        *names : str
+            The names that the kernel reads. A name includes its indicators ``name=value``.
+        """
         from streamkernel.kernels.composite import On
 
         return On(self, names)
 
     def of(self, transform: str | Transform) -> Transformed:
-        """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x."""
+        """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x.
+
+        Parameters
+        ----------
+        transform : str or callable
+            The name of a transform, or a function from a dictionary of inputs to a dictionary of new inputs.
+        """
         from streamkernel.kernels.composite import Transformed
 
         return Transformed(self, transform)

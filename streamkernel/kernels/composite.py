@@ -45,17 +45,17 @@ class _Pair(_Composite):
 
 @dataclass(frozen=True)
 class Sum(_Pair):
-    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both, side by side.
+    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both kernels.
 
     Parameters
     ----------
-    left, right
+    left, right : Kernel
         The kernels.
 
     Raises
     ------
     ValueError
-        If one of them is none.
+        If `left` or `right` is not a kernel.
 
     Examples
     --------
@@ -80,13 +80,13 @@ class Product(_Pair):
 
     Parameters
     ----------
-    left, right
+    left, right : Kernel
         The kernels.
 
     Raises
     ------
     ValueError
-        If one of them is none.
+        If `left` or `right` is not a kernel.
 
     Examples
     --------
@@ -123,10 +123,10 @@ class Scaled(_Wrapper):
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    factor
-        A positive number.
+    factor : float, default 1.0
+        The factor, greater than 0.
 
     Raises
     ------
@@ -159,19 +159,19 @@ class Scaled(_Wrapper):
 
 @dataclass(frozen=True)
 class On(_Wrapper):
-    """k₁ on some of the features; written ``k1.on("a", "b")``.
+    """k₁ on some of the inputs; written ``k1.on("a", "b")``.
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    names
-        The features that it reads. A name stands also for its indicators ``name=value``.
+    names : tuple of str, default ()
+        The names that the kernel reads. A name includes its indicators ``name=value``.
 
     Raises
     ------
     ValueError
-        If `names` is no list of names, or empty.
+        If `names` is empty or is not a sequence of names.
 
     Examples
     --------
@@ -207,16 +207,16 @@ class Transformed(_Wrapper):
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    transform
-        A name of :mod:`streamkernel.kernels.transforms`, or a function that returns new features, numbers or strings by
-        name, for given ones. A model with a function can be pickled if the function can, but not written to a file.
+    transform : str or callable, default "unit"
+        The name of a transform in :mod:`streamkernel.kernels.transforms`, or a function from a dictionary of inputs to
+        a dictionary of new inputs. A model with a function can be pickled if the function can, but not saved.
 
     Raises
     ------
     ValueError
-        If there is no transform of the name.
+        If no transform has this name.
 
     Examples
     --------

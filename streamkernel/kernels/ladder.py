@@ -18,22 +18,22 @@ _LARGEST = 1e3
 class Ladder(SimpleKernel):
     """k(x, x') = (1/M) Σₘ k₁(x/m, x'/m): the mean of a stationary kernel over M multiples m of its bandwidth.
 
-    Block b of a model has the multiple number b mod M, so that every M blocks have one of each, and what is said of k
-    is true of a model whose blocks are a multiple of M. Where features come in no blocks, as in
-    :class:`~streamkernel.RandomFeatures`, they take turns one by one. Features cost what those of k₁ cost.
+    Block b of a model uses the multiple number b mod M, so the features estimate k if the number of blocks is a
+    multiple of M. Without blocks, as in :class:`~streamkernel.RandomFeatures`, features use the multiples in turn. A
+    feature costs as much as one of k₁.
 
     Parameters
     ----------
-    kernel
+    kernel : Stationary
         The kernel k₁, one of Gaussian, Laplacian, Cauchy and Matern. Its bandwidth may be ``"median"``.
-    multiples
+    multiples : tuple of float, default (0.25, 0.5, 1.0, 2.0)
         The multiples m, at most 64 of them, from 0.001 to 1000.
 
     Raises
     ------
     ValueError
-        If `kernel` is another one, a multiple is out of its range, or there are none or too many. A product of two
-        ladders is refused by the model: the same blocks would go together always.
+        If `kernel` is not one of these, a multiple is out of its range, or there are no multiples or more than 64.
+        Models refuse a product of two such kernels, because equal multiples would always be paired.
 
     References
     ----------

@@ -48,12 +48,12 @@ def named(loss: str | Loss, for_classes: bool | None) -> Loss:
 
     Parameters
     ----------
-    loss
+    loss : str or Loss
         A loss or its name: ``"logistic"``, ``"softmax"``, ``"hinge"``, ``"squared_hinge"``, ``"smooth_hinge"``,
         ``"sigmoid"`` for classes, ``"square"``, ``"huber"``, ``"epsilon_insensitive"``, ``"absolute"``,
         ``"quantile"``, ``"correntropy"`` for numbers.
-    for_classes
-        Whether the labels are classes or numbers; ``None`` for an estimator with a loss of its own.
+    for_classes : bool or None
+        ``True`` if targets are classes, ``False`` if they are numbers, ``None`` for an estimator with its own loss.
 
     Raises
     ------

@@ -85,9 +85,10 @@ class Recursive:
         return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
 
     def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order."""
+        """Learn from `rows` in order; one with noise of variance σ²/w is √w times as large with noise σ²."""
         for part, piece in _pieces(rows):
-            self.linear.learn(self.features(piece), y[part])
+            root = np.sqrt(piece.weights)
+            self.linear.learn(self.features(piece) * root[:, None], y[part] * root)
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
@@ -181,12 +182,13 @@ class Stochastic:
         block = min(steps_taken, self._blocks)
         if block == self._blocks:
             block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
-        phi = self._features(rows)
+        root = np.sqrt(rows.weights)[:, None]  # the gradient of the error, and the error, in units of its noise
+        phi = self._features(rows) * root
         if isinstance(A, OperatorVariance):
-            A = A.after_step(phi, self._features2(rows), block, gamma, nu)
+            A = A.after_step(phi, self._features2(rows) * root, block, gamma, nu)
         elif self._points is not None:
-            A = A.after_step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
-        return _Learned(f.after_step(phi, y, block, gamma, nu), A, steps_taken + 1, ())
+            A = A.after_step(phi, self._phis[0].exact(rows, self._points) * root, block, gamma, nu)
+        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, ())
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""

@@ -51,14 +51,14 @@ def apply(
 
     Parameters
     ----------
-    task
+    task : Task
         A :class:`~streamkernel.upkeep.Pruning` or a :class:`~streamkernel.upkeep.Refit`; when it would be done in a
         stream does not matter, but its window does: so many of the last events are used.
-    model
+    model : SupportsTasks
         A classifier or a regressor, which is changed.
-    events
+    events : iterable of tuple of dict and target
         Features and targets.
-    tell
+    tell : Tell or None, default None
         Called with the progress.
 
     Returns

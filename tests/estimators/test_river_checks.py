@@ -6,11 +6,13 @@ import math
 from unittest import mock
 
 import pytest
-from river import compose, datasets, preprocessing
+from river import compose, datasets, linear_model, preprocessing
 from river.checks import yield_checks
 from streams import nested
 
 from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
     GaussianProcessRegressor,
     KernelClassifier,
     KernelDensityRatio,
@@ -90,6 +92,11 @@ MODELS = {
     "Gaussian process, points": StochasticGaussianProcessRegressor(
         noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
     ),
+    "intervals": ConformalRegressor(KernelRegressor(max_features=64)),
+    "intervals around a pipeline": ConformalRegressor(
+        preprocessing.StandardScaler() | linear_model.LinearRegression(), coverage=0.5
+    ),
+    "sets": ConformalClassifier(KernelClassifier(max_features=64)),
     "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**nested(**SMALL)),
     "scaled Gaussian process": preprocessing.StandardScaler() | GaussianProcessRegressor(n_features=16),
     "scaled regressor": preprocessing.StandardScaler() | KernelRegressor(**nested(**SMALL)),

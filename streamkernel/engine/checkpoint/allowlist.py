@@ -35,6 +35,9 @@ from river.feature_extraction import vectorize
 from river.linear_model import pa
 from river.metrics import mutual_info
 
+from streamkernel.conformal import ConformalClassifier, ConformalRegressor
+from streamkernel.conformal.adaptive_level import AdaptiveLevel
+from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
 
@@ -78,6 +81,10 @@ _LISTED: dict[str, Any] = {
     "numbers.Number": numbers.Number,
     "numpy.array": np.array,
     "numpy.ones": np.ones,
+}
+_OURS: dict[str, type] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind
+    for kind in (AdaptiveLevel, ConformalClassifier, ConformalRegressor, OnFields, RollingScores)
 }
 _NAMES = {id(found): name for name, found in _LISTED.items()}
 
@@ -194,8 +201,8 @@ def method(owner: Any, name: str) -> MethodType:
 
 def _class_named(name: str) -> type | None:
     """Return the class that is defined under exactly this name, if it is an allowed one."""
-    if name == f"{OnFields.__module__}.{OnFields.__qualname__}":
-        return OnFields
+    if isinstance(name, str) and name in _OURS:
+        return _OURS[name]
     module, _, attribute = name.rpartition(".")
     if not any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +29,12 @@ def check_config(config: Config) -> None:
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
     collect_problems(
-        lambda: _check_weight(config),
         lambda: _check_metric(config),
         lambda: _check_baseline(config),
         lambda: _check_state(config),
         lambda: _check_kafka(config),
         lambda: config.build_source().close(),
     )
-
-
-def _check_weight(config: Config) -> None:
-    estimator: Any = config.estimator_class
-    if config.weight is not None and "w" not in signature(estimator.learn_one).parameters:
-        raise ConfigError(f"weight: expected a model that takes weights, got {build.type_of(config.model)}")
 
 
 def check_label(config: Config) -> None:
