@@ -18,14 +18,14 @@ from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.interop.frozen_features import parts_of, terms_of
 from streamkernel.interop.frozen_mixture import coefficients, others
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
 """Inputs of a frozen function at most."""
@@ -70,7 +70,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
         if type(step) not in _AFFINE:
             kinds = ", ".join(kind.__name__ for kind in _AFFINE)
             raise ValueError(f"Expected one of {kinds} in front of the model, got a {type(step).__name__}")
-    model = prediction_copy.frozen(model)
+    model = prediction_copy.prediction_copy(model)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None:
         features = _names_of_step(steps[0])
@@ -88,21 +88,21 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
-    if isinstance(learner, Mixture):
+    if isinstance(learner, SecondOrderLearner):
         more, tensors = others(learner, hashes)
         about |= more
         arrays |= tensors
-    weights = _first_order(learner) if isinstance(learner, Expansion) else coefficients(learner)
+    weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
     return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
 
 
-def _first_order(learner: Expansion) -> F64:
+def _first_order(learner: FirstOrderLearner) -> F64:
     return learner.functions()[:, -learner.columns :]
 
 
 def _inputs(
-    known: Names, scales: Scales | None, features: Sequence[Hashable] | None
+    known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
 ) -> tuple[list[Hashable | None], U64]:
     """Return the names of inputs, ``None`` for one of which only the hash is known, and their hashes."""
     learned = known.numbers if scales is None else {*scales.names.tolist()}

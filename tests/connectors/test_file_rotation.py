@@ -269,7 +269,7 @@ def test_without_following_the_position_of_another_file_is_refused(tmp_path: Pat
     log.rename()
     log.write(b'{"n": 3}\n' * 9)
     source = FileSource(log.path)
-    with pytest.raises(ValueError, match=r"Expected the file that was followed, got another one - at .*; set follow = true"):
+    with pytest.raises(ValueError, match=r"Expected the file that was followed, got another one"):
         source.seek(positions)
     source.close()
 
