@@ -84,7 +84,7 @@ class Scales:
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
-    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> from streamkernel.kernels.program import KernelProgram
     >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> scales = Scales()
     >>> for i in range(4):

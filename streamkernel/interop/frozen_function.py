@@ -19,15 +19,15 @@ from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
 from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.interop import affine
 from streamkernel.interop.frozen_features import parts_of, terms_of
 from streamkernel.interop.frozen_mixture import coefficients, others
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
 """Inputs of a frozen function at most."""
@@ -69,7 +69,7 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     if not isinstance(last, KernelModel):
         raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(last).__name__}")
     affine.check(first_steps(model).values())
-    copied = prediction_copy.frozen(model)
+    copied = prediction_copy.prediction_copy(model)
     steps, model = list(first_steps(copied).values()), last_step(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:
@@ -88,20 +88,20 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
-    if isinstance(learner, Mixture):
+    if isinstance(learner, SecondOrderLearner):
         more, tensors = others(learner, hashes)
         about |= more
         arrays |= tensors
-    weights = _first_order(learner) if isinstance(learner, Expansion) else coefficients(learner)
+    weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
     return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
 
 
-def _first_order(learner: Expansion) -> F64:
+def _first_order(learner: FirstOrderLearner) -> F64:
     return learner.functions()[:, -learner.columns :]
 
 
-def _has_strings(names: Sequence[Hashable | None], known: Names) -> bool:
+def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:
     """Return whether there are columns of strings: those of which only the hash is known, or ``"field=value"``."""
     if known.fields is not None and None in names:
         return True
@@ -109,7 +109,7 @@ def _has_strings(names: Sequence[Hashable | None], known: Names) -> bool:
 
 
 def _inputs(
-    known: Names, scales: Scales | None, features: Sequence[Hashable] | None
+    known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
 ) -> tuple[list[Hashable | None], U64]:
     """Return the names of inputs, ``None`` for one of which only the hash is known, and their hashes."""
     learned = known.numbers if scales is None else {*scales.names.tolist()}

@@ -101,7 +101,7 @@ KERNELS: dict[str, kernels.Kernel] = {
     "Laplacian": kernels.Laplacian(1.0),
     "Cauchy": kernels.Cauchy(1.0),
     "Matern": kernels.Matern(1.5, 1.0),
-    "Ladder": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0)),
+    "MultiScale": kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0)),
     "SkewedChiSquared": kernels.SkewedChiSquared(0.5),
     "SkewedIntersection": kernels.SkewedIntersection(0.5),
     "Hellinger": kernels.Hellinger(),

@@ -130,7 +130,7 @@ def name_of(found: Any) -> str | None:
     return None
 
 
-def named(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the class or function of a name.
 
     Raises
@@ -140,9 +140,9 @@ def named(name: str) -> Any:
 
     Examples
     --------
-    >>> named("builtins.float")
+    >>> object_named("builtins.float")
     <class 'float'>
-    >>> named("os.system")
+    >>> object_named("os.system")
     Traceback (most recent call last):
     ValueError: "os.system" is not allowed in a checkpoint
     """
