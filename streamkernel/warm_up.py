@@ -1,4 +1,4 @@
-"""Compilation before the first event, so that an image or a new machine has the compiled code that models need."""
+"""Compilation before the first event, for images and new machines."""
 
 from __future__ import annotations
 

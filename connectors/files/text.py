@@ -1,4 +1,4 @@
-"""Events from a text format: bytes are cut into records, and records are read or said to be unreadable."""
+"""Events from a text format: bytes are split into records, and each record is parsed or becomes an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of the partitions that a source has: where each is, what was fetched, and what comes next."""
+"""Reading of assigned partitions: their positions, fetched records, and the next record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers say now and then of the topics that are read: which partitions there are, and where they end."""
+"""Periodic checks of the topics that are read: their partitions and end offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels that come later than their features: what was predicted waits for its label, in a bounded store."""
+"""Labels that arrive later than their features: pending predictions in a bounded store."""
 
 from __future__ import annotations
 

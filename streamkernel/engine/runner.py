@@ -1,4 +1,4 @@
-"""The main loop: an event comes in, is predicted, learned and written out, and now and then all is made durable."""
+"""The main loop: it predicts, learns and writes each event, and commits checkpoints."""
 
 from __future__ import annotations
 

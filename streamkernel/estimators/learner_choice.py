@@ -1,4 +1,4 @@
-"""The learner that an estimator runs, by its parameters."""
+"""The learner of an estimator, chosen by its parameters."""
 
 from __future__ import annotations
 

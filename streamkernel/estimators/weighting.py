@@ -1,4 +1,4 @@
-"""Weights of examples as they are given, and those of classes."""
+"""Weights of examples from users, and weights of classes."""
 
 from __future__ import annotations
 

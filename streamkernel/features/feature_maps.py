@@ -1,4 +1,4 @@
-"""Feature maps, compiled: what one part of a kernel makes of a row and its random directions, for each form of z."""
+"""Feature maps: the output of one part of a kernel for a row and its random directions, by the form of z; compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples as compiled code reads them: the values of names, which are given by their hashes."""
+"""Examples as compiled code reads them: values of names, which are identified by their hashes."""
 
 from __future__ import annotations
 

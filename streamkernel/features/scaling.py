@@ -1,4 +1,4 @@
-"""One scale for a stream's inputs: centred, divided by their spread, and bent where they are far out."""
+"""Scaling of inputs: centred, divided by their spread, and logarithmic far from the mean."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _columns(edition: int) -> int:
 
 
 class Scales:
-    """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
+    r"""The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
     A value v of a name whose scale is (c, s) becomes
 

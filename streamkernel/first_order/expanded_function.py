@@ -1,4 +1,4 @@
-"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients, and how it is evaluated."""
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation."""
 
 from __future__ import annotations
 

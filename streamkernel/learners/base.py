@@ -1,4 +1,4 @@
-"""What first- and second-order functions of random features have in common."""
+"""The base class of first- and second-order functions of random features."""
 
 from __future__ import annotations
 

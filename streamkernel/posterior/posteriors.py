@@ -1,4 +1,4 @@
-"""What is known of f after the examples seen: by recursion, exactly, or by doubly stochastic gradients."""
+"""The posterior of f given the examples: exact by recursion, or by doubly stochastic gradients."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class Stochastic:
         else:
             places = [self._places.get(key) for key in _keys(rows)]
             if None in places:
-                raise InputError("Expected one of the points that were given beforehand, got another x")
+                raise InputError("Expected one of the given points, got another x")
             explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
         return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
 

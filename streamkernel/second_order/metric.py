@@ -1,4 +1,4 @@
-"""The metric that new groups draw their features in: the average gradient outer product of what f has learned.
+"""The metric of new groups: the average gradient outer product of f.
 
 What f has learned says in which directions it changes,
 

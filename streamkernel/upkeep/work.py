@@ -1,4 +1,4 @@
-"""A task done to a function, or to a whole model at once."""
+"""Execution of a task on a function, or on a whole model."""
 
 from __future__ import annotations
 

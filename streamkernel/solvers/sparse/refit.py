@@ -1,4 +1,4 @@
-"""The coefficients of chosen features without the price that chose them, which pulls them towards 0."""
+"""The coefficients of selected features without the L1 penalty, which shrinks them towards 0."""
 
 from __future__ import annotations
 
