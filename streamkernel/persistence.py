@@ -1,4 +1,4 @@
-"""Models in files: those of this library, pipelines that end in one, and what a run has learned."""
+"""Models in files: models of this library, pipelines that end in one, and checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def save(model: Any, path: str | Path) -> None:
 
     Parameters
     ----------
-    model
+    model : object
         A model of this library, whose own ``save`` does the same, or a River pipeline of steps that a run can store.
-    path
-        The file; it is replaced in one piece.
+    path : str or Path
+        The file; it is replaced atomically.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def load(path: str | Path) -> Any:
 
     Parameters
     ----------
-    path
+    path : str or Path
         A file that :func:`save` or a model's own ``save`` wrote; or a state directory, whose newest whole checkpoint is
         read, also while the run goes on.
 

@@ -357,7 +357,10 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
     assert call("export", state, cwd=tmp_path).exit_code == 0
     assert load(tmp_path / "model.safetensors").predict_proba_one(x) == expected
     for words, text in [
-        (["export", "nowhere", "-o", "other"], "Expected a state directory, found none - at nowhere"),
+        (
+            ["export", "nowhere", "-o", "other"],
+            "Expected a state directory or the file of a model, found none - at nowhere",
+        ),
         (["export", ".", "-o", "other"], "Expected a state directory with a checkpoint, got none - at ."),
         (["merge", "model", "single", "-o", "other"], "got a pipeline - in model"),
     ]:
@@ -497,7 +500,7 @@ def test_check_connects_to_brokers(tmp_path: Path) -> None:
     assert call("run", "--check", config).exit_code == 0
     answer = call("run", "--check", "--connect", config)
     assert (answer.exit_code, f"kafka: Kafka at 127.0.0.1:{port} cannot be reached" in answer.stderr) == (2, True)
-    assert call("run", "--connect", config).stderr == "streamkernel: --connect only goes with --check\n"
+    assert call("run", "--connect", config).stderr == "streamkernel: --connect needs --check\n"
 
 
 def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) -> None:
@@ -544,7 +547,7 @@ def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest
     assert "compiling for this machine" in caplog.text
 
 
-def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         answer = call("run", prepared(tmp_path / "run", events(10), f"[http]\nport = {port}\n"))

@@ -1,4 +1,4 @@
-"""A task done to a saved model on the events of a file, and several saved models as one."""
+"""Pruning and refitting a saved model on the events of a file, and merging saved models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from river import compose
 
 from connectors import FileSource
-from streamkernel import upkeep
+from streamkernel import tensor_file, upkeep
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
@@ -24,7 +24,7 @@ from streamkernel.upkeep.tasks import Task
 
 
 def maintain(model: Path, events: Path, label: str, output: Path, task: Task) -> str:
-    """Do a task to the model in a file, write it to another one, and return what came of it in words.
+    """Do a task to the model in a file, write it to another one, and return the result as text.
 
     Records of `events` that cannot be used are left out, and counted.
 
@@ -52,7 +52,7 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
 
 
 def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
-    """Merge saved models, write the one that they are together, and return in words what it is.
+    """Merge saved models, write the merged model, and return a description of it.
 
     Raises
     ------
@@ -73,18 +73,31 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     return summary + (f", labels {', '.join(map(repr, labels))}" if labels else "")
 
 
-def export(state: Path, output: Path) -> str:
-    """Write the model of the newest checkpoint in a state directory to a file, and return in words what it is.
+def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
+    """Write the model of a run or of a file to a file of another format, and return a description of it.
 
     Raises
     ------
     ModelFileError, FileNotFoundError
-        If there is no checkpoint, or none is whole.
+        If there is no model.
+    ValueError
+        If it cannot be written in this format.
     """
-    if not state.is_dir():
-        raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
-    found = load(state)
-    save(found, output)
+    if not model.exists():
+        raise FileNotFoundError(f"Expected a state directory or the file of a model, found none - at {model}")
+    found = load(model)
+    if to == "safetensors":
+        if features:
+            raise ValueError("Expected --feature with --to numpy or --to onnx, got it with safetensors")
+        save(found, output)
+    elif to == "numpy":
+        from streamkernel.interop import to_numpy
+
+        to_numpy(found, output, features)
+    else:
+        from streamkernel.interop import to_onnx
+
+        tensor_file.put(output, to_onnx(found, features).SerializeToString())
     steps = found.steps.values() if isinstance(found, compose.Pipeline) else [found]
     return f"{output}: {' | '.join(type(step).__name__ for step in steps)}"
 
@@ -94,7 +107,7 @@ def _single(path: Path) -> KernelModel:
     found = load(path)
     if isinstance(found, compose.Pipeline):
         raise ValueError(
-            "Expected models without preprocessing, since that of models that learned apart differs, "
+            "Expected models without preprocessing, which differs between models that learned separately, "
             f"got a pipeline - in {path}"
         )
     return _kernel_model(found, path)

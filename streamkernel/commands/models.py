@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,20 @@ import typer
 
 from streamkernel.commands.errors import EXPECTED, fail
 
+
+class Format(StrEnum):
+    """The formats of exported models."""
+
+    SAFETENSORS = "safetensors"
+    NUMPY = "numpy"
+    ONNX = "onnx"
+
+
+SUFFIXES = {Format.SAFETENSORS: "safetensors", Format.NUMPY: "npz", Format.ONNX: "onnx"}
+
 ModelFile = Annotated[Path, typer.Argument(help="A file that save() or export wrote.", show_default=False)]
 EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
-Label = Annotated[str, typer.Option(help="The field that is to be predicted.")]
+Label = Annotated[str, typer.Option(help="The field to predict.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 PrunedFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .pruned in its name.")
@@ -20,7 +32,7 @@ PrunedFile = Annotated[
 RefittedFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .refitted in its name.")
 ]
-Window = Annotated[int, typer.Option(help="The last events that are used.", min=2)]
+Window = Annotated[int, typer.Option(help="The number of last events to use.", min=2)]
 
 
 def prune(
@@ -28,7 +40,7 @@ def prune(
     events: EventsFile,
     label: Label,
     output: PrunedFile = None,
-    keep: Annotated[float, typer.Option(help="Share of max_features that it may have afterwards.")] = 0.25,
+    keep: Annotated[float, typer.Option(help="The new limit of features, as a fraction of max_features.")] = 0.25,
     window: Window = 4096,
 ) -> None:
     """Prune a saved model to the features that matter on the events of a file."""
@@ -55,14 +67,28 @@ def refit(
 
 
 def export(
-    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
-    output: Output = Path("model.safetensors"),
+    model: Annotated[
+        Path, typer.Argument(help="The state directory of a run, or a file that save() wrote.", show_default=False)
+    ],
+    to: Annotated[Format, typer.Option(help="The format: that of load(), or of other programs.")] = Format.SAFETENSORS,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; by default model with the suffix of the format."),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For numpy and onnx: an input, one option for each in their order; by default those learned."
+        ),
+    ] = None,
 ) -> None:
-    """Write the model of a run's newest checkpoint, with its preprocessing, to a file for load() and other commands."""
+    """Write a model with its preprocessing to a file: that of a run's newest checkpoint for load() and other commands;
+    or frozen, for ONNX, or for NumPy alone with the predictor beside it.
+    """
     from streamkernel.commands import maintenance
 
     try:
-        typer.echo(maintenance.export(state, output))
+        typer.echo(maintenance.export(model, to, output or Path(f"model.{SUFFIXES[to]}"), feature))
     except EXPECTED as error:
         fail(error)
 

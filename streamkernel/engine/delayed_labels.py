@@ -1,4 +1,4 @@
-"""Labels that come later than their features: what was predicted waits for its label, in a bounded store."""
+"""Labels that arrive later than their features: pending predictions in a bounded store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.engine.checkpoint.packing import pack, unpack
-from streamkernel.engine.examples import shortened
+from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
@@ -25,7 +25,7 @@ _FARTHEST = 1e15  # seconds
 Key = str | int
 
 
-class Waiting(NamedTuple):
+class PendingExample(NamedTuple):
     """Features without a label yet, with the predictions of the model and the baseline for them."""
 
     since: float
@@ -47,7 +47,7 @@ class Waiting(NamedTuple):
 class DelayedLabels:
     """Joins features and the label that comes in another record, by a key.
 
-    An entry is given up after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
+    An entry is dropped after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
     :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
 
     Parameters
@@ -68,7 +68,7 @@ class DelayedLabels:
     Attributes
     ----------
     counts : dict
-        Joined pairs; labels that came early, again (duplicate), after their features were given up (late), or whose
+        Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
         features never came (unmatched); features whose label did not come in time (expired) or before too many newer
         ones waited (evicted), or that came again while they waited (repeated).
 
@@ -79,7 +79,7 @@ class DelayedLabels:
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)
-    >>> labels.joined(7)
+    >>> labels.discard(7)
     >>> labels.waiting_for(7, "spam")
     Traceback (most recent call last):
         ...
@@ -106,7 +106,7 @@ class DelayedLabels:
         self._read = clock
         self._clock = LabelClock(timeout_seconds)
         self._event = 0.0  # the time of the record that came last
-        self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
+        self._waiting: OrderedDict[Key, PendingExample] = OrderedDict()
         self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
         self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
 
@@ -115,7 +115,7 @@ class DelayedLabels:
         return len(self._waiting)
 
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
-        """Return the key of a record, and give up what has waited too long when it comes.
+        """Return the key of a record, and drop what has waited too long when it comes.
 
         Raises
         ------
@@ -155,18 +155,18 @@ class DelayedLabels:
         comes.
         """
         answered = map(plain, (*answers[0], *answers[1]))
-        self._waiting[key] = Waiting._make((self._since, key, place, x, *answered, w))
+        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
-    def waiting_for(self, key: Key, y: Any) -> Waiting | None:
+    def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
         """Return the pending features of `key`, whose label is `y`; if there are none, the label becomes pending.
 
         Raises
         ------
         JoinError
-            If there was a label for `key` already, or the features have been given up.
+            If there was a label for `key` already, or the features have been dropped.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -184,7 +184,7 @@ class DelayedLabels:
             self._early.popitem(last=False)
         return None
 
-    def joined(self, key: Key) -> None:
+    def discard(self, key: Key) -> None:
         """Let go of what waited under `key`: its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
@@ -196,7 +196,7 @@ class DelayedLabels:
         return {
             "counts": dict(self.counts),
             "clock": self._clock.state(),
-            "waiting": pack(self._waiting.values(), width=len(Waiting._fields)),
+            "waiting": pack(self._waiting.values(), width=len(PendingExample._fields)),
             "early": pack(self._early.values(), width=3),
             "done": pack(self._done.items(), width=2),
         }
@@ -205,7 +205,7 @@ class DelayedLabels:
         """Continue from what `state` returned."""
         self.counts = dict(state["counts"])
         self._clock.restore(state["clock"])
-        self._waiting = OrderedDict((row[1], Waiting(*row)) for row in unpack(state["waiting"]))
+        self._waiting = OrderedDict((row[1], PendingExample(*row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
 
@@ -217,10 +217,10 @@ class DelayedLabels:
                 raise JoinError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
             return key
         if type(key) is not int:
-            got = shortened(key) if key is not None else "null" if self.key in record else "no such field"
+            got = shorten(key) if key is not None else "null" if self.key in record else "no such field"
             raise JoinError(f"Expected a string or an integer as key, got {got} - {where}")
         if not -(1 << 63) <= key < 1 << 64:
-            raise JoinError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
+            raise JoinError(f"Expected an integer of 64 bits as key, got {shorten(key)} - {where}")
         return key
 
     @property
@@ -229,14 +229,14 @@ class DelayedLabels:
         return max(self._clock.now, self._event)
 
     def _give_up(self, key: Key) -> None:
-        """Give up what has waited too long under a key by the time of the record that came last."""
+        """Drop what has waited too long under a key by the time of the record that came last."""
         for entries in (self._waiting, self._early):
             if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
                 self._count(key, entries)
 
     def _count(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
-        """Count an entry that was given up."""
+        """Count an entry that was dropped."""
         if entries is self._waiting:
             self.counts["expired"] += 1
             self._remember(key, joined=False)
@@ -244,14 +244,14 @@ class DelayedLabels:
             self.counts["unmatched"] += 1
 
     def _expire(self, entries: OrderedDict[Key, Any]) -> None:
-        """Give up the entries that have waited too long, oldest first."""
+        """Drop the entries that have waited too long, oldest first."""
         now, limit = self._clock.now, self._timeout_seconds
         while entries:
             key = next(iter(entries))
             since = entries[key][0]
             if since > now + limit and not self._clock.is_in_doubt:  # its time was wrong: it waits from now on
                 entry = entries.pop(key)
-                entries[key] = entry._replace(since=now) if isinstance(entry, Waiting) else (now, *entry[1:])
+                entries[key] = entry._replace(since=now) if isinstance(entry, PendingExample) else (now, *entry[1:])
             elif now - since > limit:
                 del entries[key]
                 self._count(key, entries)
@@ -276,7 +276,7 @@ def _seconds(record: Mapping[str, Any], field: str) -> float:
             pass
     elif type(value) in (int, float) and -_FARTHEST < value < _FARTHEST:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    got = shortened(value) if value is not None else "null" if field in record else "no such field"
+    got = shorten(value) if value is not None else "null" if field in record else "no such field"
     raise JoinError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
 
 

@@ -1,4 +1,4 @@
-"""More than one thread, for what can be split: the predictions of many rows."""
+"""Several threads for predictions of many rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def set_num_threads(n: int) -> None:
 
     Parameters
     ----------
-    n
+    n : int
         Threads, 1 or more.
 
     Raises

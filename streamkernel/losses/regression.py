@@ -35,12 +35,12 @@ class Square(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """½r² where r = \\|f - y\\| is at most δ, and δ(r - ½δ) beyond.
+    r"""½r² where r = \\|f - y\\| is at most δ, and δ(r - ½δ) beyond.
 
     Parameters
     ----------
-    delta
-        The residual δ, in units of the target, from which on errors count linearly.
+    delta : float, default 1.0
+        The residual δ > 0, in units of the target, beyond which the loss is linear.
 
     Raises
     ------
@@ -79,12 +79,12 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(Loss):
-    """max(0, \\|f - y\\| - ε), the loss of support vector regression.
+    r"""max(0, \\|f - y\\| - ε), the loss of support vector regression.
 
     Parameters
     ----------
-    epsilon
-        The residual ε ≥ 0, in units of the target, up to which an error costs nothing.
+    epsilon : float, default 0.1
+        The largest residual ε ≥ 0 without a loss, in units of the target.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class EpsilonInsensitive(Loss):
 
 @dataclass(frozen=True)
 class Absolute(Loss):
-    """\\|f - y\\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
+    r"""\\|f - y\\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
 
     References
     ----------
@@ -142,7 +142,7 @@ class Quantile(Loss):
 
     Parameters
     ----------
-    tau
+    tau : float, default 0.5
         The quantile τ, between 0 and 1: the share of targets that should be below f.
 
     Raises
@@ -186,9 +186,9 @@ class Correntropy(Loss):
 
     Parameters
     ----------
-    sigma
-        The residual σ > 0, in units of the target, that tells near from far. Where all targets are many σ from f, as
-        they may be at the beginning, nothing is learned.
+    sigma : float, default 1.0
+        The scale σ > 0 of the residual, in units of the target. If all targets are many σ from f, as they may be at
+        first, nothing is learned.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is known of f after the examples seen: by recursion, exactly, or by doubly stochastic gradients."""
+"""The posterior of f given the examples: exact by recursion, or by doubly stochastic gradients."""
 
 from __future__ import annotations
 
@@ -85,17 +85,18 @@ class Recursive:
         return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
 
     def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order."""
+        """Learn from `rows` in order; one with noise of variance σ²/w is √w times as large with noise σ²."""
         for part, piece in _pieces(rows):
-            self.linear.learn(self.features(piece), y[part])
+            root = np.sqrt(piece.weights)
+            self.linear.learn(self.features(piece) * root[:, None], y[part] * root)
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
-        return _joined(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
+        return _join(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row."""
-        return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
+        return self.noise * _join(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learned."""
@@ -107,7 +108,7 @@ class Recursive:
 
 
 class Stochastic:
-    """The paper's posterior: a mean, and a variance by the operator or for points given beforehand.
+    """The paper's posterior: a mean, and a variance by the operator or for points given in advance.
 
     Each step takes the next B examples and a block of features: a new one, or at the cap a random old one. ν is σ²/n
     for the n examples seen so far.
@@ -181,28 +182,29 @@ class Stochastic:
         block = min(steps_taken, self._blocks)
         if block == self._blocks:
             block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
-        phi = self._features(rows)
+        root = np.sqrt(rows.weights)[:, None]  # the gradient of the error, and the error, in units of its noise
+        phi = self._features(rows) * root
         if isinstance(A, OperatorVariance):
-            A = A.after_step(phi, self._features2(rows), block, gamma, nu)
+            A = A.after_step(phi, self._features2(rows) * root, block, gamma, nu)
         elif self._points is not None:
-            A = A.after_step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
-        return _Learned(f.after_step(phi, y, block, gamma, nu), A, steps_taken + 1, ())
+            A = A.after_step(phi, self._phis[0].exact(rows, self._points) * root, block, gamma, nu)
+        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, ())
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
         f = self._learned.f
-        return _joined(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
+        return _join(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
-        """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
+        """Return the variance of f(x) for each row; while A is learned it may be too small, never below 0.
 
         Raises
         ------
         InputError
-            If a row is none of the points that were given beforehand.
+            If a row is none of the points that were given in advance.
         """
         A = self._learned.A
-        return _joined(self._variance(A, piece) for _, piece in _pieces(rows))
+        return _join(self._variance(A, piece) for _, piece in _pieces(rows))
 
     def _variance(self, A: OperatorVariance | RidgeFunctions, rows: Rows) -> F64:
         phi = self._features(rows)
@@ -211,7 +213,7 @@ class Stochastic:
         else:
             places = [self._places.get(key) for key in _keys(rows)]
             if None in places:
-                raise InputError("Expected one of the points that were given beforehand, got another x")
+                raise InputError("Expected one of the given points, got another x")
             explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
         return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
 
@@ -263,12 +265,12 @@ class _Learned(NamedTuple):
 
 
 def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
-    """Return points that are given beforehand as rows; their names must be strings, as a file keeps them.
+    """Return points that are given in advance as rows; their names must be strings, as a file keeps them.
 
     Raises
     ------
     ValueError
-        If there is none, a name is no string, or a value is no finite number.
+        If there is none, a name is not a string, or a value is no finite number.
     """
     for x in points:
         if not all(isinstance(name, str) for name in x):
@@ -286,7 +288,7 @@ def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
         yield slice(first, last), rows.part(first, last)
 
 
-def _joined(parts: Iterator[F64]) -> F64:
+def _join(parts: Iterator[F64]) -> F64:
     return np.concatenate([np.zeros(0), *parts])
 
 

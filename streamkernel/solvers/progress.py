@@ -1,4 +1,4 @@
-"""Long fits: a line that says how far they are, and an answer for a user who does not wait for the end."""
+"""Progress lines of long fits, and a result for a user who interrupts them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ log = logging.getLogger(__name__)
 
 Tell = Callable[[float, str], None]
 """Takes how much is done, from 0 to 1, and what there is to say of it; called between compiled calls."""
+
+
+@contextmanager
+def progress_line(what: str, *, show: bool) -> Iterator[Tell]:
+    """Give a function that moves a progress line on standard error, if it is to be shown."""
+    if not show:
+        yield lambda done, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as line:
+        task = line.add_task(what, total=1.0, text="")
+        yield lambda done, text: line.update(task, completed=done, text=text)
 
 
 @contextmanager
@@ -31,15 +46,7 @@ def progress(what: str, *, show: bool) -> Iterator[Tell]:
     2
     """
     try:
-        if not show:
-            yield lambda done, text: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True)) as line:
-            task = line.add_task(what, total=1.0, text="")
-            yield lambda done, text: line.update(task, completed=done, text=text)
+        with progress_line(what, show=show) as tell:
+            yield tell
     except KeyboardInterrupt:
         log.warning("%s was interrupted; the best result so far is kept", what)

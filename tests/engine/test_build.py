@@ -129,7 +129,7 @@ def test_a_type_that_is_none(spec: Any, message: str) -> None:
     assert problems(lambda: build(spec, SIEVES, "x")) == [message]
 
 
-def test_all_problems_of_a_table_are_told_at_once() -> None:
+def test_all_problems_of_a_table_are_reported_together() -> None:
     table = {
         "type": "KernelClassifier",
         "max_feature": 5,
@@ -201,7 +201,7 @@ def test_upkeep_in_a_table() -> None:
         build({"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 2}}, models(), "model")
 
 
-def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
+def test_a_quantile_is_given_by_tau_or_by_its_loss() -> None:
     named = build({"type": "KernelRegressor", "loss": "quantile", "tau": 0.9, "learner": "dsg"}, models(), "model")
     assert (named.loss, named.tau, named._loss) == ("quantile", 0.9, losses.Quantile(0.9))
     table = {"type": "KernelRegressor", "loss": {"type": "Quantile", "tau": 0.9}, "learner": "dsg"}
@@ -243,7 +243,7 @@ def test_paths_go_into_nested_tables(kernel: dict[str, Any], line: str) -> None:
 
 def test_kernels_of_kernels() -> None:
     shares = {"type": "Transformed", "kernel": {"type": "DotProduct", "coefficients": [0, 1.5]}, "transform": "simplex"}
-    some = {"type": "On", "kernel": {"type": "Gaussian", "sigma": 2}, "names": ["a", "b"]}
+    some = {"type": "OnInputs", "kernel": {"type": "Gaussian", "sigma": 2}, "names": ["a", "b"]}
     product = {"type": "Product", "left": "Laplacian", "right": {"type": "Scaled", "kernel": some, "factor": 3}}
     table = {"type": "KernelRegressor", "kernel": {"type": "Sum", "left": shares, "right": product}}
     expected = kernels.DotProduct([0.0, 1.5]).of("simplex")
@@ -263,7 +263,7 @@ def test_kernels_of_kernels() -> None:
             ],
         ),
         (
-            {"type": "On", "kernel": "Gaussian", "names": "a"},
+            {"type": "OnInputs", "kernel": "Gaussian", "names": "a"},
             ['model.kernel.names: expected a list, got "a"'],
         ),
     ],

@@ -20,7 +20,7 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, 
 from streamkernel import kernels as k
 from streamkernel.learners import schedule
 from streamkernel.second_order import growth, newton_step
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 1100
 GROWING = {"features_per_seed": 4, "max_features": 64, "learner": "newton"}
@@ -28,8 +28,8 @@ KERNELS = {
     "default": None,
     "fixed": k.Gaussian(1.5),
     "median": k.Gaussian("median"),
-    "ladder of 3": k.Ladder(k.Laplacian(2.0), (2.0, 0.25, 1.0)),
-    "sum of ladders": k.Ladder(k.Gaussian("median")) + k.Ladder(k.Laplacian("median")).on("x0"),
+    "multi-scale of 3": k.MultiScale(k.Laplacian(2.0), (2.0, 0.25, 1.0)),
+    "sum of multi-scales": k.MultiScale(k.Gaussian("median")) + k.MultiScale(k.Laplacian("median")).on("x0"),
     "polynomial": k.Polynomial(2),
     "arc-cosine": k.ArcCosine(1),
 }
@@ -101,7 +101,7 @@ def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kernel", [None, k.Gaussian(1.5), k.ArcCosine(1)], ids=repr)
-def test_a_copy_goes_on_with_the_same_bits_around_looks(kernel, way, tmp_path):
+def test_a_copy_continues_with_the_same_bits_around_looks(kernel, way, tmp_path):
     """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
     xs, ys = fine(1100)
     begun, model = [], regressor(kernel=kernel)
@@ -165,7 +165,7 @@ def test_memory_is_flat_once_it_has_grown():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge", "smooth_hinge"])
-def test_a_class_that_appears_after_growth_leaves_what_is_said_of_the_others(loss):
+def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss):
     xs, ys = examples(3000, ("no", "yes"))
     model = learn(classifier(loss=loss), xs[:N], ys[:N])
     assert any(stages(model))
@@ -214,18 +214,18 @@ def test_what_is_refused_at_a_look_changes_nothing():
 
 
 @pytest.mark.parametrize("bad", [0, 255, 256, 257, 511, 512, 599])
-def test_rows_before_one_that_is_refused_are_learnt_across_looks(bad):
+def test_rows_before_one_that_is_refused_are_learned_across_looks(bad):
     xs, y = fine(600)
     X = np.array([list(x.values()) for x in xs])
     f, whole = (
-        Mixture(k.Gaussian(1.5), losses.Square(), step_sizes.Constant(0.75), block_size=4, max_features=64)
+        SecondOrderLearner(k.Gaussian(1.5), losses.Square(), step_sizes.Constant(0.75), block_size=4, max_features=64)
         for _ in range(2)
     )
     whole.learn(whole.directions.rows(list(xs[0]), X[:bad]), y[:bad])
     X[bad, 1] = np.inf
     with pytest.raises(InputError, match="size"):
         f.learn(f.directions.rows(list(xs[0]), X), y)
-    assert f.offered == bad
+    assert f.n_offered == bad
     ours, theirs = f.tensors(), whole.tensors()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)

@@ -18,7 +18,7 @@ from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 
 SMALL = {"max_features": 16}
@@ -43,7 +43,7 @@ def model_of(kind):
 def mixture(loss, columns=1):
     """Return a mixture that takes inputs as they are."""
     intercept = state.NOTHING if loss.for_classes else state.MEAN
-    return Mixture(
+    return SecondOrderLearner(
         kernels.Gaussian(1.0), loss, step_sizes.Constant(0.75), block_size=2, max_features=8, columns=columns,
         intercept=intercept, is_linear=True,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def without(f):
     return cut
 
 
-def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them():
+def test_an_earlier_file_continues_without_them_and_merges_with_one_that_has_them():
     _, xs, ys = model_of("regressor")
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
     f = second._learner
@@ -158,7 +158,7 @@ def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them(
     assert np.isfinite(merged.predict_one(xs[900]))
 
 
-def test_a_new_class_is_not_told_to_what_still_predicts():
+def test_a_new_class_does_not_change_arrays_that_still_predict():
     """It has no column for it."""
     xs, ys = examples(300, ("a", "b", "c"))
     model = learn(KernelClassifier(**SMALL), xs, ys)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 
 from streamkernel.solvers.matrix import matrix_search
-from streamkernel.solvers.matrix.matrix_blocks import Iterate, Problem
+from streamkernel.solvers.matrix.matrix_blocks import Iterate, MatrixProblem
 from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, dual_loss, matrix_risk
 from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
@@ -33,7 +33,7 @@ def make(n=12, p=4, d=3, seed=0, loss="smooth_hinge"):
 def test_a_step_is_the_papers(loss: str, m: int, q: int) -> None:
     D, b = make(loss=loss)
     n, p, d = D.shape[:3]
-    problem = Problem(DenseBlocks(D), dual_loss(loss), b, np.full(p, 0.1), np.zeros((p, d, d)))
+    problem = MatrixProblem(DenseBlocks(D), dual_loss(loss), b, np.full(p, 0.1), np.zeros((p, d, d)))
     rng = np.random.default_rng(1)
     X = np.array([A @ A.T for A in rng.normal(size=(p, d, d))])
     y = -0.5 * b
@@ -49,7 +49,7 @@ def test_a_step_is_the_papers(loss: str, m: int, q: int) -> None:
 
 def test_numbers_are_kept_where_that_is_cheaper_and_matrices_elsewhere() -> None:
     D, b = make()
-    problem = Problem(DenseBlocks(D), dual_loss("square"), b, np.full(4, 0.1), np.zeros((4, 3, 3)))
+    problem = MatrixProblem(DenseBlocks(D), dual_loss("square"), b, np.full(4, 0.1), np.zeros((4, 3, 3)))
     assert Iterate(problem, np.zeros((4, 3, 3)), 0.0 * b, m=12, q=1).keeps_numbers
     assert not Iterate(problem, np.zeros((4, 3, 3)), 0.0 * b, m=1, q=4).keeps_numbers
 
@@ -88,7 +88,7 @@ def test_it_finds_the_optimum_of_the_semidefinite_program(loss: str, m: int | No
     l2=st.sampled_from([0.01, 0.1, 3.0]),
     data=st.data(),
 )
-def test_whatever_is_asked_the_answer_is_certified(seed, n, p, d, loss, l2, data) -> None:
+def test_every_result_is_certified(seed, n, p, d, loss, l2, data) -> None:
     D, b = make(n, p, d, seed, loss)
     m, q = data.draw(st.integers(1, n)), data.draw(st.integers(1, p))
     found = matrix_risk(D, b, loss=loss, l2=l2, m=m, q=q, tol=1e-7, max_steps=20_000)
@@ -143,7 +143,7 @@ def test_the_best_so_far_only_gets_better_and_work_is_counted() -> None:
     assert found.decompositions == 2 * 6 + 2 * found.steps
 
 
-def test_it_stops_after_so_many_steps_and_says_so() -> None:
+def test_it_stops_after_so_many_steps_and_reports_it() -> None:
     D, b = make()
     found = matrix_risk(D, b, m=1, q=1, tol=1e-15, max_steps=20)
     assert found.steps == 20

@@ -26,7 +26,7 @@ from streamkernel import (
 from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.upkeep.distil import distil
 
 KERNELS = [
@@ -38,7 +38,7 @@ KERNELS = [
     kernels.ChiSquared(),
     kernels.ArcCosine(1),
     kernels.ExponentialSemigroup(1.0),
-    kernels.Ladder(kernels.Gaussian(1.0), (0.5, 1.0, 2.0)),
+    kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 1.0, 2.0)),
     kernels.Gaussian(0.7) * kernels.Laplacian(2.0) + 2.0 * kernels.DotProduct(),
 ]
 
@@ -118,7 +118,7 @@ SOON = upkeep.Pruning(every=400, window=300)
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_path):
+def test_what_is_learned_depends_on_the_events_alone(kind, classes, options, tmp_path):
     stream = [*events(1100, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     assert whole.n_prunings >= 1
@@ -140,7 +140,7 @@ def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, classes, options):
+def test_the_result_is_swapped_in_when_it_has_learned_what_came_since(kind, classes, options):
     first, began, until = 256, 400, 600  # the first 256 events decide the bandwidth, and do not count
     stream = [*events(first + until, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
@@ -255,7 +255,7 @@ def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
         (lambda: KernelClassifier(learner="dsg", refit="yes"), "Expected refit as a Refit"),
     ],
 )
-def test_errors_say_what_was_expected(make, told):
+def test_errors_name_the_expected_value(make, told):
     with pytest.raises(ValueError, match=told):
         make()
 
@@ -295,11 +295,11 @@ def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told
 
 
 def test_a_copy_that_only_answers_takes_no_upkeep_along():
-    from streamkernel.estimators.prediction_copy import frozen
+    from streamkernel.estimators.prediction_copy import prediction_copy
 
     stream = [*events(800)]
     model = learnt(KernelRegressor(learner="dsg", max_features=128, pruning=SOON), stream)
-    asked = frozen(model)
+    asked = prediction_copy(model)
     assert model._state.upkeep.job is not None  # it was begun after 656 events
     assert asked._state.upkeep is None
     assert asked.predict_one(stream[0][0]) == model.predict_one(stream[0][0])
@@ -313,7 +313,7 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
 
     stream = [*events(900)]
     plain = learnt(KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128), stream)
-    monkeypatch.setattr(work, "done", fail)
+    monkeypatch.setattr(work, "do_task", fail)
     model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, pruning=SOON)
     learnt(model, stream)
     assert "pruning has failed; the model stays as it is" in caplog.text

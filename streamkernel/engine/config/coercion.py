@@ -8,6 +8,7 @@ import inspect
 import json
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ _WORDS: dict[Any, str] = {
     str: "a string",
     dict: "a table",
     collections.abc.Mapping: "a table",
+    Path: "a path",
     **dict.fromkeys((list, tuple, set, frozenset, collections.abc.Sequence), "a list"),
 }
 
@@ -57,7 +59,7 @@ def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
 
 
 def expectation(annotation: Any) -> str:
-    """Return in words what a table can hold for an annotation; nothing if it can hold nothing that fits.
+    """Return the values that a table can hold for an annotation, as text; empty if there are none.
 
     Examples
     --------
@@ -105,10 +107,21 @@ def takes_numbers(annotation: Any) -> bool:
     return annotation in (Any, int, float)
 
 
+def takes_paths(annotation: Any) -> bool:
+    """Return whether paths fit an annotation.
+
+    Examples
+    --------
+    >>> takes_paths(str | Path), takes_paths(str | None)
+    (True, False)
+    """
+    return annotation is Path or any(map(takes_paths, get_args(annotation)))
+
+
 def fit_value(value: Any, annotation: Any) -> Any:
     """Return the value as the annotation has it: a list can become a set, 1 can become 1.0.
 
-    ``True`` is no integer, and ``"5"`` is no number. What cannot be judged is let through.
+    ``True`` is no integer, and ``"5"`` is not a number. What cannot be judged is let through.
 
     Raises
     ------
