@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import numba
 import numpy as np
 import pytest
 from numba import types
+from numba.core.caching import NullCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
-from streamkernel.jit import compiled, inlined
+from streamkernel.jit import compiled, compiling, inlined
 from streamkernel.jit.cache import fingerprint
 
 
@@ -88,3 +91,34 @@ def test_functions_are_recompiled_when_code_that_they_emit_changes():
         exec("def use(x):\n    return emitted(x)", names)
         found.add(fingerprint(names["use"]))
     assert len(found) == 2
+
+
+def test_numba_is_as_it_was_after_compiling_even_where_that_fails():
+    def found():
+        return [getattr(place, name) for place, name, _ in compiling._LEFT_OUT]
+
+    def fail():
+        with compiling.only_what_is_used(), compiling.only_what_is_used():
+            assert found() == [instead for *_, instead in compiling._LEFT_OUT] != before
+            raise ZeroDivisionError
+
+    before = found()
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert found() == before
+
+
+def test_functions_of_numba_that_were_only_linked_serve_other_code_too():
+    def use(values):
+        return np.repeat(np.searchsorted(values, 1.5), 2).sum() + max(values[0], 3.0)
+
+    values = np.arange(3.0)
+    assert [make(use)(values) for make in (compiled, numba.njit, compiled)] == [use(values)] * 3
+
+
+@pytest.mark.parametrize(("options", "kind"), [({}, compiling._OptimisedOnce), ({"fastmath": True}, JITCodeLibrary)])
+def test_only_functions_without_fast_mathematics_are_optimised_once(options, kind):
+    call = compiled(lambda x: x + 1.0, **options)
+    call._cache = NullCache()  # what is read from disk is of numba's kind
+    assert call(1.0) == 2.0
+    assert [type(one.library) for one in call.overloads.values()] == [kind]
