@@ -147,10 +147,16 @@ def new_function(
         block_size=block_size,
         max_features=cap,
         batch_size=learner.batch_size,
-        average=averaging.AVERAGE if learner.averaging else averaging.MIXTURE if is_automatic else averaging.LAST,
+        average=_average(learner.averaging, is_automatic),
         per_error=step is None and loss.directional,
         **others,
     )
+
+
+def _average(is_asked: bool, is_automatic: bool) -> int:
+    if is_asked:
+        return averaging.AVERAGE
+    return averaging.MIXTURE if is_automatic else averaging.LAST
 
 
 def loss_per_error(loss: str | losses.Loss) -> float:

@@ -37,7 +37,6 @@ from streamkernel.learners.state import (
     PER_K_XX,
 )
 
-
 _weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 

@@ -92,7 +92,9 @@ class DSG:
         ε > 0 of (1/B) Σ φφᵀ + εI, the covariance over the batch of the block that a step moves, against which its
         gradient is solved (Dai et al. 2014, section 4); ``None`` for none. It wants large batches.
     averaging
-        Whether predictions are those of the average of all iterates (Polyak averaging) instead of the last.
+        Whether predictions are those of the average of all iterates (Polyak averaging), which the theory is about. If
+        not, they are those of the last one; with ``step_size="auto"`` those of the last one and an average that forgets
+        the first steps, each with the share that its losses on the last examples speak for.
 
     Raises
     ------

@@ -28,7 +28,6 @@ from streamkernel.learners import averaging
 from streamkernel.learners.averaging import MIXTURE
 from streamkernel.learners.state import NUMBERS_TYPE
 
-
 _total_weight, _share = inlined(averaging.total_weight), inlined(averaging.share)
 
 

@@ -19,10 +19,10 @@ LEARNED_REALS = (
     "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight", "log_odds",
 )  # fmt: skip
 """The lazy scale of α and β; the bound M on the derivative, or the loss's parameter where that follows the errors;
-Σ scales times weights for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the offset added to f,
-and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the squared targets for
-second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of automatic
-size Σ‖∇‖², and ‖f‖² by what each step changed; the weights of all examples together; and s of
+Σ scales times weights for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the
+offset added to f, and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the
+squared targets for second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of
+automatic size Σ‖∇‖², and ‖f‖² by what each step changed; the weights of all examples together; and s of
 :mod:`streamkernel.learners.averaging`."""
 
 _GIVEN_INTS = (

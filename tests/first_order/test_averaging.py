@@ -75,9 +75,7 @@ def test_it_is_as_good_as_the_better_of_both(moves):
     label = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] > 0.0
     label ^= (np.arange(3000) // 300 % 2 == 1) & moves
     y = (label ^ (generator.random(3000) < 0.2)).astype(float)
-    last, average, mixture = (
-        loss_of(kind, X, y) for kind in (averaging.LAST, averaging.AVERAGE, averaging.MIXTURE)
-    )
+    last, average, mixture = (loss_of(kind, X, y) for kind in (averaging.LAST, averaging.AVERAGE, averaging.MIXTURE))
     assert (average > last) == moves
     assert mixture < min(last, average)
 
@@ -95,5 +93,5 @@ def test_a_file_from_before_there_was_a_mixture_predicts_as_before_and_goes_on_w
         f.learn(rows, y)
         old.learn(rows, y)
     assert np.array_equal(f.functions()[:, :1], old.functions())
-    assert -averaging.SURE < f.numbers["log_odds"]
+    assert f.numbers["log_odds"] > -averaging.SURE
     assert np.abs(f.scores(rows) - old.scores(rows)).max() > 1e-6
