@@ -1,6 +1,6 @@
-"""What a source and a sink are: four short methods each, and events that say where they came from.
+"""Interfaces of sources and sinks, and the events that pass between them.
 
-Nothing here, or in any other connector, knows of learning; the engine joins the two.
+Connectors do not depend on models; the engine connects the two.
 """
 
 from __future__ import annotations
@@ -9,28 +9,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Position = Any
-"""Where to go on in one stream: a JSON value that only the source that gave it can read."""
+"""A position in one stream: a JSON value that only its source interprets."""
 
 
 class Event(NamedTuple):
-    """One record, or the reason why there is none.
+    """One record, or an error if it could not be read.
 
     Parameters
     ----------
-    stream
-        Name of the stream the record was read from: a path, a data set's name, a topic's partition.
-    resume
-        Position **after** this record: a source that is sent there yields the next record first.
-    raw
-        The record's bytes as they came, for a dead letter.
-    record
+    stream : str
+        The name of the record's stream: a path, a data set or a partition of a topic.
+    resume : Position
+        The position **after** this record: a source that seeks it returns the next record first.
+    raw : bytes
+        The unchanged bytes of the record, for a dead letter.
+    record : dict or None, default None
         The fields, or ``None`` if the bytes could not be read.
-    error
-        Why there is no record: what was expected, what came. ``None`` if there is one.
-    key, headers
-        What a topic's record has besides its value.
-    origin
-        Where a topic's record is: its topic, partition, offset, and timestamp in milliseconds if it has one.
+    error : str or None, default None
+        The reason if there is no record: the expected and the actual value.
+    key : bytes or None, default None
+        The key of a record of a topic.
+    headers : tuple of tuple of str and bytes, default ()
+        The headers of a record of a topic.
+    origin : dict or None, default None
+        The topic, partition and offset of a record of a topic, and its timestamp in milliseconds if it has one.
     """
 
     stream: str
@@ -44,25 +46,25 @@ class Event(NamedTuple):
 
     @property
     def location(self) -> Mapping[str, Any]:
-        """The fields that name the record in predictions and dead letters."""
+        """The fields that identify the record in predictions and dead letters."""
         return self.origin or {"stream": self.stream, "position": self.resume}
 
     @property
     def is_position_only(self) -> bool:
-        """Whether there is neither a record nor an error: it only says how far its stream was read."""
+        """Whether there is neither a record nor an error, but only a new position of the stream."""
         return self.record is None and self.error is None
 
 
 class Refusal(NamedTuple):
-    """Why a record became a dead letter.
+    """The reason why a record became a dead letter.
 
     Parameters
     ----------
-    reason
-        What was expected, and what came.
-    kind
-        What it is counted as.
-    exception
+    reason : str
+        The expected and the actual value.
+    kind : str
+        The label of the counter of dead letters.
+    exception : str
         The class of the error, with its module.
     """
 
@@ -72,45 +74,82 @@ class Refusal(NamedTuple):
 
 
 class Source(Protocol):
-    """A stream of events that can be sent back to where it was."""
+    """A stream of events with positions, which can be read again from a position."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after the given ``Event.resume`` of each stream; called at most once, before any poll."""
+        """Continue after the given position of each stream; called at most once, before the first poll.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+        """
 
     def poll(self, timeout: float) -> Sequence[Event] | None:
-        """Return the next events in order, ``[]`` if none came in `timeout` seconds, ``None`` at the end."""
+        """Return the next events in order.
+
+        Parameters
+        ----------
+        timeout : float
+            The time to wait for events, in seconds.
+
+        Returns
+        -------
+        sequence of Event or None
+            Empty if no event arrived in time, ``None`` at the end.
+        """
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what waits behind the last event returned, by (topic, partition); a file counts bytes."""
+        """Return the backlog after the last event, by (topic, partition): records, or bytes of a file."""
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release the resources of the source."""
 
 
 class GroupSource(Source, Protocol):
-    """A source whose streams are shared with other processes, and that keeps its own account of what was read."""
+    """A source whose streams are shared with other processes, and which stores the committed positions itself."""
 
     def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
-        """Have something called, before `poll` returns, with streams that are about to be taken away, or were."""
+        """Register callbacks that are called before `poll` returns.
+
+        Parameters
+        ----------
+        revoked : callable
+            Called with the streams that are about to move to another process.
+        lost : callable
+            Called with the streams that have moved to another process.
+        """
 
     def again(self, positions: Mapping[str, Position]) -> None:
-        """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
+        """Read the events since the last commit again.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+        """
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Go on after these positions, whatever the account says."""
+        """Continue after these positions, regardless of the committed positions.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+        """
 
 
 class WorkAssignment(NamedTuple):
-    """What one process reads in one round; all of it are JSON values.
+    """The part of a source that one process reads in one round, as JSON values.
 
     Parameters
     ----------
-    begin
-        Where to begin in each stream, in order; ``None`` is the start.
-    end
-        Where to stop in a stream, if that was planned.
-    events
-        How many events to read at most; 0 if nothing is there yet.
+    begin : dict of str to Position
+        The start position in each stream, in order; ``None`` is the beginning.
+    end : dict of str to Position
+        The end position in a stream, if it was planned.
+    events : int
+        The largest number of events; 0 if there are none yet.
     """
 
     begin: dict[str, Position]
@@ -119,28 +158,52 @@ class WorkAssignment(NamedTuple):
 
 
 class PartitionedSource(Protocol):
-    """A source that several processes read together: one plans, and each reads its assignment of every round."""
+    """A source that several processes read together: one plans the rounds, and each reads its assignments."""
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Return what each worker is to read next, at most so many events; ``None`` at the end.
+        """Return the next assignment of each worker.
 
-        `positions` are the last ``Event.resume`` of each stream. If nothing is there yet, all assignments are of 0
-        events. ``begin`` of all assignments together tells where each stream begins that can tell, also where nothing
-        is to be read; ``None`` does not tell.
+        Together, ``begin`` of all assignments has the start position of each stream, also of streams without events to
+        read; ``None`` is an unknown position.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+        workers : int
+            The number of processes.
+        events : int
+            The largest number of events per worker.
+
+        Returns
+        -------
+        list of WorkAssignment or None
+            ``None`` at the end. If there are no events yet, all assignments have 0 events.
         """
 
     def read(self, assignment: WorkAssignment) -> Iterator[Sequence[Event]]:
-        """Yield the events of an assignment, a few at a time, and ``[]`` now and then while none come.
+        """Yield the events of an assignment, a few at a time, and sometimes ``[]`` while none arrive.
 
-        They are the same in the same order whenever it is read. Where a stream was read beyond its last event, an event
-        without a record (`Event.is_position_only`) says so, which is none of the events that an assignment counts.
+        An assignment has the same events in the same order whenever it is read. If a stream was read beyond its last
+        event, an event without a record (`Event.is_position_only`) has the new position; it is not counted.
+
+        Parameters
+        ----------
+        assignment : WorkAssignment
+            An assignment of `plan`.
         """
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return what waited behind these positions when the last round was planned, as `Source.lag` has it."""
+        """Return the backlog after these positions when the last round was planned, as `Source.lag`.
+
+        Parameters
+        ----------
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+        """
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release the resources of the source."""
 
 
 class UnavailableError(OSError):
@@ -152,11 +215,19 @@ class DecoderUnavailableError(UnavailableError):
 
 
 class TopicMissingError(UnavailableError):
-    """A topic is not there, or not yet."""
+    """A topic does not exist, or not yet."""
 
 
 class Trouble(NamedTuple):
-    """What a source that is being read finds wrong with brokers or topics, and since when by the monotonic clock."""
+    """A current problem of a source with brokers or topics.
+
+    Parameters
+    ----------
+    error : UnavailableError
+        The problem.
+    since : float
+        The time of its first occurrence by the monotonic clock, in seconds.
+    """
 
     error: UnavailableError
     since: float
@@ -167,32 +238,59 @@ class CommitRefusedError(Exception):
 
 
 class Transactions(Protocol):
-    """What decides, elsewhere than on this disk, which checkpoint counts."""
+    """An external system that decides which checkpoint is valid."""
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
-        """Commit a checkpoint, its positions and what was written since the last one, or raise `CommitRefusedError`."""
+        """Commit a checkpoint with its positions and the records written since the last one.
+
+        Parameters
+        ----------
+        number : int
+            The number of the checkpoint.
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by name.
+
+        Raises
+        ------
+        CommitRefusedError
+            If nothing was committed, or the outcome is unknown.
+        """
 
     def newest(self) -> int:
-        """Return the number of the checkpoint that was committed last, 0 for none, and void what was not committed."""
+        """Return the number of the last committed checkpoint, 0 for none, and abort open transactions."""
 
     def close(self) -> None:
-        """Void what was not committed."""
+        """Abort open transactions."""
 
 
 class Sink(Protocol):
-    """Something records are written to, that can be cut back to a position it gave."""
+    """A destination of records that can be truncated to a position."""
 
     def open(self) -> None:
-        """Find out whether it is there, or raise `UnavailableError`; may be called again."""
+        """Check that the sink is available, or raise `UnavailableError`; may be called again."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write one record, under the key of the one it was made from if the sink has keys."""
+        """Write one record.
+
+        Parameters
+        ----------
+        record : dict
+            The fields.
+        key : bytes or None, default None
+            The key of the record that it was made from, used by sinks with keys.
+        """
 
     def flush(self) -> Position:
-        """Make everything written durable and return the position after it."""
+        """Make all written records durable and return the position after them."""
 
     def seek(self, position: Position) -> None:
-        """Drop what was written after `position`. Called at most once, before the first write."""
+        """Remove the records after a position; called at most once, before the first write.
+
+        Parameters
+        ----------
+        position : Position
+            A return value of `flush`.
+        """
 
     def close(self) -> None:
-        """Flush and release what the sink holds."""
+        """Flush, and release the resources of the sink."""

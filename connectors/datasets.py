@@ -19,25 +19,25 @@ BATCH_EVENTS = 512
 class DatasetSource:
     """The records of one of River's data sets.
 
-    The fields of a record are the features, under their names as strings, and the target. Its position is the
-    number of records up to it. Its ``raw`` is empty: there never were any bytes.
+    The fields of a record are the features, with their names as strings, and the target. Its position is the number of
+    records up to it. Its ``raw`` is empty, because a data set has no bytes.
 
     Parameters
     ----------
-    dataset
-        A data set, or the name of one: ``"Phishing"``, ``"synth.Friedman"``.
-    label
-        Name of the field that the target goes to.
-    limit
-        How many records to read of the data set, counted from its start.
-    params
-        What to make the data set with, if `dataset` is a name.
+    dataset : object
+        A data set, or its name, such as ``"Phishing"`` or ``"synth.Friedman"``.
+    label : str, default "y"
+        The name of the field for the target.
+    limit : int or None, default None
+        The number of records to read, counted from the start; ``None`` for all.
+    params : dict or None, default None
+        The arguments of the data set, if `dataset` is a name.
 
     Raises
     ------
     ValueError
-        If there is no data set of this name, or there are `params` for one that is made already. `poll`
-        raises it if a feature has the name of the label.
+        If no data set has this name, or `params` are given with a data set that is not a name. `poll` raises it if a
+        feature has the name of the label.
     TypeError
         If `dataset` is neither a data set nor a name.
 
@@ -83,17 +83,17 @@ class DatasetSource:
         self._pairs: Iterator[tuple[Mapping[Any, Any], Any]] | None = None
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after the given number of records.
+        """Continue after the given number of records.
 
         Parameters
         ----------
-        positions
-            The ``resume`` of the last event, under the name of its stream. Empty: from the start.
+        positions : dict of str to Position
+            The ``resume`` of the last event, by the name of its stream; empty for the start.
 
         Raises
         ------
         ValueError
-            If the position is of another data set, or there are not so many records.
+            If the position is of another data set, or there are fewer records.
         """
         position = position_of(self._name, positions)
         if position is None:
@@ -105,12 +105,12 @@ class DatasetSource:
             raise ValueError(f"Expected at least {position} records, got {self._read} - at {self._name}")
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next few hundred events; never wait, except for a download before the first one.
+        """Return the next few hundred events, without waiting except for a download before the first one.
 
         Parameters
         ----------
-        timeout
-            Is not needed: there always is a next record, or the end.
+        timeout : float
+            Not used, because a data set always has a next record or has ended.
 
         Returns
         -------
@@ -129,12 +129,12 @@ class DatasetSource:
         return [self._event(x, y) for x, y in pairs] or None
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of records that are left under ``(name, "0")``, 0 if there is no end to them."""
+        """Return the number of remaining records as ``(name, "0")``, 0 if it is unlimited."""
         ends = [end for end in (self._limit, self._dataset.n_samples) if end is not None]
         return {(self._name, "0"): max(0, min(ends) - self._read) if ends else 0}
 
     def close(self) -> None:
-        """Close the file that the data set may be read from."""
+        """Close the file of the data set, if there is one."""
         close = getattr(self._pairs, "close", None)
         if close:
             close()

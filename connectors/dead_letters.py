@@ -1,4 +1,4 @@
-"""Records that could not be used, kept with the reason."""
+"""Records that could not be processed, stored with the reason."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from connectors.base import Event, Position, Refusal, Sink
 
 
 class DeadLetters:
-    """Writes records that could not be used to a sink, so that they can be corrected and read again.
+    """Writes records that could not be processed to a sink, so that they can be corrected and read again.
 
     Parameters
     ----------
-    sink
-        Where to.
+    sink : Sink
+        The sink.
 
     Examples
     --------
@@ -45,22 +45,28 @@ class DeadLetters:
 
         Parameters
         ----------
-        event
-            The event. Its bytes are written as text, or in base64 if they are none. If there are no bytes,
-            its record is written as JSON, or as Python shows it if JSON cannot say it.
-        refusal
-            Why it could not be used.
-        member
-            The name of the process that writes it, the same after a restart.
+        event : Event
+            The event. Its bytes are written as text, or in base64 if they are not text. If there are no bytes, its
+            record is written as JSON, or by ``repr`` if JSON cannot represent it.
+        refusal : Refusal
+            The reason.
+        member : str or None, default None
+            The permanent name of the process.
         """
         self._sink.write({**refusal._asdict(), **event.location, "member": member, "raw": _raw(event)})
 
     def flush(self) -> Position:
-        """Make everything written durable and return the position after it."""
+        """Make all written records durable and return the position after them."""
         return self._sink.flush()
 
     def seek(self, position: Position) -> None:
-        """Drop what was written after `position`."""
+        """Remove the records after a position.
+
+        Parameters
+        ----------
+        position : Position
+            A return value of `flush`.
+        """
         self._sink.seek(position)
 
     def close(self) -> None:

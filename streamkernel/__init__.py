@@ -1,11 +1,15 @@
 """Kernel machines that learn from a stream, in bounded memory, as River estimators."""
 
 # ruff: noqa: E402
+from importlib import import_module
+from typing import Any
+
 from streamkernel.interpreter import check_interpreter
 
 check_interpreter()
 
 from streamkernel import kernels, learners, losses, research, rules, step_sizes
+from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.errors import InputError, MergeError, ModelFileError
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.density_ratio import KernelDensityRatio
@@ -20,7 +24,12 @@ from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
 
+_WITH_EXTRAS = ("sklearn", "solvers")
+"""Modules that need an extra, and are imported when they are used."""
+
 __all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
     "GaussianProcessRegressor",
     "InputError",
     "KernelClassifier",
@@ -42,3 +51,10 @@ __all__ = [
     "set_num_threads",
     "step_sizes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a module that needs an extra when it is used."""
+    if name not in _WITH_EXTRAS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -15,9 +15,9 @@ def save(model: Any, path: str | Path) -> None:
 
     Parameters
     ----------
-    model
+    model : object
         A model of this library, whose own ``save`` does the same, or a River pipeline of steps that a run can store.
-    path
+    path : str or Path
         The file; it is replaced in one piece.
 
     Raises
@@ -51,7 +51,7 @@ def load(path: str | Path) -> Any:
 
     Parameters
     ----------
-    path
+    path : str or Path
         A file that :func:`save` or a model's own ``save`` wrote; or a state directory, whose newest whole checkpoint is
         read, also while the run goes on.
 

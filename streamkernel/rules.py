@@ -53,13 +53,15 @@ class UDSG:
 
     Parameters
     ----------
-    grow, reuse
-        G and U, both at least 1.
+    grow : int, default 1
+        The number G of consecutive steps that add a block, at least 1.
+    reuse : int, default 1
+        The number U of steps on old blocks that follow, at least 1.
 
     Raises
     ------
     ValueError
-        If one of them is smaller.
+        If `grow` or `reuse` is below 1.
 
     Examples
     --------
@@ -90,18 +92,18 @@ class UDSG:
 
 @dataclass(frozen=True)
 class CDSG:
-    """The old block whose checked step is longest, if that is worth a new block's; else a new one.
+    """The old block with the longest checked step, if that step is at least as long as a new block's; else a new block.
 
-    At the cap it takes the old block of the longest checked step even if that is shorter than γ, and a uniformly
-    drawn one where no block has a checked step at all (Li and Póczos 2016, Algorithm 4 and eq. 9).
+    At the cap it takes the old block with the longest checked step even if that is shorter than γ, or a uniformly
+    drawn block if no block has a checked step (Li and Póczos 2016, Algorithm 4 and eq. 9).
 
     Parameters
     ----------
-    max_step_ratio
-        The longest step to take, in units of γ_t, at least 1. ``math.inf`` is the paper's line search, good with
-        batches; with single examples and a constant γ its long steps add noise that never settles. With
-        ``step_size="auto"`` the check moves nothing and is always the paper's, whatever is given here; from 8,192
-        features on it then comes less often the more there are.
+    max_step_ratio : float, default 1.0
+        The longest step, in units of γ_t, at least 1. ``math.inf`` is the paper's line search, which suits batches;
+        with single examples and a constant γ, its long steps add noise that never settles. With
+        ``step_size="auto"`` this parameter has no effect: the check is the paper's and moves no block. From 8,192
+        features on, checks then become rarer as features become more.
 
     Raises
     ------

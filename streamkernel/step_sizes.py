@@ -27,11 +27,11 @@ def _positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Constant:
-    """γ_t = γ: it never stops to learn, which is what a stream that drifts needs.
+    """γ_t = γ: it never stops learning, as a stream that drifts requires.
 
     Parameters
     ----------
-    gamma
+    gamma : float
         The step γ > 0.
 
     Examples
@@ -58,8 +58,8 @@ class InverseTime:
 
     Parameters
     ----------
-    theta
-        θ > 0; it goes with the regularisation λ of the model.
+    theta : float
+        The numerator θ > 0, chosen for the regularisation λ of the model.
 
     Examples
     --------
@@ -81,16 +81,16 @@ class InverseTime:
 
 @dataclass(frozen=True)
 class PowerDecay:
-    """γ_t = γ₀/(1 + c t)^p, the form that is used in practice.
+    """γ_t = γ₀/(1 + c t)^p, the schedule used in practice.
 
     Parameters
     ----------
-    gamma
-        γ₀ > 0, the step at the beginning.
-    c
-        c > 0, how soon it falls: 1/c steps keep nearly γ₀. Dai et al. used 10⁻⁴ with p = 1.
-    power
-        p > 0, how fast it falls then.
+    gamma : float
+        The initial step γ₀ > 0.
+    c : float, default 0.0001
+        The rate c > 0: the first 1/c steps are close to γ₀. Dai et al. used 10⁻⁴ with p = 1.
+    power : float, default 1.0
+        The exponent p > 0.
 
     Examples
     --------

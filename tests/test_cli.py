@@ -357,7 +357,10 @@ def test_what_a_run_has_learned_is_exported_and_maintained(tmp_path: Path) -> No
     assert call("export", state, cwd=tmp_path).exit_code == 0
     assert load(tmp_path / "model.safetensors").predict_proba_one(x) == expected
     for words, text in [
-        (["export", "nowhere", "-o", "other"], "Expected a state directory, found none - at nowhere"),
+        (
+            ["export", "nowhere", "-o", "other"],
+            "Expected a state directory or the file of a model, found none - at nowhere",
+        ),
         (["export", ".", "-o", "other"], "Expected a state directory with a checkpoint, got none - at ."),
         (["merge", "model", "single", "-o", "other"], "got a pipeline - in model"),
     ]:
@@ -423,7 +426,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["inspect", "nowhere"], "Expected a state directory, found none - at nowhere"),
+        (["inspect", "nowhere"], "Expected a state directory or the file of a model, found none - at nowhere"),
         (["inspect", "."], "Expected a checkpoint, found none - in ."),
         (["run", "nowhere.toml"], "nowhere.toml"),
     ],

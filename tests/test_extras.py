@@ -47,3 +47,25 @@ def test_the_command_line_says_what_to_install_without_the_engine() -> None:
     assert found.returncode == 1
     assert len(found.stderr.splitlines()) == 1
     assert "pip install 'streamkernel[engine]'" in found.stderr
+
+
+WITHOUT_ONNX = """
+import sys
+sys.modules["onnx"] = None
+from streamkernel import KernelRegressor
+from streamkernel.interop import to_numpy, to_onnx
+model = KernelRegressor()
+model.learn_one({"x": 1.0}, 1.0)
+to_numpy(model, sys.argv[1])
+try:
+    to_onnx(model)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_an_export_for_onnx_says_what_to_install(tmp_path: Path) -> None:
+    found = process(WITHOUT_ONNX, tmp_path / "model.npz")
+    assert found.stdout == "Expected the package onnx; install it with: pip install 'streamkernel[onnx]'\n", (
+        found.stderr
+    )

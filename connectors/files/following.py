@@ -12,7 +12,7 @@ from connectors.checks import is_broken, is_count
 from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
-from connectors.formats import TEXT_FORMATS, Format
+from connectors.formats import TEXT_FORMATS, TextFormat
 
 LOOK_SECONDS = 0.2
 """How long to wait at the end of a file before looking for one that came after it."""
@@ -61,7 +61,7 @@ class WatchedBytes(FileBytes):
 class WatchedReader(TextReader):
     """The events of a watched file; a position ends in the file's fingerprint."""
 
-    def __init__(self, name: str, stream: WatchedBytes, form: Format, limit: int) -> None:
+    def __init__(self, name: str, stream: WatchedBytes, form: TextFormat, limit: int) -> None:
         super().__init__(name, stream, form, limit)
         self.stream = stream
         self._fingerprint = ""

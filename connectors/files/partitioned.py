@@ -27,37 +27,37 @@ from connectors.formats import format_of
 
 
 class PartitionedFiles:
-    r"""The records of one file, or of all files that match a pattern, dealt out to several processes.
+    r"""The records of one file, or of all files that match a pattern, divided among several processes.
 
-    The files that are not finished, in the order of their names, are dealt out in turn: of three workers, the first
-    one has the first, the fourth, ... of them. It reads one after the other, until it has as many events as it is to
-    read, and goes on there in the next round. Files that appear are in the next plan.
+    Unfinished files, sorted by name, are assigned in turn: the first of three workers gets files 1, 4, and so on. It
+    reads them one after the other up to its number of events, and continues there in the next round. New files are part
+    of the next plan.
 
-    Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and each of the two goes on
-    from the positions of the other. Several files are read at a time, so each event has ``{"late": position}``. At the
-    end of a file an event without a record has ``{"done": position, "size": bytes}``. A file that is done is not read
-    again, except for what is added to the last one, in order, of those that were begun.
+    Records are those of :class:`~connectors.FileSource` with a pattern, also for one file, and either class continues
+    from positions of the other. Several files are read at the same time, so each event has ``{"late": position}``. At
+    the end of a file an event without a record has ``{"done": position, "size": bytes}``. A finished file is not read
+    again, except for lines added to the last file that was started.
 
-    An assignment has the size of each file as ``end``, or where its last whole line ends, if it is the last file and
-    has more. Plain text is read as if it ended there, whatever was added since, so an assignment has the same events
-    whenever it is read. Compressed files and those of Parquet are read whole: they have to be whole when they appear.
+    ``end`` of an assignment has the size of each file, or the end of the last complete line of the last file. Plain
+    text is read up to this position, so an assignment has the same events whenever it is read. Compressed files and
+    Parquet files are read completely, so they must be complete when they appear.
 
     Parameters
     ----------
-    path
+    path : str or PathLike
         The file, or a pattern.
-    format
-        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``; by default the files' names tell.
-    max_record_bytes
-        Longest record that is read from text.
+    format : str or None, default None
+        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``; by default from the suffix of the files.
+    max_record_bytes : int, default 2**20
+        The largest size of a text record, in bytes.
 
     Raises
     ------
     FileNotFoundError, IsADirectoryError
-        If there is no such file, or none that matches.
+        If the file does not exist, or no file matches.
     ValueError
-        If the format is not known, or standard input is to be divided. `plan` raises it if the positions are those
-        of other files only.
+        If the format is unknown, or the path is standard input. `plan` raises it if the positions are only of other
+        files.
     ImportError
         If pyarrow is not installed and a Parquet file is to be read.
 
@@ -98,22 +98,22 @@ class PartitionedFiles:
         self._reading: _Reading | None = None
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Deal out the files that are not finished.
+        """Assign the unfinished files to workers.
 
         Parameters
         ----------
-        positions
-            The last ``Event.resume`` of each stream, under its name, which is the path of the file.
-        workers
-            How many processes there are.
-        events
-            How many events each is to read at most. It is given no more files than that, since a file may have none.
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by its name, which is the path of the file.
+        workers : int
+            The number of processes.
+        events : int
+            The largest number of events per worker, and of its files, since a file may be empty.
 
         Returns
         -------
         list of WorkAssignment or None
-            ``None`` if all files are finished. The last one that was begun comes first, unless its position is that of
-            a late one: it is read on before a later one is begun, from where on it would count as finished.
+            ``None`` if all files are finished. The last file that was started is first, unless its position is that of
+            a late file: it must be read before a later file is started, after which it counts as finished.
         """
         if not any(map(self._is_ours, positions)):
             position_of(self._name, positions)
@@ -144,18 +144,18 @@ class PartitionedFiles:
             yield [Event(name, {DONE: reading.position, SIZE: size}, b"")]
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return what is behind these positions, as far as it is known.
+        """Return the known backlog after these positions.
 
         Parameters
         ----------
-        positions
+        positions : dict of str to Position
             As for `plan`.
 
         Returns
         -------
         mapping
-            Bytes under ``(path, "0")``, for each file that was not finished when the last round was planned. A
-            compressed file and one of Parquet count whole, until they are finished.
+            Bytes as ``(path, "0")`` for each file that was unfinished when the last round was planned. A compressed
+            file or Parquet file counts completely until it is finished.
         """
         return {(name, "0"): _bytes_left(name, size, positions.get(name)) for name, size in dict(self._sizes).items()}
 

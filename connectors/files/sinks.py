@@ -35,11 +35,11 @@ class FileSink:
 
     Parameters
     ----------
-    path
+    path : str or PathLike
         The file, or ``"-"`` for standard output.
-    private
-        Whether the file is for the user of this process only: it is created so that no other user can read it, and a
-        symbolic link in its place is not followed. Otherwise the umask decides, and links are followed.
+    private : bool, default False
+        Whether only the user of this process may read the file: it is created with these permissions, and a symbolic
+        link is not followed. Otherwise the umask applies, and links are followed.
 
     Raises
     ------
@@ -87,24 +87,24 @@ class FileSink:
             self._end_last_line()
 
     def open(self) -> None:
-        """Do nothing: it is open."""
+        """Do nothing, because the file is open."""
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write one record; it is durable after the next `flush`.
 
         Parameters
         ----------
-        record
+        record : dict
             The fields.
-        key
-            Has no place in a file.
+        key : bytes or None, default None
+            Not used, because a file has no keys.
 
         Raises
         ------
         TypeError
-            If JSON cannot say what is in them.
+            If JSON cannot represent a value.
         OutputClosedError
-            If the reader of standard output is gone; `flush` and `close` raise it too.
+            If the reader of standard output has closed it; `flush` and `close` raise it too.
         """
         line = to_json(record, _JSON_LINE)
         try:
@@ -113,12 +113,12 @@ class FileSink:
             raise self._name_file(error) from error
 
     def flush(self) -> Position:
-        """Make everything written durable.
+        """Make all written records durable.
 
         Returns
         -------
         int
-            The position after it: the size of the file, 0 for standard output.
+            The position after them: the size of the file, 0 for standard output.
         """
         with self._naming():
             self._file.flush()
@@ -129,17 +129,17 @@ class FileSink:
         return self._size
 
     def seek(self, position: Position) -> None:
-        """Drop what was written after `position`, also by this sink; standard output cannot.
+        """Remove the records after a position, also those of this sink; standard output cannot be truncated.
 
         Parameters
         ----------
-        position
-            What `flush` returned.
+        position : Position
+            A return value of `flush`.
 
         Raises
         ------
         ValueError
-            If the file is shorter: records that were durable are gone.
+            If the file is shorter, because durable records are missing.
         """
         if self._to_stdout:
             return

@@ -37,48 +37,46 @@ class FileSource:
 
     The text formats are UTF-8 and may be compressed: ``.gz`` comes after the suffix. Blank lines are skipped.
 
-    A record that cannot be read is an event with an ``error``, and the next one is read. So are the rows of a
-    damaged row group of Parquet, together; a gzip file ends where it is damaged, with such an event.
+    A record that cannot be read is an event with an ``error``, and reading continues with the next record. A damaged
+    row group of Parquet is one such event; a gzip file ends with such an event where it is damaged.
 
-    The position after a record is ``[offset, line]`` in text (of the uncompressed bytes), and the number of
-    rows in Parquet. Standard input cannot be rewound: there, `seek` only restores the numbering, and a CSV
-    header is expected again.
+    The position after a record is ``[offset, line]`` in text (of the uncompressed bytes), and the number of rows in
+    Parquet. Standard input cannot be rewound: `seek` only restores the numbering, and a CSV header is expected again.
 
     **A pattern**, such as ``"logs/2026-*/*.csv"`` or ``"logs/**/*.csv"``, is all files that match, in the order of
-    their names, as one source; each is a stream of its own. Hidden and empty files are left out. A file that
-    cannot be read is one event with an ``error``. Files with names after those that are there are read when they
-    appear. So are those with names before, after all others, and their positions are ``{"late": position}``.
-    What is added to a file once a later one was begun is not read.
+    their names, as one source; each is a separate stream. Hidden and empty files are excluded. A file that cannot be
+    read is one event with an ``error``. New files whose names sort after the existing ones are read when they appear.
+    New files with earlier names are read last, and their positions are ``{"late": position}``. Lines added to a file
+    after a later file has been started are not read.
 
-    **A file that is followed** may be rotated, by renaming it (``app.log.1``, ``app.log-20260131``) and making a
-    new one, or by copying and cutting it. What is left of the old one is read first, under its new name too, and
-    a last line without newline is a record. A position is ``[offset, line, fingerprint]``; the fingerprint tells the
-    old file from the new one, by its inode and a hash of its first 1024 bytes. If the old file or a copy of it cannot
-    be found (it was compressed, or deleted), an event with an ``error`` says so, and the new one is begun. What a
-    writer adds between the copy and the truncation is lost, and this cannot be detected.
+    **A file that is followed** may be rotated, by renaming it (``app.log.1``, ``app.log-20260131``) and creating a new
+    one, or by copying and truncating it. The rest of the old file is read first, also under its new name, and a last
+    line without a newline is a record. A position is ``[offset, line, fingerprint]``; the fingerprint, the inode and a
+    hash of the first 1024 bytes, distinguishes the old file from the new one. If neither the old file nor a copy of it
+    is found (because it was compressed or deleted), an event with an ``error`` reports this, and the new file is read.
+    Lines written between the copy and the truncation are lost, and this cannot be detected.
 
     Parameters
     ----------
-    path
-        The file, a pattern, or ``"-"`` for standard input. A file that is there is no pattern, whatever its name.
-    format
-        ``"csv"``, ``"jsonl"``, ``"svmlight"`` or ``"parquet"``. By default the file's name tells; standard
-        input has none.
-    follow
-        Whether to wait for more at the end of the file, or of the last one, and for more files that match. A
-        line is read once its newline has come.
-    max_record_bytes
-        Longest record that is read from text. What is longer is never held in memory: of such a record the
-        event keeps the first 1024 bytes. Quotes in CSV that stay open for longer end there, with the line.
+    path : str or PathLike
+        The file, a pattern, or ``"-"`` for standard input. The name of an existing file is not a pattern.
+    format : {"csv", "jsonl", "svmlight", "parquet"} or None, default None
+        The format, by default from the suffix of the file; required for standard input.
+    follow : bool, default False
+        Whether to wait for more lines at the end of the last file, and for more files that match. A line is read
+        when its newline has been written.
+    max_record_bytes : int, default 2**20
+        The largest size of a text record, in bytes. A longer record is never loaded into memory; its event has the
+        first 1024 bytes. A CSV quote that stays open for longer ends there, with the line.
 
     Raises
     ------
     FileNotFoundError, IsADirectoryError
-        If there is no such file, or none that matches and `follow` is false.
+        If the file does not exist, or no file matches and `follow` is false.
     ValueError
-        If the format is not known, or `follow` is asked of what cannot grow. `poll` raises it for a CSV
-        header that does not name every column once; without names there are no records. With a pattern, or
-        after a rotation, all lines of such a file are events with an ``error``.
+        If the format is unknown, or `follow` is set for a file that cannot grow. `poll` raises it for a CSV header that
+        does not name every column exactly once. With a pattern, or after a rotation, all lines of such a file are
+        events with an ``error`` instead.
     ImportError
         If pyarrow is not installed and a Parquet file is to be read.
 
@@ -131,19 +129,19 @@ class FileSource:
             self._reader = file_reader(Path(path), format, read_to_end, max_record_bytes)
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after the given position of this file, or of each of these files.
+        """Continue after the given position of the file, or of each file.
 
         Parameters
         ----------
-        positions
-            The ``resume`` of the last event of each stream, under its name, which is the path of the file; also those
-            that `PartitionedFiles` gave. Empty: from the start.
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by its name, which is the path of the file; also those of
+            `PartitionedFiles`. Empty for the start.
 
         Raises
         ------
         ValueError
-            If the positions are of other files only; or if the file is now shorter than the position, or not the
-            one of its fingerprint, and not followed.
+            If the positions are only of other files; or if the file is shorter than the position or has another
+            fingerprint, and is not followed.
         """
         if isinstance(self._reader, PatternReader):
             self._reader.seek(positions)
@@ -160,13 +158,13 @@ class FileSource:
 
         Parameters
         ----------
-        timeout
-            How many seconds to wait for what is followed, or for standard input.
+        timeout : float
+            The time to wait for a followed file or for standard input, in seconds.
 
         Returns
         -------
         list of Event or None
-            ``[]`` if none came in time, ``None`` at the end.
+            Empty if no event arrived in time, ``None`` at the end.
 
         Raises
         ------
@@ -176,14 +174,14 @@ class FileSource:
         return self._reader.poll(timeout)
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what is behind the last event.
+        """Return the backlog after the last event.
 
         Returns
         -------
         mapping
-            Bytes under ``(path, "0")``, or rows of Parquet, for each file that is not finished. For a compressed
-            file they are the compressed bytes not read yet and the uncompressed ones at hand. Of a pattern's
-            files that were not begun they are bytes. 0 for standard input, where it is unknown.
+            Bytes, or rows of Parquet, as ``(path, "0")`` for each unfinished file. For a compressed file, the sum of
+            compressed bytes not yet read and uncompressed bytes in memory. For files of a pattern that were not
+            started, bytes. 0 for standard input, whose backlog is unknown.
         """
         try:
             if isinstance(self._reader, PatternReader):
@@ -200,17 +198,19 @@ class FileSource:
 def field_names(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
     """Return the names of the fields in a file, or in the first files that match a pattern.
 
-    They are those of the header or the schema, or else those in the first few hundred records.
+    They are from the header or the schema, or else from the first few hundred records.
 
     Parameters
     ----------
-    path, format
-        As for :class:`FileSource`.
+    path : str or PathLike
+        The file or a pattern, as for :class:`FileSource`.
+    format : str or None, default None
+        The format, as for :class:`FileSource`.
 
     Returns
     -------
     list of str
-        Nothing if there is no record yet.
+        The names, empty if there is no record yet.
 
     Raises
     ------

@@ -24,33 +24,39 @@ WAIT_SECONDS = 0.2
 
 
 class PartitionedTopics:
-    """The records of topics, dealt out to several processes by offsets; there is no consumer group.
+    """The records of topics, divided among several processes by offsets, without a consumer group.
 
-    The partitions, in order, are dealt out in turn: of three workers, the first one has the first, the fourth, ... of
-    them. A plan says from where and up to which offset each is read, so it is fixed then what a round has in it. The
-    events of a worker are one of each of its partitions in turn, those left out that are at their end.
+    Partitions are assigned in turn: the first of three workers gets partitions 1, 4, and so on. A plan has the first
+    and the last offset of each, so the content of a round is fixed. A worker reads one event of each of its partitions
+    in turn, until each has reached its end.
 
-    Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after one is the next offset.
-    Offsets without a record (markers of transactions, records that were compacted) count as events in a plan, and where
-    an assignment ends with some there is an event without a record (`Event.is_position_only`) behind the others.
+    Events are those of :class:`~connectors.kafka.source.KafkaSource`; the position after an event is the next offset.
+    Offsets without a record (markers of transactions, compacted records) count as events in a plan. If an assignment
+    ends with such offsets, its last event has no record (`Event.is_position_only`).
 
     Parameters
     ----------
-    options
-        Which brokers, and how they are talked to.
-    topics
-        One or many.
-    partitions
-        Numbers of the partitions to read of each topic; without, all, also those that come to be, within minutes.
-    start, until, decoder, key
-        As for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read from its
-        beginning, not from the latest record on, if others of its topic have positions: it came to be later.
+    options : Options
+        The options of the client, with the addresses of brokers.
+    topics : str or sequence of str
+        The names of one or more topics.
+    partitions : sequence of int or None, default None
+        The numbers of the partitions to read of each topic; by default all, and new ones within minutes.
+    start : str, int or datetime, default "earliest"
+        Where to begin, as for :class:`~connectors.kafka.source.KafkaSource`. A partition without a position is read
+        from its first record, not from the latest, if other partitions of its topic have positions: it was added later.
+    until : str, int, datetime or None, default None
+        Where to end, as for :class:`~connectors.kafka.source.KafkaSource`.
+    decoder : callable or None, default None
+        The decoder of values, as for :class:`~connectors.kafka.source.KafkaSource`.
+    key : str or None, default None
+        A field for the record's key, as text.
 
     Raises
     ------
     ValueError
-        If an argument is not one of these. `plan` and `read` raise it if a partition is not there, and
-        `UnavailableError` if no broker answers or a topic is not there.
+        If an argument is invalid. `plan` and `read` raise it if a partition does not exist, and `UnavailableError` if
+        no broker is available or a topic does not exist.
     """
 
     def __init__(
@@ -80,23 +86,23 @@ class PartitionedTopics:
         self._lost: dict[Partition, int] = {}  # and where they end because the next ones were deleted.
 
     def plan(self, positions: Mapping[str, Position], workers: int, events: int) -> list[WorkAssignment] | None:
-        """Deal out the offsets that are there.
+        """Assign the available offsets to workers.
 
         Parameters
         ----------
-        positions
-            The last ``Event.resume`` of each stream, under its name, ``topic:partition``.
-        workers
-            How many processes there are.
-        events
-            How many events each is to read at most. They are split evenly over its partitions, and what one cannot use
-            goes to the others.
+        positions : dict of str to Position
+            The ``resume`` of the last event of each stream, by its name, ``topic:partition``.
+        workers : int
+            The number of processes.
+        events : int
+            The largest number of events per worker. They are divided evenly among its partitions; partitions with fewer
+            records leave their rest to the others.
 
         Returns
         -------
         list of WorkAssignment or None
-            ``None`` if all partitions are read `until` where they were to be. Each partition that is not is in
-            ``begin`` of one of them, also an empty one.
+            ``None`` if all partitions are read up to `until`. Each other partition is in ``begin`` of one assignment,
+            even if it has no new records.
         """
         client = self._planner = self._planner or self._connect()
         if not self._partitions or time.monotonic() - self._looked > LOOK_SECONDS:
@@ -122,7 +128,7 @@ class PartitionedTopics:
         return [_assignment(self._partitions[worker::workers], spans, events) for worker in range(workers)]
 
     def read(self, assignment: WorkAssignment) -> Iterator[list[Event]]:
-        """Yield the events of an assignment, a few at a time, and ``[]`` while none come; it may be left unfinished."""
+        """Yield the events of an assignment, a few at a time, and ``[]`` while none arrive; it may be stopped early."""
         client = self._reader = self._reader or self._connect()
         ends, events = {}, []
         for stream, end in assignment.end.items():
@@ -163,7 +169,7 @@ class PartitionedTopics:
             yield events
 
     def lag(self, positions: Mapping[str, Position]) -> Mapping[tuple[str, str], int]:
-        """Return how many records were behind these positions when the last round was planned."""
+        """Return the number of records after these positions when the last round was planned."""
         found = {}
         for partition, end in dict(self._ends).items():
             found[partition.topic, str(partition.number)] = max(0, end - self._begin_of(partition, positions))
@@ -262,7 +268,7 @@ def _assignment(
 
 
 def split(waiting: Mapping[str, int], events: int) -> dict[str, int]:
-    """Return how many events to read of each stream: as evenly as what waits allows.
+    """Return the number of events to read of each stream, as even as the backlog allows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Topics as sinks: of predictions, and of records that could not be used."""
+"""Topics as sinks: of predictions, and of records that could not be processed."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class _Topic:
         self._writer, self._topic = writer, topic
 
     def open(self) -> None:
-        """Find out whether the topic is there, or raise `UnavailableError`."""
+        """Check that the topic exists, or raise `UnavailableError`."""
         self._writer.open(self._topic)
 
     def flush(self) -> Position:
-        """Wait until all is written; a topic has no position to go back to."""
+        """Wait until all records are written; a topic cannot be truncated to a position."""
         self._writer.flush()
         return None
 
     def seek(self, position: Position) -> None:
-        """Do nothing: what is in a topic stays, and what was not committed never was."""
+        """Do nothing, because committed records stay in a topic and uncommitted ones are not visible."""
 
     def close(self) -> None:
         """Release the client."""
@@ -54,34 +54,36 @@ class KafkaSink(_Topic):
 
     Parameters
     ----------
-    writer
-        :meth:`Options.producer() <connectors.kafka.options.Options.producer>`, so that records are seen at once, or
-        :class:`~connectors.kafka.transactions.KafkaTransactions`: then readers that ask for what is committed see a
-        record when it is.
-    topic
-        Where to.
+    writer : Writer
+        :meth:`Options.producer() <connectors.kafka.options.Options.producer>`, whose records are visible at once, or
+        :class:`~connectors.kafka.transactions.KafkaTransactions`, whose records are visible to ``read_committed``
+        consumers after the commit.
+    topic : str
+        The name of the topic.
     """
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
-        """Write a record, under the key of the one it was made from."""
+        """Write a record with the key of the record that it was made from."""
         self._writer.send(self._topic, to_json(record, _JSON), key, ())
 
 
 class KafkaDeadLetters(_Topic):
-    """A topic of records that could not be used: key, value and headers as they came, and headers that say why.
+    """A topic of records that could not be processed: unchanged key, value and headers, and headers with the reason.
 
-    The names are those of Kafka Connect, ``__connect.errors.topic`` and the like; what Connect has no name for begins
-    with ``streamkernel.``. Of a value that is longer than `LONGEST` the beginning is kept; a key that is longer, and
-    headers that are together, are left out. Headers name what was truncated, and its size.
+    The names of headers are those of Kafka Connect, such as ``__connect.errors.topic``; other names begin with
+    ``streamkernel.``. A value longer than `LONGEST` is truncated; a longer key, and headers whose sum is longer, are
+    left out. Headers name the truncated part and its size.
 
     Parameters
     ----------
-    writer, topic
+    writer : Writer
         As for :class:`KafkaSink`.
+    topic : str
+        The name of the topic.
     """
 
     def write(self, event: Event, refusal: Refusal, member: str | None = None) -> None:
-        """Write one event, why it could not be used, and by which process, as for :class:`DeadLetters`."""
+        """Write one event with the reason and the name of the process, as for :class:`DeadLetters`."""
         value = event.raw or (b"" if event.record is None else orjson.dumps(event.record, default=repr, option=_JSON))
         sizes = {
             "value": len(value),

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any, cast
 
 from connectors.base import CommitRefusedError, Event, Position, Trouble
-from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.clients import Consumer, Partition
 from connectors.kafka.events import Decoder, Events
-from connectors.kafka.looks import Looks
 from connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
 from connectors.kafka.options import Options
 from connectors.kafka.partition_reader import PartitionReader
+from connectors.kafka.start_offsets import StartOffsets
+from connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)
 
@@ -24,54 +24,52 @@ StreamsCallback = Callable[[list[str]], None]
 class KafkaSource:
     """The records of topics.
 
-    A record's value is a JSON object, or what a decoder makes of it. One that cannot be read is an event with an
-    ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, the position
-    after it the next offset. An event without a record (`Event.is_position_only`) says how far a partition was read
-    where its last offsets have no records (markers of transactions, aborted records), and where it begins if that is
-    the latest record.
+    The value of a record is a JSON object, or is decoded by `decoder`. A record that cannot be decoded is an event with
+    an ``error``, and so is a tombstone, which has no value. The stream of an event is ``topic:partition``, and the
+    position after it is the next offset. An event without a record (`Event.is_position_only`) has the new position of a
+    partition whose last offsets have no records (markers of transactions, aborted records), and the start position of
+    a partition that is read from the latest record.
 
-    Partitions that are added to a topic are read from their first record on, within a minute, unless `partitions` says
-    which to read.
+    New partitions of a topic are read from their first record, within a minute, unless `partitions` is given.
 
     Parameters
     ----------
-    servers
-        Addresses of brokers, ``"host:port"``, separated by commas; or options with them, of either client.
-    topics
-        One or many.
-    group
-        The consumer group: its members share the partitions, and it keeps the offsets. Without one, this source reads
-        all partitions.
-    member
-        Our name in the group, the same after a restart: for so long as a session lasts, the group then waits for us
-        with our partitions.
-    partitions
-        Numbers of the partitions to read of each topic; without, those that the group assigns, or all.
-    start
-        Where to begin in a partition that was never read: ``"earliest"``, ``"latest"``, an offset, or a time with its
+    servers : str or Options
+        The addresses of brokers, ``"host:port"``, separated by commas; or options of either client, which contain them.
+    topics : str or sequence of str
+        The names of one or more topics.
+    group : str or None, default None
+        The consumer group, whose members share the partitions, and which stores the offsets. Without a group, this
+        source reads all partitions.
+    member : str or None, default None
+        The permanent name of this member in the group. After a restart within the session timeout, the member gets its
+        partitions back.
+    partitions : sequence of int or None, default None
+        The numbers of the partitions to read of each topic; by default those that the group assigns, or all.
+    start : str, int or datetime, default "earliest"
+        The start in a partition that was never read: ``"earliest"``, ``"latest"``, an offset, or a time with a time
         zone.
-    until
-        Where to end; ``"latest"`` is what is there at the beginning. Without it, there is no end.
-    order
-        ``"arrival"``, or ``"deterministic"``: one event of each partition in turn, waiting for the slow one, so that
-        every run has the same order.
-    decoder
-        Makes the fields from a value, or raises an error that says why not; JSON by default. If it has parameters
-        called ``topic``, ``key`` or ``headers``, it gets them. If it raises `UnavailableError`, it is called again
-        later, and nothing is read until then.
-    key
-        A field to put the record's key into, as text.
-    copartitioned
-        Whether all topics have to have the same number of partitions: if records of one key are joined, those with the
-        numbers in `partitions` have to have all records of their keys.
-    **options
-        Options, by kafka-python's names.
+    until : str, int, datetime or None, default None
+        The end; ``"latest"`` is the end at the start of the run. Without it, the source has no end.
+    order : {"arrival", "deterministic"}, default "arrival"
+        The order of events over partitions. ``"deterministic"`` takes one event of each partition in turn and waits for
+        the slowest, so that every run has the same order.
+    decoder : callable or None, default None
+        A function from the bytes of a value to a dictionary of fields, which raises an error if it cannot decode them;
+        JSON by default. Its parameters may include ``topic``, ``key`` and ``headers``. If it raises `UnavailableError`,
+        it is called again later, and no further record is read until then.
+    key : str or None, default None
+        A field for the record's key, as text.
+    copartitioned : bool, default False
+        Whether all topics must have the same number of partitions, as a join by key requires.
+    **options : object
+        Options of the client, by kafka-python's names.
 
     Raises
     ------
     ValueError
-        If an argument is not one of these. `open` and `poll` raise it if a partition is not there, and
-        `UnavailableError` if no broker answers or a topic is not there.
+        If an argument is invalid. `open` and `poll` raise it if a partition does not exist, and `UnavailableError` if
+        no broker is available or a topic does not exist.
     """
 
     def __init__(
@@ -99,10 +97,10 @@ class KafkaSource:
         self._copartitioned = copartitioned
         self._client: Consumer | None = None
         self._is_reading = False
-        self._looks = Looks(self.topics, self.options.servers)
-        self._beginnings = Beginnings(parse_start(start), in_group=group is not None)
+        self._topic_watcher = TopicWatcher(self.topics, self.options.servers)
+        self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None)
         self._reader = PartitionReader(
-            self._beginnings,
+            self._start_offsets,
             Events(decoder, key),
             until=None if until is None else parse_start(until),
             in_turn=order == "deterministic",
@@ -111,28 +109,28 @@ class KafkaSource:
         self._on_lost: StreamsCallback = lambda streams: None
 
     def listen(self, revoked: StreamsCallback, lost: StreamsCallback) -> None:
-        """Have something called, before `poll` returns, with streams that are about to be taken away, or were."""
+        """Register callbacks for streams that are about to move to another process, and for streams that have moved."""
         self._on_revoked, self._on_lost = revoked, lost
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on after these positions, in partitions for which the group has committed nothing.
+        """Continue after these positions, in partitions without a committed offset.
 
         Raises
         ------
         ValueError
-            If one is no position.
+            If a position is invalid.
         """
         for stream, position in positions.items():
             offset_of(position, stream)
-            self._beginnings.own[Partition.parse(stream)] = position
+            self._start_offsets.own[Partition.parse(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
-        """Go on after these positions once, whatever the group has committed."""
+        """Continue after these positions once, regardless of committed offsets."""
         self.seek(positions)
-        self._beginnings.rewind(map(Partition.parse, positions))
+        self._start_offsets.rewind(map(Partition.parse, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
-        """Forget what was read since the last commit and read it again; `positions` are as for `seek`."""
+        """Read the events since the last commit again; `positions` are as for `seek`."""
         self.seek(positions)
         if started := self._reader.forget_events():
             self.client.pause(started)
@@ -140,29 +138,29 @@ class KafkaSource:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What was wrong when it was last looked whether brokers and topics are there, or the decoder was called."""
-        return self._looks.trouble or self._reader.trouble
+        """The problem found by the last check of brokers and topics, or by the last call of the decoder."""
+        return self._topic_watcher.trouble or self._reader.trouble
 
     def open(self) -> None:
-        """Connect, and find out whether all topics are there; nothing is read, and no group is joined, before `poll`.
+        """Connect, and check that all topics exist; `poll` joins the group and reads.
 
         Raises
         ------
         UnavailableError
-            If no broker answers or a topic is not there.
+            If no broker is available or a topic does not exist.
         """
         if self._client is None:
             self._client = self._connect()
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, ``None`` at the end."""
         client = self.client
         self._join(client)
         self._look(client)
         return self._reader.poll(client, timeout)
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
+        """Return the known number of records after the last event, by topic and partition."""
         return {} if self._client is None else self._reader.lag(self._client)
 
     def close(self) -> None:
@@ -171,36 +169,36 @@ class KafkaSource:
             self._client.close()
 
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
-        """Return the offsets among `positions` of partitions that we have and have read on in."""
+        """Return the offsets among `positions` of assigned partitions in which records were read."""
         found = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
-        return self._beginnings.to_commit(found)
+        return self._start_offsets.to_commit(found)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
-        """Commit offsets by themselves, so that others do not read what was read; some may be read again."""
+        """Commit offsets without a transaction, so that other members continue after them; some may be read again."""
         if self.group is not None:
             with suppress(CommitRefusedError):  # another member has them, and starts where we did
                 self.client.commit(self.offsets(positions))
 
     @property
     def client(self) -> Consumer:
-        """The client, connected."""
+        """The connected client."""
         self.open()
         return cast(Consumer, self._client)
 
     def on_assigned(self, partitions: Iterable[Partition]) -> None:
-        """Take over partitions; where to begin is found out at the next `poll`."""
+        """Add partitions; the next `poll` determines their start offsets."""
         partitions = list(partitions)
         log.info("partitions assigned", extra={"partitions": list(map(str, partitions))})
         self._reader.add(partitions)
 
     def on_revoked(self, partitions: Iterable[Partition]) -> None:
-        """Give up partitions that may still be committed."""
+        """Remove partitions whose offsets can still be committed."""
         partitions = list(partitions)
         self._reader.remember(partitions)
         self._give_up(partitions, self._on_revoked)
 
     def on_lost(self, partitions: Iterable[Partition]) -> None:
-        """Give up partitions that others may have."""
+        """Remove partitions that other members may already have."""
         self._give_up(partitions, self._on_lost)
 
     def _give_up(self, partitions: Iterable[Partition], callback: StreamsCallback) -> None:
@@ -214,7 +212,9 @@ class KafkaSource:
         try:
             for topic in self.topics:
                 find_partitions(client, topic, self._numbers, self.options.servers)
-            self._beginnings.known = {partition for topic in self.topics for partition in client.partitions_of(topic)}
+            self._start_offsets.known = {
+                partition for topic in self.topics for partition in client.partitions_of(topic)
+            }
             self._check()
         except (OSError, ValueError):
             client.close()
@@ -224,7 +224,7 @@ class KafkaSource:
     def _check(self) -> None:
         """Raise a `ValueError` if topics have to have the same number of partitions, and have not."""
         if self._copartitioned and self._numbers is not None:
-            check_copartitioned(self._beginnings.known)
+            check_copartitioned(self._start_offsets.known)
 
     def _join(self, client: Consumer) -> None:
         """Take part in the group, or take all partitions that are to be read."""
@@ -234,12 +234,12 @@ class KafkaSource:
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            known = sorted(self._beginnings.known)
+            known = sorted(self._start_offsets.known)
             self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
         """Look now and then for partitions that were added, and read them if no group deals them out."""
-        added = self._beginnings.add(self._looks.look(client))
+        added = self._start_offsets.add(self._topic_watcher.look(client))
         if added:
             self._check()
             if self.group is None and self._numbers is None:

@@ -1,4 +1,4 @@
-"""What makes a checkpoint on disk, the records written and the offsets read count together: Kafka decides."""
+"""Transactions that commit a checkpoint on disk, the records written and the offsets read together."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from connectors.kafka.writer import Writer
 class KafkaTransactions(Writer):
     """Commits checkpoints by number, each in one transaction with the records written and the offsets read since.
 
-    The number is committed as an offset too, in a group that has no members and is called like the transactional id: no
-    one else ever writes to it, so that it tells for good which checkpoint was the last to be committed.
+    The number is also committed as an offset, in a group without members that has the name of the transactional id. No
+    other process writes to this group, so its offset is the number of the last committed checkpoint.
 
     Parameters
     ----------
-    source
-        What is read: the offsets of its group are committed, as one of its members, so that one which has been evicted
-        is refused.
-    name
-        The transactional id. Who has it shuts out all others who had it before.
-    seconds
-        How long a transaction may stay open; longer than the time between two commits.
+    source : KafkaSource
+        The source, whose offsets are committed as a member of its group, so that the commit of an evicted member is
+        refused.
+    name : str
+        The transactional id. A new process with this id fences older ones.
+    seconds : float
+        The longest time that a transaction may stay open, in seconds; longer than the time between two commits.
     """
 
     def __init__(self, source: KafkaSource, name: str, seconds: float) -> None:
@@ -34,14 +34,14 @@ class KafkaTransactions(Writer):
         self._number_partition = Partition(source.topics[0], 0)
 
     def newest(self) -> int:
-        """Return the number of the checkpoint that was committed last, 0 for none.
+        """Return the number of the last committed checkpoint, 0 for none.
 
-        What this process or one of the same name had begun and not committed is void from here on.
+        Open transactions of this process, and of others with the same transactional id, are aborted.
 
         Raises
         ------
         UnavailableError
-            If no broker answers.
+            If no broker is available.
         """
         self.close()
         self._connect()
@@ -52,7 +52,7 @@ class KafkaTransactions(Writer):
             keeper.close()
 
     def commit(self, number: int, positions: Mapping[str, Position]) -> None:
-        """Commit what was written, the positions, and the number of their checkpoint: all or nothing.
+        """Commit the records, the positions and the number of the checkpoint in one transaction.
 
         Raises
         ------

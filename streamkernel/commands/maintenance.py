@@ -10,7 +10,7 @@ from typing import Any
 from river import compose
 
 from connectors import FileSource
-from streamkernel import upkeep
+from streamkernel import tensor_file, upkeep
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
@@ -73,18 +73,31 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
     return summary + (f", labels {', '.join(map(repr, labels))}" if labels else "")
 
 
-def export(state: Path, output: Path) -> str:
-    """Write the model of the newest checkpoint in a state directory to a file, and return in words what it is.
+def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
+    """Write the model of a run or of a file to a file of another format, and return in words what it is.
 
     Raises
     ------
     ModelFileError, FileNotFoundError
-        If there is no checkpoint, or none is whole.
+        If there is no model.
+    ValueError
+        If it cannot be written in this format.
     """
-    if not state.is_dir():
-        raise FileNotFoundError(f"Expected a state directory, found none - at {state}")
-    found = load(state)
-    save(found, output)
+    if not model.exists():
+        raise FileNotFoundError(f"Expected a state directory or the file of a model, found none - at {model}")
+    found = load(model)
+    if to == "safetensors":
+        if features:
+            raise ValueError("Expected --feature with --to numpy or --to onnx, got it with safetensors")
+        save(found, output)
+    elif to == "numpy":
+        from streamkernel.interop import to_numpy
+
+        to_numpy(found, output, features)
+    else:
+        from streamkernel.interop import to_onnx
+
+        tensor_file.put(output, to_onnx(found, features).SerializeToString())
     steps = found.steps.values() if isinstance(found, compose.Pipeline) else [found]
     return f"{output}: {' | '.join(type(step).__name__ for step in steps)}"
 

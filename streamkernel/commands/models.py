@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from streamkernel.commands.errors import EXPECTED, fail
+
+
+class Format(StrEnum):
+    """The formats of exported models."""
+
+    SAFETENSORS = "safetensors"
+    NUMPY = "numpy"
+    ONNX = "onnx"
+
+
+SUFFIXES = {Format.SAFETENSORS: "safetensors", Format.NUMPY: "npz", Format.ONNX: "onnx"}
 
 ModelFile = Annotated[Path, typer.Argument(help="A file that save() or export wrote.", show_default=False)]
 EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
@@ -55,14 +67,28 @@ def refit(
 
 
 def export(
-    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
-    output: Output = Path("model.safetensors"),
+    model: Annotated[
+        Path, typer.Argument(help="The state directory of a run, or a file that save() wrote.", show_default=False)
+    ],
+    to: Annotated[Format, typer.Option(help="The format: that of load(), or of other programs.")] = Format.SAFETENSORS,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; by default model with the suffix of the format."),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For numpy and onnx: an input, one option for each in their order; by default those learned."
+        ),
+    ] = None,
 ) -> None:
-    """Write the model of a run's newest checkpoint, with its preprocessing, to a file for load() and other commands."""
+    """Write a model with its preprocessing to a file: that of a run's newest checkpoint for load() and other commands;
+    or frozen, for ONNX, or for NumPy alone with the predictor beside it.
+    """
     from streamkernel.commands import maintenance
 
     try:
-        typer.echo(maintenance.export(state, output))
+        typer.echo(maintenance.export(model, to, output or Path(f"model.{SUFFIXES[to]}"), feature))
     except EXPECTED as error:
         fail(error)
 

@@ -40,7 +40,7 @@ def run(
         from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
 
         workers = WorkerCount(config, found)
-        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.wanted)
+        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.target)
         try:
             check_cluster(found)
         except EXPECTED as error:
@@ -134,7 +134,7 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
             address = f"http://{found.http.host}:{port}"
             log.info(f"live page at {address}/, metrics at {address}/metrics")
         with showing(engine, title, as_json=as_json) as view:
-            engine.run(stopping=stop.requested, watch=ProgressLog(view))
+            engine.run(stopping=stop.is_requested, watch=ProgressLog(view))
     except EXPECTED as error:
         fail(error, as_json=as_json)
     except Exception:
@@ -142,5 +142,5 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
             raise
         log.critical("the run has ended with an error that was not expected", exc_info=True)
         raise typer.Exit(1) from None
-    if reason := engine.refused_all():
+    if reason := engine.reason_all_refused():
         fail(ValueError(reason), as_json=as_json, code=1)

@@ -12,7 +12,7 @@ from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source,
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.history import History
@@ -25,54 +25,54 @@ class Engine:
 
     Parameters
     ----------
-    model
+    model : river.base.Estimator
         A River classifier or regressor, or a pipeline that ends in one.
-    source
-        Where events come from.
-    label
+    source : Source
+        The source of events.
+    label : str
         The field to predict.
-    ignore
-        Fields to leave out.
-    metric
-        A River metric of the prequential predictions: each is made before its event is learned.
-    sink
-        Where predictions go.
-    dead_letters
-        Where events go that cannot be learned from; without it they are counted and logged only.
-    baseline
-        Another River model that learns the same events, to compare with.
-    labels
-        Joins features with the label that comes in another record; without it each record has both.
-    weight
-        The field with the weight that an example is learned with; ``None`` if all have the same. The metric and the
-        baseline count each example once.
-    state
-        The directory of checkpoints; without one nothing survives the process.
-    transactions
-        What decides which checkpoint counts, if it is not this directory alone.
-    checkpoint_seconds
-        Time between two checkpoints.
-    give_up_after
-        Seconds in which brokers may be unavailable, or a topic missing, before the run ends with an error; by default
-        it never does.
-    setup
-        What the run was set up with, as JSON values; a state directory that was written with another setup is refused.
-    runner
-        Makes the loop from the parts of the run: one event after the other, or rounds on a cluster.
+    ignore : collection of str, default ()
+        Fields to exclude from the inputs.
+    metric : river.metrics.base.Metric
+        A River metric of the prequential predictions, which are made before the event is learned.
+    sink : Sink or None, default None
+        The sink of predictions.
+    dead_letters : DeadLetters, KafkaDeadLetters or None, default None
+        The sink of events that cannot be learned; without it they are only counted and logged.
+    baseline : river.base.Estimator or None, default None
+        Another River model that learns the same events, for comparison.
+    labels : DelayedLabels or None, default None
+        The join of features with labels from other records; without it each record has both.
+    weight : str or None, default None
+        The field with the weight of an example; ``None`` if all weights are 1. The metric and the baseline count each
+        example once.
+    state : StateDirectory or None, default None
+        The directory of checkpoints; without it, no state survives the process.
+    transactions : Transactions or None, default None
+        The system that decides which checkpoint is valid, if it is not the directory alone.
+    checkpoint_seconds : float, default 30.0
+        The time between two checkpoints, in seconds.
+    give_up_after : float or None, default None
+        The time in seconds after which the run ends with an error if brokers are unavailable or a topic is missing. By
+        default it retries without end.
+    setup : dict or None, default None
+        The configuration of the run, as JSON values; a state directory of another configuration is refused.
+    runner : callable, default StreamRunner
+        Creates the loop from the components of the run: one event after the other, or rounds on a cluster.
 
     Attributes
     ----------
-    parts : Parts
-        The parts of the run, each of which owns its state.
+    parts : EngineParts
+        The components of the run, each of which owns its state.
     runner : Runner
         The loop.
 
     Raises
     ------
     ModelFileError
-        If there are checkpoints and none is whole.
+        If there are checkpoints and all are damaged.
     StateDirectoryError
-        If the state directory belongs to a run with another setup.
+        If the state directory belongs to a run with another configuration.
 
     Examples
     --------
@@ -104,9 +104,9 @@ class Engine:
         checkpoint_seconds: float = 30.0,
         give_up_after: float | None = None,
         setup: Mapping[str, Any] | None = None,
-        runner: Callable[[Parts], Runner] = StreamRunner,
+        runner: Callable[[EngineParts], Runner] = StreamRunner,
     ) -> None:
-        self.parts = Parts.of(
+        self.parts = EngineParts.of(
             model,
             source,
             label=label,
@@ -134,21 +134,23 @@ class Engine:
 
         Parameters
         ----------
-        stopping
-            Is called after every event. Once true it must stay true: a run leaves the rest of a poll alone then.
-        watch
-            Is called after every hundredth event, and once at the end.
+        stopping : callable
+            Called after every event. Once it has returned true it must keep returning true; the rest of the poll is not
+            processed.
+        watch : callable or None, default None
+            Called after every hundredth event, and once at the end.
 
         Raises
         ------
         ModelFileError
-            If the checkpoint that Kafka has as the last one is not whole.
+            If the last checkpoint according to Kafka is damaged.
         StateDirectoryError
-            If Kafka and the state directory do not agree which checkpoint is the last.
+            If Kafka and the state directory disagree about the last checkpoint.
         GaveUpError
-            If brokers were unavailable for `give_up_after`.
+            If brokers were unavailable for `give_up_after` seconds.
         MemoryError
-            If there is too little memory to process a record. It is no dead letter, and nothing is committed after it.
+            If there is too little memory to process a record. The record does not become a dead letter, and nothing is
+            committed after it.
         """
         checkpointer, monitor = self.parts.checkpointer, self.parts.monitor
         try:
@@ -181,12 +183,12 @@ class Engine:
 
     @property
     def source(self) -> Source:
-        """Where events come from."""
+        """The source of events."""
         return self.parts.source
 
     @property
     def model(self) -> Any:
-        """The model; after a recovery it is another object."""
+        """The model, which a recovery replaces by another object."""
         return self.parts.processor.model
 
     @property
@@ -212,7 +214,7 @@ class Engine:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Events by what became of them: learned, predicted, dead_letter, pending (had to wait for their label)."""
+        """Numbers of events by outcome: learned, predicted, dead_letter, pending (waited for a label)."""
         return self.parts.processor.outcomes
 
     @property
@@ -222,52 +224,52 @@ class Engine:
 
     @property
     def labels(self) -> dict[str, int]:
-        """Labels that came in records of their own, by what became of them; see :class:`DelayedLabels`."""
+        """Numbers of labels from separate records, by outcome; see :class:`DelayedLabels`."""
         labels = self.parts.processor.labels
         return {} if labels is None else dict(labels.counts)
 
     @property
     def pending_labels(self) -> int:
-        """Features whose label has not come yet."""
+        """The number of features whose label has not arrived."""
         labels = self.parts.processor.labels
         return 0 if labels is None else len(labels)
 
-    def refused_all(self) -> str:
-        """Return why no record was of any use so far, or nothing if one was, or there was none."""
-        return self.parts.outputs.refused_all()
+    def reason_all_refused(self) -> str:
+        """Return the reason if all records so far were refused, else an empty string."""
+        return self.parts.outputs.reason_all_refused()
 
     @property
     def last_dead_letters(self) -> deque[dict[str, Any]]:
-        """The last few dead letters of this process: when, from where, why, and how they begin."""
+        """The last dead letters of this process: time, origin, reason, and first bytes."""
         return self.parts.outputs.last_dead_letters
 
     @property
     def snapshot(self) -> EngineSnapshot:
-        """What the run is doing; any thread may read it."""
+        """The current snapshot of the run; any thread may read it."""
         return self.parts.monitor.snapshot
 
     @property
     def history(self) -> History:
-        """How the numbers of the run went."""
+        """The history of the run's figures."""
         return self.parts.monitor.history
 
     @property
     def publisher(self) -> Publisher:
-        """Copies of the model for predictions, if they are wanted."""
+        """The publisher of copies of the model for predictions, if enabled."""
         return self.parts.monitor.publisher
 
     @property
     def cluster(self) -> ClusterSnapshot | None:
-        """What the workers are doing, where there are some."""
+        """The state of the workers of a cluster, if there is one."""
         return self.parts.monitor.cluster
 
     @property
     def incidents(self) -> dict[str, int]:
-        """What happened to the run in this process, by kind."""
+        """Numbers of incidents in this process, by kind."""
         return self.parts.health.incidents
 
     def ill(self) -> str:
-        """Return why this process had better be restarted, or nothing."""
+        """Return the reason why this process should be restarted, or an empty string."""
         return self.parts.health.ill()
 
     def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:

@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.monitor import Monitor
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineParts:
     """The parts of a run.
 
     Parameters

@@ -15,8 +15,8 @@ from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.class_weighted import ClassWeightedModel
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
-from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, with_weights
-from streamkernel.features.frames import native_frame, native_series, table_rows, targets_of
+from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
+from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.upkeep import Pruning, Refit
 
@@ -27,74 +27,74 @@ if TYPE_CHECKING:
 class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
-    It replaces a linear classifier: dictionaries of numbers and strings in, classes out. Classes need not be declared.
-    The function grows by blocks of random features, to `max_features` at most, which bounds memory and time per event.
+    It replaces a linear classifier: inputs are dictionaries of numbers and strings, and classes need not be declared.
+    The function grows by blocks of random features up to `max_features`, which bounds memory and time per event.
 
-    With no arguments it needs no tuning and no scaler: inputs are brought to one scale as they come, there are four
-    bandwidths, each block of features is learned by Newton steps and by constant ones, and a mixture weighs them all
-    by how they predict. Larger groups of blocks, learned together, begin where more features are worth it; what is
-    fast at first may so become several times slower. ``max_features=1024`` has none of them.
+    With no arguments it needs no tuning and no scaler. It scales inputs, uses four bandwidths, learns each block of
+    features by Newton steps and by constant steps, and weighs the resulting functions by their loss. Larger groups of
+    blocks are added where more features reduce the loss, so the time per event can become several times longer.
+    ``max_features=1024`` leaves no room for such groups.
 
     Parameters
     ----------
-    kernel
-        The kernel; it reads inputs as they are. By default inputs are scaled by their running mean and deviation, and
-        the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance between the first
-        256 examples; with ``learner="dsg"``, a Gaussian of 0.4 times that distance on inputs as they are. Until
-        then the bandwidth is provisional, and the examples are learned again each time it changes.
-    loss
+    kernel : Kernel or None, default None
+        The kernel, which reads unscaled inputs. By default inputs are scaled by their running mean and standard
+        deviation, and the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance
+        between the first 256 examples. With ``learner="dsg"`` the default is a Gaussian of 0.4 times that distance on
+        unscaled inputs. During the first 256 examples the bandwidth is provisional, and the examples are learned
+        again each time it changes.
+    loss : str or losses.Loss, default "logistic"
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of
         :mod:`streamkernel.losses`. ``"hinge"`` and ``"sigmoid"`` need ``learner="dsg"``.
-    learner
-        ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options. :class:`~learners.Newton` is
-        second-order learning. :class:`~learners.DSG` is the doubly stochastic gradients of the papers: a fixed and
-        smaller time per event.
-    max_features
-        Cap on the number of random features, ``"auto"`` for 4,096, with ``learner="dsg"`` 1,024. ``None`` is no cap,
-        for ``learner="dsg"`` alone. Memory and time of Newton steps grow with the square of the largest group, at most
-        half of the features.
-    l2
-        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    class_weight
-        What the weights of examples are multiplied by: a dictionary of weights by label, 1 for one that it does not
-        have; or ``"balanced"`` for m/n with the n examples of its class so far, and m of the rarest class, so that all
-        classes weigh the same. Probabilities are then those of the weighted classes. Weights up to 1 serve better than
-        large ones for what is rare: regularisation is made for as many examples as weights say.
-    pruning
-        Prune the model to the features that matter from time to time, in another thread: a
-        :class:`~streamkernel.upkeep.Pruning`.
-    refit
-        Solve the coefficients on recent events from time to time, in another thread, to a certified gap: a
-        :class:`~streamkernel.upkeep.Refit`. It needs ``learner="dsg"``.
-    cache_bytes
-        Memory for random directions; what does not fit is regenerated at every use, with the same result.
-    seed
-        Seed of the random features. Models with one seed have the same features.
-    max_classes
-        How many labels may be learned; an example with one more is refused. Time and memory grow with each label.
+    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
+        The learning algorithm, by name or with its options. :class:`~learners.Newton` takes second-order steps.
+        :class:`~learners.DSG` takes doubly stochastic gradient steps, in constant and shorter time per event.
+    max_features : int, "auto" or None, default "auto"
+        The largest number of random features; ``"auto"`` is 4,096, or 1,024 with ``learner="dsg"``. ``None`` is no
+        limit and needs ``learner="dsg"``. Memory and time of Newton steps grow with the square of the largest group,
+        which has at most half of the features.
+    l2 : float, default 0.0
+        The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    class_weight : dict, "balanced" or None, default None
+        Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
+        of examples of the label so far and m that of the rarest label, so that all labels have the same total
+        weight. Predicted probabilities are those of the weighted classes. Prefer weights up to 1 to large weights of
+        rare labels, because the regularisation is chosen for examples of weight 1.
+    pruning : Pruning or None, default None
+        Periodic pruning to the most important features, in another thread.
+    refit : Refit or None, default None
+        Periodic solution of the coefficients on recent events to a certified gap, in another thread. It needs
+        ``learner="dsg"``.
+    cache_bytes : int, default 2**26
+        Memory for random directions, in bytes. Directions that do not fit are generated again at every use, with the
+        same result.
+    seed : int, default 0
+        Seed of the random features. Models with the same seed have the same features.
+    max_classes : int, default 100
+        The largest number of labels; an example with another label is refused. Time and memory grow with each label.
 
     Attributes
     ----------
     learner_ : learners.Newton or learners.DSG
-        The learner that runs, with the values that ``"auto"`` stands for.
+        The learner in use, with the values chosen for ``"auto"``.
     n_features, n_seeds, n_steps, n_reused : int
-        Random features, blocks, steps taken, and steps that moved an old block.
+        Numbers of random features, of blocks, of steps, and of steps that moved an old block.
     n_prunings : int
-        Times that the model has been made smaller.
+        Number of prunings.
     gap : float
-        The certified primal-dual gap of the coefficients when they were refitted last.
+        The certified primal-dual gap of the coefficients at the last refit.
     objective : float
         The running regularised loss.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
     feature_importances_ : dict
-        The share of each field in how much f changes with the inputs, after 256 examples.
+        The share of each field in the change of f with the inputs, available after 256 examples.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or does not go with the learner; names it.
+        If a parameter is out of its range or does not apply to the learner; the message names it.
 
     References
     ----------
@@ -155,21 +155,22 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
             or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
             string where a number was learned is refused.
-        y
-            The label: a string, a number or a Boolean.
-        w
-            The weight of the example, which counts as `w` examples. With 0 it changes nothing; a new label stays
-            unknown.
+        y : bool, int or str
+            The label.
+        w : float, default 1.0
+            The weight of the example, which counts as `w` examples. With 0 it changes nothing, and a new label is not
+            added.
 
         Raises
         ------
         InputError
             If a value is neither a finite number nor a string, `y` is no label, it is one more label
-            than `max_classes`, or `w` is unusable; names the field. The model is as it was before.
+            than `max_classes`, or `w` is invalid; the message names the field. The model is
+            unchanged.
         """
         if w != 1.0 or (self.class_weight is not None and self._has_class_weights):
             w = as_weight(w) * self._weight_of(y)
@@ -204,11 +205,16 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label learned so far.
 
-        It is empty before the first label, and has one label with probability 1 before the second: a sampler that asks
-        for labels where the model is uncertain needs some labelled examples first.
+        The dictionary is empty before the first label, and has one label with probability 1 before the second. A
+        sampler of active learning therefore needs some labelled examples first.
 
-        With the hinge losses and the sigmoid loss, which have no probabilities, these are the scores squashed by a
-        sigmoid: they rank as the scores do, and are not calibrated.
+        The hinge losses and the sigmoid loss have no probabilities. With them the values are a sigmoid of the scores:
+        they have the order of the scores and are not calibrated.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
 
         Raises
         ------
@@ -225,6 +231,11 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:
         """Return the label of the highest score, ``None`` before the first label is learned.
 
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
+
         Raises
         ------
         InputError
@@ -240,22 +251,24 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     ) -> dict[Hashable, float]:
         """Return what each field of an example contributes to the score of a label.
 
-        With two labels the score is the log odds of the label; with more, its log-probability less the mean over all
-        labels. With the hinge losses and the sigmoid loss it is the score as such, which is no probability.
+        With two labels the score is the log-odds of the label; with more, its log-probability minus the mean over all
+        labels. With the hinge losses and the sigmoid loss it is the raw score, which is not a log-probability.
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name, as for :meth:`predict_one`.
-        label
+        label : bool, int, str or None, default None
             The label; by default the predicted one, or of two labels the larger one: ``True``, 1, ``"yes"``.
-        method, n_orders
+        method : {"gradient", "sampling"}, default "gradient"
             As for :meth:`KernelRegressor.explain_one <streamkernel.KernelRegressor.explain_one>`.
+        n_orders : int, default 32
+            Number of orders for ``"sampling"``.
 
         Returns
         -------
-        contributions
-            By the names in `x`, in its order: positive where the value speaks for the label.
+        dict
+            The contributions by the names in `x`, in its order; positive if the value makes the label more likely.
 
         Raises
         ------
@@ -285,55 +298,66 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         centred = isinstance(self._loss, (losses.Logistic, losses.Softmax))
         return self._explain(x, lambda scores: label_scores(scores, labels, label, centred), method, n_orders)
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
-        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
+        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
 
         Parameters
         ----------
-        X
-            The features, shape (examples, features).
-        y
-            The labels, shape (examples,).
-        w
-            Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. An entry that a sparse matrix does not store is a zero.
+        y : series or array_like of shape (n_examples,)
+            The labels.
+        w : float or array_like of shape (n_examples,), default None
+            The weights, as for :meth:`learn_one`; 1 each by default.
+        verbose : bool, default False
+            Whether to show a progress line on standard error.
 
         Raises
         ------
         InputError
-            If a value or a weight is unusable, or a label is none; names the column and the row. Or if there are more
-            labels than `max_classes`. Nothing is learned.
+            If a value, a weight or a label is invalid, or there are more labels than `max_classes`; the message names
+            the column and the row. Nothing is learned.
         ValueError
             If there are not as many labels or weights as rows.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
+        rows = n_rows(X)
         labels = [as_label(label) for label in targets_of(y, rows)]
-        rows = with_weights(rows, w)
+        weights = weights_of(w, rows)
         if self._has_class_weights:
-            rows = rows._replace(weights=rows.weights * [self._weight_of(label) for label in labels])
-        self._learn_weighted(rows, np.empty(len(labels)), directions, numeric, labels)
+            weights = weights * [self._weight_of(label) for label in labels]
+        self._learn_table(X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
 
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example.
+
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row.
+            If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         found = probabilities(self._loss, scores, len(labels))
         return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the label of each row of a data frame.
 
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example.
+
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row.
+            If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_of(self._table(X)), self._state.labels
+        scores, labels = self._scores_in(X), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)

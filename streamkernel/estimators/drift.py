@@ -23,38 +23,38 @@ OLD_AND_NEW = np.array([0.0, 1.0])
 
 
 class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
-    """Says when events stop to look like those before them, in any way that a kernel machine can tell.
+    """Detects changes of the joint distribution of a stream.
 
-    It sees changes of the joint distribution that leave each feature by itself as it was. Every other event waits
-    in the window; each of the others is compared with the event x° that has waited longest, which is older by `window`
-    events. A kernel logistic regression f learns to tell new events from old ones, so it estimates the logarithm of the
-    ratio of their densities; a window later a pair has faded to 1/e. Before f learns a pair, it bets on which of the
-    two is the new one:
+    It also detects changes that leave the distribution of each feature unchanged. Every other event is stored in the
+    window. Each of the others is compared with the oldest stored event x°, which is `window` events older. A
+    kernel logistic regression f learns to distinguish new events from old ones, so it estimates the logarithm of the
+    ratio of their densities; after one window the weight of a pair has fallen to 1/e. Before f learns a pair, it bets
+    on which of the two is new:
 
         L_n = 2 / (1 + exp(f(x°) - f(x))),    M_n = (M_{n-1} + 1) L_n,    alarm where M_n ≥ ½ `average_run_length`.
 
-    While the distribution stays the same, the events of a pair could as well be exchanged, whatever the pairs before
-    were, because no event is in two pairs. So E[L_n | the pairs before] = 1 and M_n - n is a martingale; by optional
-    stopping the expected number of pairs, of two events each, until an alarm is at least the bound on M_n. This
-    holds for any distribution and any f. It needs events that are independent, or at least exchangeable: a slow
-    trend is a drift, and is reported as one.
+    While the distribution does not change, the events of a pair are exchangeable given all earlier pairs, because no
+    event is in two pairs. So E[L_n | earlier pairs] = 1 and M_n - n is a martingale; by optional stopping, the
+    expected number of pairs, of two events each, until an alarm is at least the bound on M_n. This holds for any
+    distribution and any f. It requires independent, or at least exchangeable, events: a slow trend is a drift, and is
+    reported as one.
 
-    After an alarm the detector starts again with an empty window at the next event; a change is noticed within the
+    After an alarm the detector restarts with an empty window at the next event. A change is detected within the
     `window` events after it, or not at all.
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel or None, default None
         The kernel; by default a Gaussian of half the median distance between the first events. Features should be
         on comparable scales.
-    average_run_length
-        The least expected number of events until a false alarm.
-    window
-        By how many events the compared ones are apart; half as many are kept. There is no alarm before as many have
-        been seen. A subtle change needs a longer one.
-    max_features
-        Random features of f.
-    seed
+    average_run_length : float, default 100000.0
+        A lower bound on the expected number of events until a false alarm.
+    window : int, default 1000
+        The distance of compared events, in events; half as many are stored. There is no alarm during the first
+        `window` events. Subtle changes need a longer window.
+    max_features : int, default 512
+        The largest number of random features of f.
+    seed : int, default 0
         Seed of the random features.
 
     Attributes
@@ -134,11 +134,11 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         return self._seen.drift_detected
 
     def update(self, x: Mapping[Hashable, Any]) -> None:  # type: ignore[override]  # River's take one number
-        """Take the next event; :attr:`drift_detected` says whether it raised an alarm.
+        """Process the next event and set :attr:`drift_detected`.
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
 
         Raises
@@ -179,7 +179,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             statistic=statistic,
             drift_detected=statistic >= 0.5 * self.average_run_length,
         )
-        self._seen = seen._replace(journal=(pair, model._learner.offered, after))
+        self._seen = seen._replace(journal=(pair, model._learner.n_offered, after))
         try:
             model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
         finally:
@@ -193,16 +193,16 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         pair, offered, after = journal
         model = after.model
         model._complete()
-        learned = model._learner.offered - offered
+        learned = model._learner.n_offered - offered
         if learned == 1:
             model._learn(pair.part(1, 2), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
         self._seen = after if learned else self._seen._replace(journal=None)
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
-        model, tensors = seen.model._described()
+        model, tensors = seen.model._describe()
         waiting = example_tensors.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
         description = {
             "model": model,

@@ -16,6 +16,7 @@ from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least, check_shared
 from streamkernel.estimators.targets import as_target
+from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_series, targets_of
 from streamkernel.features.rows import F64, Rows
@@ -32,26 +33,29 @@ log = logging.getLogger(__name__)
 
 
 class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor):
-    """Gaussian process regression on a stream: each prediction comes with its uncertainty, in bounded memory.
+    """Gaussian process regression on a stream, with a predictive distribution, in bounded memory.
 
-    By default it is Bayesian linear regression on seeded random features, updated by recursion: the posterior of the
-    process whose kernel the features make, exact after every example, in O(D²) memory and time for D = 2 `n_features`
-    outputs. Away from the data its variance goes back to k(x, x), but where many more examples than features have
-    been seen it is too small: D weights are known then, while the process of the kernel itself has more to learn.
+    The method is Bayesian linear regression on seeded random features, updated recursively. After every example it is
+    the exact posterior of the process whose kernel is that of the features, in O(D²) memory and time for
+    D = 2 `n_features` outputs. Away from the data the variance returns to k(x, x). After many more examples than
+    features it is too small there, because the D weights are then known.
 
     Parameters
     ----------
-    kernel
-        The kernel; by default a Gaussian of the median distance between the first 256 examples, or of half or twice
-        that where `noise` is not given and these examples are more likely so.
-    noise
-        Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k (equation (9) of the paper). By
-        default the scale is the stream's own: f has covariance s²·k around an unknown constant, the first 256 examples
-        decide σ²/s² by maximum marginal likelihood, and σ² is the most likely one for all examples seen.
-    n_features
-        Random features; each gives a cosine and a sine.
-    cache_bytes, seed
-        Memory for cached directions, which changes no prediction; and the seed of the features.
+    kernel : Kernel or None, default None
+        The kernel. The default is a Gaussian of the median distance between the first 256 examples; if `noise` is not
+        given, of half or twice that distance if the marginal likelihood of these examples is larger.
+    noise : float or None, default None
+        Variance σ² > 0 of the noise in y = f(x) + e, in squared units of the target, for f of mean 0 and covariance k
+        (equation (9) of the paper). By default the scale is estimated: f has covariance s²·k around an unknown
+        constant, the first 256 examples determine σ²/s² by maximum marginal likelihood, and σ² is the maximum
+        likelihood estimate over all examples.
+    n_features : int, default 256
+        Number of random features; each has a cosine and a sine.
+    cache_bytes : int, default 2**26
+        Memory for cached directions, in bytes; it changes no prediction.
+    seed : int, default 0
+        Seed of the random features.
 
     Attributes
     ----------
@@ -63,7 +67,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or does not go with another.
+        If a parameter is out of its range, or cannot be combined with another.
 
     References
     ----------
@@ -127,40 +131,50 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         """The variance σ² of the noise in use."""
         return self._seen.posterior.noise
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
+    def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
         """Learn from one example.
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name: numbers, or strings as indicators. A name that is missing counts as 0.
-        y
+        y : float
             The target.
+        w : float, default 1.0
+            The weight of the example: its noise has the variance σ²/w. With 0 it changes nothing.
 
         Raises
         ------
         InputError
-            If a value or `y` is unusable; names the field. The model is as it was before.
+            If a value, `y` or `w` is invalid; the message names the field. The model is
+            unchanged.
         """
-        self._learn(self._row(x), np.array([as_target(y)], np.float64))
+        row = self._row(x).with_weight(as_weight(w))
+        self._learn(row, np.array([as_target(y)], np.float64))
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries) -> None:
-        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
+        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
 
         Parameters
         ----------
-        X
-            The features, shape (examples, features).
-        y
-            The targets, shape (examples,).
+        X : data frame of shape (n_examples, n_fields)
+            The features, one row per example.
+        y : series of shape (n_examples,)
+            The targets.
+        w : series of shape (n_examples,), optional
+            Their weights, as for :meth:`learn_one`; by default 1 each.
 
         Raises
         ------
         InputError
-            If a value or a target is unusable; names the column and the row. Nothing is learned.
+            If a value, a target or a weight is unusable; names the column and the row. Nothing is learned.
+        ValueError
+            If there are not as many targets or weights as rows.
         """
         rows = self._seen.phis[0].table(X)
-        targets = [as_target(target) for target in targets_of(y, rows)]
+        n = len(rows.start) - 1
+        targets = [as_target(target) for target in targets_of(y, n)]
+        rows = rows._replace(weights=weights_of(w, n))
         self._learn(rows, np.array(targets, np.float64))
 
     def predict_one(self, x: Mapping[Hashable, Any], with_dist: bool = False) -> Any:
@@ -168,17 +182,17 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
         Parameters
         ----------
-        x
+        x : dict
             The features.
-        with_dist
-            Whether to return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that
-            of f(x) plus that of the noise, instead of its mean.
+        with_dist : bool, default False
+            Return the distribution of the target, a :class:`river.proba.Gaussian` whose variance is that of f(x) plus
+            that of the noise, instead of the mean.
 
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string, or if the variance is asked for at
-            another point than those given beforehand.
+            If a value is neither a finite number nor a string, or the variance at `x` is unknown because `x` is not
+            one of the given points.
         """
         row = self._row(x)
         if not with_dist:
@@ -200,10 +214,15 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
 
+        Parameters
+        ----------
+        X : data frame of shape (n_examples, n_fields)
+            The features, one row per example.
+
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row.
+            If a value is neither a finite number nor a string; the message names the column and the row.
         """
         seen = self._complete()
         return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
@@ -216,8 +235,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @locked
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order."""
+        """Learn `rows` in order, but those of weight 0."""
         self._recover()
+        if not rows.weights.all():
+            rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]
         done = 0
         while self._seen.first is not None and done < len(y):
             self._learn_first(rows.part(done, done + 1), float(y[done]))
@@ -238,11 +259,11 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         itself.
         """
         if self._seen.journal is not None and not self._lock.locked():
-            self._recovered()
+            self._recover_locked()
         return self._seen
 
     @locked
-    def _recovered(self) -> None:
+    def _recover_locked(self) -> None:
         self._recover()
 
     def _recover(self) -> None:
@@ -256,10 +277,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             first = (*(seen.first or ()), (row, y))
             after = after._replace(first=first)
             if len(first) == 1 or bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first]):
-                after = self._decided(after, first)
+                after = self._decide(after, first)
         self._seen = after
 
-    def _decided(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
+    def _decide(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
         """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
         again.
         """
@@ -270,7 +291,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
             kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
         if self.noise is None:
-            offset = float(y.mean())
+            offset = float(np.average(y, weights=rows.weights))
             found = [(*_likelihood(phis[0].with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
             _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
         phis = tuple(phi.with_kernel(kernels[0]) for phi in phis)
@@ -286,7 +307,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         tensors = seen.posterior.tensors()
@@ -339,6 +360,10 @@ class _Seen(NamedTuple):
 
 
 def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
-    """Return how likely the targets are with some features at best, and the ratio of noise it is with."""
-    features = phi(rows)
-    return marginal_likelihood.most_likely(features @ features.T + 1.0, y)
+    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
+
+    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
+    """
+    root = np.sqrt(rows.weights)
+    features = phi(rows) * root[:, None]
+    return marginal_likelihood.most_likely(features @ features.T + np.outer(root, root), y * root)

@@ -7,12 +7,14 @@ from typing import Any
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.losses import Loss
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-def learner_of(model: KernelModel) -> Expansion | Mixture:
+def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:
     """Return the function that a model learns."""
     return model._learner
 
@@ -20,6 +22,16 @@ def learner_of(model: KernelModel) -> Expansion | Mixture:
 def parameters_of(model: KernelModel) -> dict[str, Any]:
     """Return the arguments that a model was made with, by name."""
     return dict(model._get_params())
+
+
+def loss_of(model: KernelModel) -> Loss:
+    """Return the loss that a model minimises."""
+    return model._loss
+
+
+def names_learned_by(model: KernelModel) -> NumericNames:
+    """Return what is known of the names that a model has learned."""
+    return model._state.numeric
 
 
 def scales_of(model: KernelModel) -> Scales | None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import F64, Rows
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.scheduler import BackgroundTasks
 
 
@@ -41,12 +41,12 @@ class State:
         The labels by their numbers, and ``None`` after them.
     """
 
-    learner: Expansion | Mixture
+    learner: FirstOrderLearner | SecondOrderLearner
     scales: scaling.Scales | None
     first: tuple[tuple[Rows, float], ...] | None
     labels: Mapping[Any, int]
     upkeep: BackgroundTasks | None
-    numeric: numeric_names.Names = numeric_names.NONE
+    numeric: numeric_names.NumericNames = numeric_names.NONE
     own: Any = None
     journal: Journal | None = None
     is_direct: bool = field(init=False)

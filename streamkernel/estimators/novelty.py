@@ -11,7 +11,7 @@ from river import base
 
 from streamkernel import learners, losses, rules, step_sizes
 from streamkernel.estimators.base import KernelModel
-from streamkernel.features.frames import native_series, table_rows
+from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.losses import compiled
@@ -34,37 +34,40 @@ class Novelty(losses.Loss):
 class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
     """A one-class support vector machine that learns from a stream, in bounded memory.
 
-    It learns a function f that is large where events are common, and a threshold τ that a fraction `nu` of the events
-    stays below, by
+    It learns a function f that is large where events are common, and a threshold τ such that f(x) < τ for a fraction
+    `nu` of the events, by
 
         min over f, τ of  E[max(0, τ - f(x))] + (ν/2)‖f‖² - ντ.
 
-    An event below the threshold pulls f up where it is, by γφ(x), and τ down by γ(1 - ν); any other event moves only τ,
-    up by γν. All coefficients shrink by 1 - γν at each step. Scores are comparable between events of one time; what
-    is a large score depends on the kernel.
+    An event below the threshold increases f at x by γφ(x) and decreases τ by γ(1 - ν); any other event only increases
+    τ, by γν. All coefficients shrink by 1 - γν at each step. Scores of events at about the same time are comparable;
+    the magnitude of a large score depends on the kernel.
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel or None, default None
         The kernel; by default a Gaussian of 0.4 times the median distance between the first 256 events.
-    nu
-        The fraction ν of the events to score above 0, strictly between 0 and 1. It is the regularisation too: with a
-        small one f is made of few events, and ranks less well.
-    learner
-        One of :mod:`streamkernel.learners`, or ``"dsg"``. By default `DSG` with ``rule=rules.DSG()``: a new block at
-        each step, up to the cap.
-        (The derivative has one sign, so `rules.CDSG` never finds an old block that is worth a longer step.) With
-        ``step_size="auto"`` the step is the constant 1/(500 ν), with which an event has faded to 1/e of its weight 500
-        events later. Longer memory needs a smaller one.
-    max_features, cache_bytes, seed
-        As for :class:`~streamkernel.KernelClassifier`.
+    nu : float, default 0.5
+        The fraction ν of events with a score above 0, strictly between 0 and 1. It is also the regularisation: with a
+        small value, f depends on few events and ranks less well.
+    learner : str, learners.DSG or None, default None
+        ``"dsg"``, or :class:`~streamkernel.learners.DSG` with its options. The default is `DSG` with
+        ``rule=rules.DSG()``: a new block at each step, up to the cap. (The derivative has one sign, so `rules.CDSG`
+        never finds an old block with a longer step.) With ``step_size="auto"`` the step is the constant 1/(500 ν), so
+        that the weight of an event falls to 1/e after 500 events. A longer memory needs a smaller step.
+    max_features : int or None, default 1024
+        The largest number of random features; ``None`` is no limit.
+    cache_bytes : int, default 2**26
+        Memory for random directions, in bytes.
+    seed : int, default 0
+        Seed of the random features.
 
     Attributes
     ----------
     threshold : float
         The threshold τ.
     objective : float
-        The running value of what is minimised.
+        The running value of the objective.
     n_features, n_seeds, n_steps, n_reused, kernel_
         As for :class:`~streamkernel.KernelClassifier`.
 
@@ -135,20 +138,24 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
             or NaN, counts as 0. A string where a number was learned is refused.
 
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the field.
-            The model is as it was before.
+            If a value is neither a finite number nor a string; the message names the field. The model is unchanged.
         """
         self._learn_event(x, 0.0)
 
     def score_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return τ - f(x): the higher, the more unlike what was learned.
+        """Return τ - f(x), which is higher for events that differ more from those learned.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
 
         Raises
         ------
@@ -157,27 +164,39 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         """
         return -float(self._score(x))
 
-    def learn_many(self, X: IntoDataFrame) -> None:
-        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+    def learn_many(self, X: IntoDataFrame, *, verbose: bool = False) -> None:
+        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
+
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. An entry that a sparse matrix does not store is a zero.
+        verbose : bool, default False
+            Whether to show a progress line on standard error.
 
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row. Nothing is learned.
+            If a value is neither a finite number nor a string; the message names the column and the row. Nothing is
+            learned.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
-        self._learn(rows, np.zeros(len(rows.start) - 1), directions, numeric)
+        rows = n_rows(X)
+        self._learn_table(X, np.zeros(rows), np.ones(rows), verbose=verbose)
 
     def score_many(self, X: IntoDataFrame) -> Any:
         """Return the score of each row of a data frame.
 
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example.
+
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row.
+            If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(-self._scores_of(self._table(X))[:, 0], X)
+        return native_series(-self._scores_in(X)[:, 0], X)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(1.0 / (MEMORY * self.nu))

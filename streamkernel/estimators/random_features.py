@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
-    """Gives any linear model the features of a kernel: dot products of the outputs estimate k(x, x').
+    """Transforms inputs into random features of a kernel: dot products of the outputs estimate k(x, x').
 
-    The map is joint: every output depends on all inputs, so a linear model on top of it can learn interactions
-    (River's ``RBFSampler`` maps each input by itself, and its sums cannot).
+    Every output depends on all inputs, so a linear model of the outputs can learn interactions. (River's
+    ``RBFSampler`` maps each input separately, so sums of its outputs cannot.)
 
     Parameters
     ----------
-    kernel
-        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is taken from the first 256 examples learned,
-        and changes until then.
-    n_features
-        Random features; each gives one output or more: a cosine and a sine for the kernels of a difference.
-    seed
-        Seed of the features.
+    kernel : Kernel
+        The kernel. With ``Gaussian(sigma="median")`` the bandwidth is estimated from the first 256 examples and
+        changes during them.
+    n_features : int, default 512
+        Number of random features. Each has one or more outputs: a cosine and a sine for kernels of the difference.
+    seed : int, default 0
+        Seed of the random features.
 
     Attributes
     ----------
@@ -83,7 +83,12 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         return self._map.kernel
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Take the bandwidth from the first examples; later ones change nothing.
+        """Estimate the bandwidth from the first 256 examples; later examples change nothing.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name: numbers, or strings as indicators. A missing name counts as 0.
 
         Raises
         ------
@@ -93,13 +98,24 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         self._see(self._row(x))
 
     def learn_many(self, X: IntoDataFrame) -> None:
-        """Learn from the rows of a data frame in order, as :meth:`learn_one` does."""
+        """Learn from the rows of a data frame in order, as :meth:`learn_one` does.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_examples, n_fields)
+            The features, one row per example.
+        """
         rows = self._map.table(X)
         for i in range(len(rows.start) - 1):
             self._see(rows.part(i, i + 1))
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Return the features of `x`, scaled by n_features^-½.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
 
         Raises
         ------
@@ -109,7 +125,13 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         return dict(zip(self._names, self._map(self._row(x))[0].tolist(), strict=True))
 
     def transform_many(self, X: IntoDataFrame) -> Any:
-        """Return the features of each row of a data frame."""
+        """Return the features of each row of a data frame.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_examples, n_fields)
+            The features, one row per example.
+        """
         features = self._map
         outputs = features(features.table(X))
         columns: dict[Hashable, Any] = {name: outputs[:, i] for i, name in enumerate(self._names)}
@@ -137,7 +159,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
             features = features.with_kernel(kernel)
         self._seen = features, None if is_enough else first
 
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         features, first = self._seen
         rows = {} if first is None else example_tensors.pack_examples("first", [(row, 0.0) for row in first])
         return {"kernel": features.kernel}, rows

@@ -11,8 +11,8 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.targets import as_target
-from streamkernel.estimators.weighting import as_weight, with_weights
-from streamkernel.features.frames import native_series, table_rows, targets_of
+from streamkernel.estimators.weighting import as_weight, weights_of
+from streamkernel.features.frames import n_rows, native_series, targets_of
 from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.upkeep import Pruning, Refit
@@ -24,49 +24,61 @@ if TYPE_CHECKING:
 class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     """A kernel machine for numbers that learns from a stream, in bounded memory.
 
-    The prediction is an intercept plus a function f of the features, which grows by blocks of random features until
-    `max_features` is reached. The intercept is the running mean of the targets; for the absolute, ε-insensitive and
-    quantile losses it is learned along with f, so that far from all examples, where f says nothing, a quantile is not
-    taken for the mean: it is between the mean and that quantile of all targets.
+    The prediction is an intercept plus a function f of the inputs, which grows by blocks of random features up to
+    `max_features`. The intercept is the running mean of the targets. For the absolute, ε-insensitive and quantile
+    losses it is learned with f: far from all examples, where f is 0, the prediction of a quantile is then between the
+    mean and that quantile of all targets.
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel or None, default None
         The kernel, by default as for :class:`~streamkernel.KernelClassifier`: four bandwidths on scaled inputs.
-    loss
+    loss : str or losses.Loss, default "square"
         ``"square"``, ``"huber"``, ``"absolute"``, ``"quantile"``, ``"epsilon_insensitive"``, ``"correntropy"``, or one
-        of :mod:`streamkernel.losses`. A loss without a bound on its derivative is clipped at the largest one seen,
-        which at most doubles a step: one outlier does not ruin the model. ``"huber"`` with Newton steps has a δ of
-        twice the recent mean error; ``losses.Huber(delta)``, and ``"huber"`` with ``learner="dsg"``, where δ is 1, have
-        it in units of the targets.
-    tau
-        The quantile that ``loss="quantile"`` learns, between 0 and 1; by default the median.
-    learner, max_features, l2, pruning, refit, cache_bytes, seed
+        of :mod:`streamkernel.losses`. An unbounded derivative is clipped at the largest one so far, which at most
+        doubles per step, so one outlier does not ruin the model. With Newton steps, δ of ``"huber"`` is twice the
+        recent mean error. δ of ``losses.Huber(delta)`` is in units of the targets, and so is δ = 1 of ``"huber"`` with
+        ``learner="dsg"``.
+    tau : float or None, default None
+        The quantile of ``loss="quantile"``, between 0 and 1; the median if it is ``None``.
+    learner : {"newton", "dsg"}, learners.Newton or learners.DSG, default "newton"
         As for :class:`~streamkernel.KernelClassifier`. The absolute, ε-insensitive, quantile and correntropy losses
-        need ``learner="dsg"``.
+        need ``"dsg"``.
+    max_features : int, "auto" or None, default "auto"
+        The largest number of random features, as for :class:`~streamkernel.KernelClassifier`.
+    l2 : float, default 0.0
+        The regularisation λ of the objective (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    pruning : Pruning or None, default None
+        Periodic pruning to the most important features, in another thread.
+    refit : Refit or None, default None
+        Periodic solution of the coefficients on recent events, in another thread. It needs ``learner="dsg"``.
+    cache_bytes : int, default 2**26
+        Memory for random directions, in bytes.
+    seed : int, default 0
+        Seed of the random features. Models with the same seed have the same features.
 
     Attributes
     ----------
     learner_ : learners.Newton or learners.DSG
-        The learner that runs, with the values that ``"auto"`` stands for.
+        The learner in use, with the values chosen for ``"auto"``.
     n_features, n_seeds, n_steps, n_reused : int
-        Random features, blocks, steps taken, and steps that moved an old block.
+        Numbers of random features, of blocks, of steps, and of steps that moved an old block.
     n_prunings : int
-        Times that the model has been made smaller.
+        Number of prunings.
     gap : float
-        The certified primal-dual gap of the coefficients when they were refitted last.
+        The certified primal-dual gap of the coefficients at the last refit.
     objective : float
         The running regularised loss.
     feature_importances_ : dict
-        The share of each field in how much f changes with the inputs, after 256 examples.
+        The share of each field in the change of f with the inputs, available after 256 examples.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, `tau` is given with another loss, or a parameter does not go with the
-        learner; names it.
+        If a parameter is out of its range or does not apply to the learner, or `tau` is given with another loss; the
+        message names it.
 
     References
     ----------
@@ -84,7 +96,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     >>> evaluate.progressive_val_score(synth.Friedman(seed=1).take(5000), model, metrics.R2())
     R2: 0.91...
 
-    What nine of ten targets are below:
+    The 0.9-quantile, which nine of ten targets are below:
 
     >>> model = preprocessing.StandardScaler() | KernelRegressor(loss="quantile", tau=0.9, learner="dsg")
     >>> below = 0
@@ -133,19 +145,20 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name: numbers, or strings as indicators. A name that is missing, or whose value is ``None``
             or NaN, counts as 0; where no `kernel` is given, a number that most examples have counts as its mean. A
             string where a number was learned is refused.
-        y
+        y : float
             The target.
-        w
+        w : float, default 1.0
             The weight of the example, which counts as `w` examples. With 0 it changes nothing.
 
         Raises
         ------
         InputError
-            If a value, `y` or `w` is unusable; names the field. The model is as it was before.
+            If a value, `y` or `w` is invalid; the message names the field. The model is
+            unchanged.
         """
         if w != 1.0:
             w = as_weight(w)
@@ -161,6 +174,11 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> float:
         """Return the prediction for one example.
 
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for :meth:`learn_one`.
+
         Raises
         ------
         InputError
@@ -173,28 +191,29 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
     ) -> dict[Hashable, float]:
         """Return what each field of an example contributes to its prediction, in units of the target.
 
-        Each field is compared with its running mean: the value that numbers have in the mean, and for a string the
-        shares of its values. Models with a `kernel` or ``learner="dsg"`` know no means and compare with 0, as if the
-        field were missing: put a ``StandardScaler`` in front of them.
+        Each field is compared with its running mean: the mean of its numbers, or for a string the frequencies of its
+        values. Models with a `kernel` or ``learner="dsg"`` have no running means and compare with 0, as if the field
+        were missing; put a ``StandardScaler`` in front of them.
 
         Parameters
         ----------
-        x
+        x : dict
             The features by name, as for :meth:`predict_one`.
-        method
-            ``"gradient"``: the exact gradient at `x` times the distance from the mean. It is fast, and tells what a
-            small change would do; how far the prediction is from that of the mean it tells only where f is linear.
-            ``"sampling"``: Shapley values, the mean change of the prediction when a field takes its value in `x` after
-            others have, in random orders. They add up to the difference between the predictions for `x` and for
-            the mean, up to rounding.
-        n_orders
-            Orders for ``"sampling"``, every second one the reverse of the one before. Where all sets of fields are
-            no more than that takes, up to eight fields by default, the values are exact.
+        method : {"gradient", "sampling"}, default "gradient"
+            ``"gradient"`` is the exact gradient at `x` times the distance from the mean. It is fast and describes the
+            effect of a small change; the contributions add up to the change of the prediction only where f is linear.
+            ``"sampling"`` is Shapley values: the mean change of the prediction when the field is set to its value in
+            `x`, over random orders of the fields. They add up to the difference between the predictions for `x` and
+            for the mean, up to rounding.
+        n_orders : int, default 32
+            Number of orders for ``"sampling"``; every second one is the reverse of the one before. If evaluating all
+            sets of fields takes no more predictions, as for up to eight fields by default, the values are exact.
 
         Returns
         -------
-        contributions
-            By the names in `x`, in its order. A value that is missing has 0 if its field is usually there.
+        dict
+            The contributions by the names in `x`, in its order. A missing value contributes 0 if its field is
+            usually present.
 
         Raises
         ------
@@ -225,17 +244,19 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         """
         return self._explain(x, lambda scores: scores[:, 0], method, n_orders)
 
-    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None) -> None:
-        """Learn from the rows of a data frame in order: a fast way to say :meth:`learn_one` for each.
+    def learn_many(self, X: IntoDataFrame, y: IntoSeries, w: Any = None, *, verbose: bool = False) -> None:
+        """Learn from the rows of a data frame in order, which is equivalent to :meth:`learn_one` for each, and faster.
 
         Parameters
         ----------
-        X
-            The features, shape (examples, features).
-        y
-            The targets, shape (examples,).
-        w
-            Their weights, shape (examples,), as for :meth:`learn_one`; by default 1 each.
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example. An entry that a sparse matrix does not store is a zero.
+        y : series or array_like of shape (n_examples,)
+            The targets.
+        w : float or array_like of shape (n_examples,), default None
+            The weights, as for :meth:`learn_one`; 1 each by default.
+        verbose : bool, default False
+            Whether to show a progress line on standard error.
 
         Raises
         ------
@@ -244,20 +265,24 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         ValueError
             If there are not as many targets or weights as rows.
         """
-        directions = self._learner.directions
-        rows, numeric = table_rows(directions, X, self._state.numeric)
-        targets = [as_target(target) for target in targets_of(y, rows)]
-        self._learn_weighted(with_weights(rows, w), np.array(targets, np.float64), directions, numeric)
+        rows = n_rows(X)
+        targets = np.array([as_target(target) for target in targets_of(y, rows)], np.float64)
+        self._learn_table(X, targets, weights_of(w, rows), verbose=verbose)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Return the prediction for each row of a data frame.
 
+        Parameters
+        ----------
+        X : data frame, array or sparse matrix of shape (n_examples, n_fields)
+            The features, one row per example.
+
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string; names the column and the row.
+            If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        return native_series(self._scores_of(self._table(X))[:, 0], X)
+        return native_series(self._scores_in(X)[:, 0], X)
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:

@@ -22,25 +22,27 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel or None, default None
         The kernel; by default a Gaussian of the median distance between the first 256 examples.
-    noise
+    noise : float, default 1.0
         Variance σ² > 0 of the noise in y = f(x) + e, for f of mean 0 and covariance k.
-    n_features
-        Random features at most; there are none at first.
-    variance
-        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at given `points`, in
-        O(n_features) memory for each. ``predict_one(x, with_dist=True)`` then knows these points alone.
-    points
-        The points of ``"points"``, a list of examples whose names are strings.
-    features_per_seed
-        Random features in a block; ``"auto"`` for a quarter of `n_features`.
-    batch_size
-        Examples in a step.
-    step_size
-        γ: a number, or one of :mod:`streamkernel.step_sizes`; ``"auto"`` for 1.
-    cache_bytes, seed
-        As for :class:`~streamkernel.GaussianProcessRegressor`.
+    n_features : int, default 256
+        The largest number of random features; a new model has none.
+    variance : {"operator", "points"}, default "operator"
+        ``"operator"`` learns the variance at any x in O(n_features²) memory, ``"points"`` at the given `points`, in
+        O(n_features) memory for each; ``predict_one(x, with_dist=True)`` then accepts only these points.
+    points : sequence of dict or None, default None
+        The points of ``variance="points"``: examples whose names are strings.
+    features_per_seed : int or "auto", default "auto"
+        Number of random features in a block. ``"auto"`` is a quarter of `n_features`.
+    batch_size : int, default 64
+        Number of examples in a step.
+    step_size : float, step_sizes.Step or "auto", default "auto"
+        The step γ; ``"auto"`` is 1.
+    cache_bytes : int, default 2**26
+        Memory for cached directions, in bytes; it changes no prediction.
+    seed : int, default 0
+        Seed of the random features.
 
     Attributes
     ----------
@@ -52,7 +54,7 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or does not go with another.
+        If a parameter is out of its range, or cannot be combined with another.
 
     References
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel.errors import InputError
 from streamkernel.estimators.targets import Label, as_label
 from streamkernel.features.frames import targets_of
-from streamkernel.features.rows import F64, Rows, number
+from streamkernel.features.rows import F64, number
 
 LARGEST_WEIGHT = 1e9
 """Weights beyond lose what other examples say to rounding."""
@@ -38,8 +38,8 @@ def as_weight(w: Any, where: str = "w") -> float:
     return found
 
 
-def with_weights(rows: Rows, w: Any) -> Rows:
-    """Return rows with weights: a series of any library, an array or a list; 1 each where it is ``None``.
+def weights_of(w: Any, rows: int) -> F64:
+    """Return the weights of rows: a series of any library, an array or a list; 1 each where it is ``None``.
 
     Raises
     ------
@@ -49,9 +49,8 @@ def with_weights(rows: Rows, w: Any) -> Rows:
         If there are not as many as rows.
     """
     if w is None:
-        return rows
-    found = np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))])
-    return rows._replace(weights=found)
+        return np.ones(rows)
+    return np.array([as_weight(one, f"w, row {i}") for i, one in enumerate(targets_of(w, rows, "weights"))], np.float64)
 
 
 def check_class_weight(class_weight: Any) -> ClassWeight:
@@ -74,7 +73,7 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     return class_weight
 
 
-def balanced(y: F64, counts: F64) -> F64:
+def balanced_weights(y: F64, counts: F64) -> F64:
     """Return the weights min n/n_y of examples in order, with which all classes weigh as much as the rarest one.
 
     Parameters
@@ -86,7 +85,7 @@ def balanced(y: F64, counts: F64) -> F64:
 
     Examples
     --------
-    >>> balanced(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
+    >>> balanced_weights(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
     [1.0, 1.0, 1.0, 0.4]
     """
     known, found = counts.tolist(), []

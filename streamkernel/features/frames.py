@@ -1,4 +1,4 @@
-"""Data frames of any library that River takes, and arrays, as rows of examples."""
+"""Data frames of any library that River takes, arrays and sparse matrices, as rows of examples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
-from streamkernel.features.numeric_names import Names
-from streamkernel.features.rows import Rows, is_missing, number
+from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.rows import Rows, in_row, is_missing, number
+from streamkernel.features.sparse_tables import ENTRIES, is_sparse, reads_zeros, sparse_rows
 
 
-def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NONE) -> tuple[Rows, Names]:
-    """Return the rows of a data frame, or of an array of numbers whose columns are called 0, 1, 2, ...
+def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
+    """Return the rows of a data frame, or of an array or sparse matrix of numbers, whose columns are called 0, 1, ...
 
     Strings are indicators, as in an example; ``None``, NaN and ``pandas.NA`` are missing values.
 
@@ -27,7 +28,7 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     directions
         Those that read the rows.
     X
-        The data frame or array.
+        The data frame, array or sparse matrix.
     numeric
         The names that have been learned.
 
@@ -42,6 +43,10 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
         If there is no column, a column holds neither numbers nor strings, or a value is not finite, outside of the
         kernel's domain or a string where a number was learned; names the column and the row.
     """
+    if is_sparse(X):
+        if not reads_zeros(directions, X, numeric):
+            return sparse_rows(directions, X, numeric)
+        X = X.toarray()
     if isinstance(X, np.ndarray):
         if X.ndim != 2 or X.dtype.kind not in "biuf":
             raise InputError(f"Expected a data frame or an array of numbers of two dimensions, got {_shape(X)}")
@@ -81,11 +86,34 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
             try:
                 directions.plan.check(dict(zip(names, values, strict=True)))
             except InputError as error:
-                raise _in_row(error, i) from None
+                raise in_row(error, i) from None
     return found, numeric
 
 
-def targets_of(y: Any, rows: Rows, what: str = "targets") -> list[Any]:
+def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Iterator[tuple[Rows, NumericNames]]:
+    """Yield the rows of a table as :func:`table_rows` returns them, in blocks where a sparse matrix has zeros to read.
+
+    Raises
+    ------
+    InputError
+        As :func:`table_rows`; before the first block.
+    """
+    if not (is_sparse(X) and reads_zeros(directions, X, numeric)) or directions.plan.transforms:
+        yield table_rows(directions, X, numeric)
+        return
+    sparse_rows(directions, X, numeric)  # an error comes before the first block
+    X, step = X.tocsr(), max(1, ENTRIES // X.shape[1])
+    for i in range(0, X.shape[0] or 1, step):
+        rows, numeric = table_rows(directions, X[i : i + step], numeric)
+        yield rows, numeric
+
+
+def n_rows(X: Any) -> int:
+    """Return how many rows a table has."""
+    return int(np.prod(X.shape[:1])) if _is_array(X) else len(utils.dataframe.into_frame(X))
+
+
+def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
     """Return the targets of rows, or their weights, as a list: those of a series of any library, an array or a list.
 
     Raises
@@ -101,23 +129,27 @@ def targets_of(y: Any, rows: Rows, what: str = "targets") -> list[Any]:
         found = y.to_pylist()
     else:
         found = utils.dataframe.into_series(y).to_list()
-    if len(found) != len(rows.start) - 1:
-        raise ValueError(f"Expected as many {what} as rows, got {len(found)} {what} and {len(rows.start) - 1} rows")
+    if len(found) != rows:
+        raise ValueError(f"Expected as many {what} as rows, got {len(found)} {what} and {rows} rows")
     return found
 
 
 def native_series(values: Any, X: Any) -> Any:
     """Return predictions in the form that goes with `X`: a series of its library, or an array."""
-    if isinstance(X, np.ndarray):
+    if _is_array(X):
         return values
     return utils.dataframe.to_native_series(values, name=None, like=utils.dataframe.into_frame(X))
 
 
 def native_frame(columns: Mapping[Hashable, Any], X: Any) -> Any:
     """Return columns of predictions in the form that goes with `X`: a data frame of its library, or an array."""
-    if isinstance(X, np.ndarray):
-        return np.column_stack([*columns.values()]) if columns else np.zeros((len(X), 0))
+    if _is_array(X):
+        return np.column_stack([*columns.values()]) if columns else np.zeros((X.shape[0], 0))
     return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
+
+
+def _is_array(X: Any) -> bool:
+    return isinstance(X, np.ndarray) or is_sparse(X)
 
 
 def _shape(X: Any) -> str:
@@ -131,11 +163,11 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
         try:
             found.append(directions.row(dict(zip(names, values, strict=True))))
         except InputError as error:
-            raise _in_row(error, i) from None
+            raise in_row(error, i) from None
     return Rows.stack(found)
 
 
-def _with_column(numeric: Names, name: str, column: Any) -> Names:
+def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
     """Return the names that hold numbers with that of a column if it holds one; refuse a string below a number."""
     values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
@@ -144,7 +176,7 @@ def _with_column(numeric: Names, name: str, column: Any) -> Names:
         try:
             numeric_names.check(numeric, {name: value})
         except InputError as error:
-            raise _in_row(error, i) from None
+            raise in_row(error, i) from None
         numeric = numeric_names.add_names(numeric, {name: value})
     return numeric
 
@@ -158,7 +190,3 @@ def _needs_rows(name: str, values: Sequence[Any]) -> bool:
         else:
             number(value, f"X[{name!r}], row {i}", "a number or a string")
     return needs
-
-
-def _in_row(error: InputError, i: int) -> InputError:
-    return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")

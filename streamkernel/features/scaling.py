@@ -10,12 +10,13 @@ import numpy as np
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.outliers import without_outliers
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, U64, Rows
 from streamkernel.features.scale_table import (
     BY_COUNTS,
     COUNTS,
     HORIZON,
     LEAST_SPREAD,
+    LIGHT,
     MOST_NAMES,
     SCALE,
     ScalesState,
@@ -83,7 +84,7 @@ class Scales:
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
-    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> from streamkernel.kernels.program import KernelProgram
     >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> scales = Scales()
     >>> for i in range(4):
@@ -108,6 +109,25 @@ class Scales:
     def n_names(self) -> int:
         """Names that have a scale."""
         return int(self.state.counts["names"][0])
+
+    @property
+    def names(self) -> U64:
+        """The hashes of the names that have a row in the table, sorted."""
+        keys = self.state.table["key"]
+        return np.sort(keys[keys > 0])
+
+    def in_use(self, names: U64) -> dict[str, F64]:
+        """Return the scales in use of names with a row: t(v) = q((v - centre)/unit)/divisor - shift."""
+        table = np.sort(self.state.table, order="key")
+        own, counts = table[np.searchsorted(table["key"], names)], self.state.counts[0]
+        has_scale = (own["spread"] > 0.0) | (own["centre"] != 0.0)
+        newness = max(1.0, LIGHT * float(counts["taken"]) ** 0.25) if counts["edition"] == BY_COUNTS else 1.0
+        return {
+            "centre": np.where(has_scale, own["centre"], 0.0),
+            "unit": np.where(has_scale, own["unit"], 1.0),
+            "divisor": np.where(has_scale, 1.0, newness),
+            "shift": np.where(has_scale, own["shift"], 0.0),
+        }
 
     def copy(self) -> Scales:
         """Return scales that share nothing with these."""

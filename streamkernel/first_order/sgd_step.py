@@ -21,7 +21,7 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, score, workspace
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
@@ -45,7 +45,7 @@ class StepWork(NamedTuple):
     blocks where a step moves them and has more than one example.
     """
 
-    evaluation: Work
+    evaluation: ScoringRoom
     mean: F64
     block: F64
     gram: F64

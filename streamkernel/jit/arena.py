@@ -87,11 +87,11 @@ class Arena:
         copied
             A compiled function that returns a copy of the memory, and may do more; ``None`` to copy alone.
         """
-        return Arena(self._shapes, (copied or _copied)(self.memory))
+        return Arena(self._shapes, (copied or _copy_memory)(self.memory))
 
 
 @compiled
-def _copied(memory):  # type: ignore[no-untyped-def]
+def _copy_memory(memory):  # type: ignore[no-untyped-def]
     """Return a copy; the interpreter's lock is held meanwhile."""
     copy = np.empty_like(memory)
     copy[:] = memory

@@ -57,11 +57,11 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
     dispatcher = quick_to_compare(numba.njit(function, **options))
     dispatcher._cache = FileCache(function, _text(options))
-    dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
+    dispatcher._compile_for_args = partial(run_uninterrupted, dispatcher._compile_for_args)
     return dispatcher
 
 
-def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Do something where no signal can interrupt it: in a thread of its own; a signal's exception is raised afterwards.
 
     Exceptions in the middle of numba and LLVM leave them such that the process may end.

@@ -12,15 +12,15 @@ from streamkernel.features.compiled_kernel import IDENTITY, LARGEST_VALUE
 from streamkernel.features.rows import numbers
 
 if TYPE_CHECKING:
-    from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
-    from streamkernel.kernels.plan import KernelProgram, Term, View
+    from streamkernel.kernels.composite import OnInputs, Product, Scaled, Sum, Transformed
+    from streamkernel.kernels.program import KernelProgram, PartView, Term
 
 X = Mapping[Hashable, Any]
 Transform = Callable[[X], X]
 
 
 class FeatureRecipe(NamedTuple):
-    """How the features of a simple kernel are made: the codes and numbers that compiled code gets.
+    """The features of a simple kernel: the codes and numbers that compiled code gets.
 
     `form`, `measure` and `transform` are codes of `features.compiled_kernel` and `features.distributions`. Inputs of
     less than `least` are refused, transformed inputs multiplied by `scale`; `shape` is a number of the measure or form,
@@ -90,14 +90,26 @@ class Kernel:
 
         return Scaled(self, factor) if isinstance(factor, (int, float)) else NotImplemented
 
-    def on(self, *names: Hashable) -> On:
-        """Return this kernel on some of the features; a name stands also for its indicators ``name=value``."""
-        from streamkernel.kernels.composite import On
+    def on(self, *names: Hashable) -> OnInputs:
+        """Return this kernel on some of the features; a name stands also for its indicators ``name=value``.
 
-        return On(self, names)
+        Parameters
+        ----------
+        *names : str
+            The names that the kernel reads. A name includes its indicators ``name=value``.
+        """
+        from streamkernel.kernels.composite import OnInputs
+
+        return OnInputs(self, names)
 
     def of(self, transform: str | Transform) -> Transformed:
-        """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x."""
+        """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x.
+
+        Parameters
+        ----------
+        transform : str or callable
+            The name of a transform, or a function from a dictionary of inputs to a dictionary of new inputs.
+        """
         from streamkernel.kernels.composite import Transformed
 
         return Transformed(self, transform)
@@ -111,7 +123,7 @@ class Kernel:
         """Return the kernel with the bandwidths that are pending taken from median distances, one for each part."""
         raise NotImplementedError
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Add the parts of this kernel to `plan`, and return its terms, Σ weight ∏ parts."""
         raise NotImplementedError
 
@@ -165,7 +177,7 @@ class SimpleKernel(Kernel):
         next(medians)
         return self
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Add this part to `plan`."""
         return plan.add(self, view)
 

@@ -10,7 +10,7 @@ from typing import Any
 from streamkernel.errors import InputError
 from streamkernel.kernels import transforms
 from streamkernel.kernels.base import Kernel, Transform, X
-from streamkernel.kernels.plan import KernelProgram, Term, View, covers
+from streamkernel.kernels.program import KernelProgram, PartView, Term, covers
 
 
 class _Composite(Kernel):
@@ -45,17 +45,17 @@ class _Pair(_Composite):
 
 @dataclass(frozen=True)
 class Sum(_Pair):
-    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both, side by side.
+    """k(x, x') = k₁(x, x') + k₂(x, x'); written ``k1 + k2``. Its features are those of both kernels.
 
     Parameters
     ----------
-    left, right
+    left, right : Kernel
         The kernels.
 
     Raises
     ------
     ValueError
-        If one of them is none.
+        If `left` or `right` is not a kernel.
 
     Examples
     --------
@@ -69,9 +69,9 @@ class Sum(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) + self.right(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Put the terms of both one after the other."""
-        return [*self.left.add_to_plan(plan, view), *self.right.add_to_plan(plan, view)]
+        return [*self.left.add_to_program(plan, view), *self.right.add_to_program(plan, view)]
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class Product(_Pair):
 
     Parameters
     ----------
-    left, right
+    left, right : Kernel
         The kernels.
 
     Raises
     ------
     ValueError
-        If one of them is none.
+        If `left` or `right` is not a kernel.
 
     Examples
     --------
@@ -100,9 +100,9 @@ class Product(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) * self.right(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Multiply every term of the one by every term of the other."""
-        left, right = self.left.add_to_plan(plan, view), self.right.add_to_plan(plan, view)
+        left, right = self.left.add_to_program(plan, view), self.right.add_to_program(plan, view)
         plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
 
@@ -123,10 +123,10 @@ class Scaled(_Wrapper):
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    factor
-        A positive number.
+    factor : float, default 1.0
+        The factor, greater than 0.
 
     Raises
     ------
@@ -152,26 +152,26 @@ class Scaled(_Wrapper):
         """Return k(x, x2)."""
         return self.factor * self.kernel(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Multiply the weights."""
-        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.add_to_plan(plan, view)]
+        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.add_to_program(plan, view)]
 
 
 @dataclass(frozen=True)
-class On(_Wrapper):
-    """k₁ on some of the features; written ``k1.on("a", "b")``.
+class OnInputs(_Wrapper):
+    """k₁ on some of the inputs; written ``k1.on("a", "b")``.
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    names
-        The features that it reads. A name stands also for its indicators ``name=value``.
+    names : tuple of str, default ()
+        The names that the kernel reads. A name includes its indicators ``name=value``.
 
     Raises
     ------
     ValueError
-        If `names` is no list of names, or empty.
+        If `names` is empty or is not a sequence of names.
 
     Examples
     --------
@@ -196,9 +196,9 @@ class On(_Wrapper):
     def _reads(self, name: Hashable, value: Any) -> bool:
         return covers(self.names, name) or (isinstance(value, str) and covers(self.names, f"{name}={value}"))
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Narrow what is read."""
-        return self.kernel.add_to_plan(plan, View(view.space, (*view.names, frozenset(self.names))))
+        return self.kernel.add_to_program(plan, PartView(view.space, (*view.names, frozenset(self.names))))
 
 
 @dataclass(frozen=True)
@@ -207,16 +207,16 @@ class Transformed(_Wrapper):
 
     Parameters
     ----------
-    kernel
+    kernel : Kernel
         The kernel k₁.
-    transform
-        A name of :mod:`streamkernel.kernels.transforms`, or a function that returns new features, numbers or strings by
-        name, for given ones. A model with a function can be pickled if the function can, but not written to a file.
+    transform : str or callable, default "unit"
+        The name of a transform in :mod:`streamkernel.kernels.transforms`, or a function from a dictionary of inputs to
+        a dictionary of new inputs. A model with a function can be pickled if the function can, but not saved.
 
     Raises
     ------
     ValueError
-        If there is no transform of the name.
+        If no transform has this name.
 
     Examples
     --------
@@ -241,9 +241,9 @@ class Transformed(_Wrapper):
         """Return k(x, x2)."""
         return self.kernel(self.transformed(x), self.transformed(x2))
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Read the outputs of the transform."""
-        return self.kernel.add_to_plan(plan, plan.space(self, view))
+        return self.kernel.add_to_program(plan, plan.space(self, view))
 
     def transformed(self, x: X) -> X:
         """Return ψ(x).

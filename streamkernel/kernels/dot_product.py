@@ -22,14 +22,14 @@ class DotProduct(SimpleKernel):
 
     Parameters
     ----------
-    coefficients
-        a₀, a₁, ..., at most 32 of them. An infinite series is cut where its terms no longer matter:
+    coefficients : tuple of float, default (1.0, 1.0)
+        The coefficients a₀, a₁, ..., at most 32. Truncate an infinite series where its terms are negligible:
         ``[1 / math.factorial(n) for n in range(20)]`` is exp(⟨x, x'⟩).
 
     Raises
     ------
     ValueError
-        If there are none or too many, or one is negative.
+        If there are no coefficients or more than 32, or one is negative.
 
     References
     ----------
@@ -78,10 +78,10 @@ class Polynomial(SimpleKernel):
 
     Parameters
     ----------
-    degree
-        p, from 1 to 31.
-    c
-        The constant c of at least 0; with 0 there are only products of exactly p inputs.
+    degree : int, default 2
+        The degree p, from 1 to 31.
+    c : float, default 1.0
+        The constant c of at least 0; with 0 the features are products of exactly p inputs.
 
     Raises
     ------
@@ -127,17 +127,17 @@ class ArcCosine(SimpleKernel):
     """k(x, x') = (1/π) ‖x‖ⁿ ‖x'‖ⁿ Jₙ(θ), θ the angle between x and x': a layer of infinitely many units.
 
     J₀ = π - θ, J₁ = sin θ + (π - θ) cos θ, J₂ = 3 sin θ cos θ + (π - θ)(1 + 2 cos² θ). A feature is the unit √2 (ωᵀx)ⁿ
-    where ωᵀx > 0, with ω of N(0, I). At x = 0 no unit is on, and k is 0, also for n = 0.
+    where ωᵀx > 0, with ω of N(0, I). At x = 0 no unit is active, and k is 0, also for n = 0.
 
     Parameters
     ----------
-    order
-        n = 0 (steps), 1 (rectified linear units) or 2.
+    order : int, default 1
+        The order n: 0 (step functions), 1 (rectified linear units) or 2 (their squares).
 
     Raises
     ------
     ValueError
-        If `order` is another number.
+        If `order` is not 0, 1 or 2.
 
     References
     ----------

@@ -17,8 +17,8 @@ class ExponentialSemigroup(SimpleKernel):
 
     Parameters
     ----------
-    beta
-        β > 0, in units of 1/√x.
+    beta : float, default 1.0
+        The coefficient β > 0, in units of 1/√x.
 
     Raises
     ------
@@ -59,8 +59,8 @@ class ReciprocalSemigroup(SimpleKernel):
 
     Parameters
     ----------
-    rate
-        λ > 0, in units of x.
+    rate : float, default 1.0
+        The rate λ > 0, in units of x.
 
     Raises
     ------

@@ -41,8 +41,8 @@ class SkewedChiSquared(_Skewed):
 
     Parameters
     ----------
-    c
-        The shift c > 0, in units of x: how much a count must be to matter.
+    c : float, default 1.0
+        The shift c > 0, in units of x: the scale at which counts differ.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class SkewedIntersection(_Skewed):
 
     Parameters
     ----------
-    c
+    c : float, default 1.0
         The shift c > 0, in units of x.
 
     Raises

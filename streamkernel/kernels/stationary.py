@@ -78,11 +78,11 @@ class Gaussian(_Sigma):
 
     Parameters
     ----------
-    sigma
-        The bandwidth σ > 0, in units of x, or ``"median"``: the median distance between the first examples of
-        the stream, which the model takes itself.
-    median_factor
-        With ``"median"``, what the median is multiplied by.
+    sigma : float or "median", default "median"
+        The bandwidth σ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples that a
+        model learns.
+    median_factor : float, default 1.0
+        The factor of the median distance, greater than 0; used with ``"median"``.
 
     Raises
     ------
@@ -114,8 +114,11 @@ class Laplacian(_Sigma):
 
     Parameters
     ----------
-    sigma, median_factor
-        As for :class:`Gaussian`; the median is that of the distances ‖x - x'‖₁.
+    sigma : float or "median", default "median"
+        The scale σ > 0, in units of x. ``"median"`` is the median of the distances ‖x - x'‖₁ between the first 256
+        examples.
+    median_factor : float, default 1.0
+        The factor of the median distance, greater than 0; used with ``"median"``.
 
     Raises
     ------
@@ -152,8 +155,10 @@ class Cauchy(_Sigma):
 
     Parameters
     ----------
-    sigma, median_factor
-        As for :class:`Gaussian`.
+    sigma : float or "median", default "median"
+        The scale σ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples.
+    median_factor : float, default 1.0
+        The factor of the median distance, greater than 0; used with ``"median"``.
 
     Raises
     ------
@@ -186,12 +191,12 @@ class Matern(Stationary):
 
     Parameters
     ----------
-    nu
-        ν from 0.01 to 10¹⁰: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
-    length_scale
-        The length ℓ > 0, in units of x, or ``"median"`` as for :class:`Gaussian`.
-    median_factor
-        With ``"median"``, what the median is multiplied by.
+    nu : float, default 1.5
+        The smoothness ν, from 0.01 to 10¹⁰: ½ is exp(-‖x - x'‖/ℓ), and for ν → ∞ it becomes :class:`Gaussian`.
+    length_scale : float or "median", default "median"
+        The length ℓ > 0, in units of x. ``"median"`` is the median distance between the first 256 examples.
+    median_factor : float, default 1.0
+        The factor of the median distance, greater than 0; used with ``"median"``.
 
     Raises
     ------

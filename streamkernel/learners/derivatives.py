@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.features.compiled_kernel import IDENTITY, LADDER, RUNG, CompiledKernel
+from streamkernel.features.compiled_kernel import IDENTITY, MULTI_SCALE, RUNG, CompiledKernel
 from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.jit import compiled
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 
 def check(plan: KernelProgram) -> None:
@@ -22,23 +22,23 @@ def check(plan: KernelProgram) -> None:
     if not plan.is_plain or plan.parts_compiled["transform"][0] != IDENTITY:
         raise InputError(
             f'Expected method="sampling" for {plan.kernel!r}, got "gradient"; derivatives are known for Gaussian, '
-            "Matern and other stationary kernels of the inputs as they are, and for a Ladder of one of them"
+            "Matern and other stationary kernels of the inputs as they are, and for a MultiScale of one of them"
         )
 
 
 @compiled
-def _draw(kernel, block_size, hashes, out):  # type: ignore[no-untyped-def]
-    """Set ``out[j]`` to the entries of all directions along name j."""
+def _draw(kernel, part, block_size, hashes, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j]`` to the entries of all directions of a part along name j."""
     for j in range(len(hashes)):
         for block in range(out.shape[1] // block_size):
             here = out[j, block * block_size : (block + 1) * block_size]
-            draw_block(kernel, np.int64(0), block_size, block, hashes[j], here)
+            draw_block(kernel, part, block_size, block, hashes[j], here)
 
 
-def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, features: int) -> F32:
-    """Return the entries of the first directions along names, shape (names, features)."""
+def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, features: int, part: int = 0) -> F32:
+    """Return the entries of the first directions of a part along names, shape (names, features)."""
     out = np.empty((len(hashes), features), np.float32)
-    _draw(kernel, block_size, hashes, out)
+    _draw(kernel, part, block_size, hashes, out)
     return out
 
 
@@ -65,9 +65,15 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
     cosine, sine = z.reshape(-1, 2, block_size).astype(np.float64).transpose(1, 0, 2)
     a, b = coefficients.reshape(len(coefficients), -1, 2, block_size).transpose(2, 0, 1, 3)
     found = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
-    if part["form"] == LADDER:
-        rung = np.arange(n) // (block_size if part["shift"] else 1)
-        packed = min(len(kernel.kept) - 1, n)
-        rung[:packed] = kernel.kept[:packed, RUNG]
-        found *= part["table"][rung % part["order"]]
+    if part["form"] == MULTI_SCALE:
+        found *= rungs(kernel, 0, block_size, n)
     return np.asarray(found)
+
+
+def rungs(kernel: CompiledKernel, part: int, block_size: int, features: int) -> F64:
+    """Return the factors by which a `MultiScale` multiplies the projections of the first features."""
+    own = kernel.parts[part]
+    rung = np.arange(features) // (block_size if own["shift"] else 1)
+    packed = min(len(kernel.kept) - 1, features)
+    rung[:packed] = kernel.kept[:packed, RUNG]
+    return np.asarray(own["table"][rung % own["order"]])

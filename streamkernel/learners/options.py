@@ -17,23 +17,25 @@ _CDSG = rules.CDSG()
 class Newton:
     """Second-order learning: blocks of features learned by Newton steps and by constant steps, and a mixture of them.
 
-    Larger groups of blocks, learned together, begin where more features are worth it.
+    Larger groups of blocks, learned jointly, are added where more features reduce the loss.
 
     Parameters
     ----------
-    forgetting
-        What the Newton steps keep of the past at each example, in (0, 1]: 0.999 remembers about a thousand examples,
-        1.0 all. ``"auto"`` keeps all, has two groups that forget beside the others, and resets what these show to
-        be misled by the past; with ``joint`` it is 1.0.
-    batch_size
-        Examples in a Newton step, at least 2; ``None`` for a number that grows from 8 to 64 with the examples.
-    features_per_seed
-        Random features in a block; ``"auto"`` for 256, or a quarter of the estimator's `max_features` if that is less.
-    joint
-        Whether one Newton step over all blocks is taken from the beginning.
-    step_size
-        γ of the constant steps in units of 1/k(x, x): a number or one of :mod:`streamkernel.step_sizes`; ``"auto"`` for
-        0.75 divided by the bound on the loss's second derivative.
+    forgetting : float or str, default "auto"
+        The factor of the past in the Newton steps at each example, in (0, 1]: 0.999 remembers about a thousand
+        examples, 1.0 all. ``"auto"`` is 1.0 for most groups, with two additional groups that forget; where these
+        have a lower loss, groups misled by the past are reset. With ``joint``, ``"auto"`` is 1.0.
+    batch_size : int or None, default None
+        Number of examples in a Newton step, at least 2. ``None`` increases it from 8 to 64 with the number of
+        examples.
+    features_per_seed : int or "auto", default "auto"
+        Number of random features in a block. ``"auto"`` is 256, or a quarter of the estimator's `max_features` if
+        that is less.
+    joint : bool, default False
+        Take one Newton step over all blocks from the first example.
+    step_size : float, step_sizes.Step or "auto", default "auto"
+        The step γ of the constant steps, in units of 1/k(x, x). ``"auto"`` is 0.75 divided by the bound on the second
+        derivative of the loss.
 
     Raises
     ------
@@ -72,29 +74,30 @@ class Newton:
 
 @dataclass(frozen=True, kw_only=True)
 class DSG:
-    """First-order learning by doubly stochastic gradients: features grow by at most one block, of one seed, a step.
+    """First-order learning by doubly stochastic gradients: a step adds at most one block of features, of one seed.
 
     Parameters
     ----------
-    rule
-        Whether a step takes a new block or an old one, and which: one of :mod:`streamkernel.rules`. `CDSG` adds a block
-        only where no old one is worth as much.
-    step_size
-        γ, by which a step moves one block: a number, or one of :mod:`streamkernel.step_sizes`. With ``"auto"`` a step
-        moves all blocks, the rule decides whether there is a new one among them, and how far they move follows from
-        the gradients so far, whatever the number of blocks, their size, the batch, the loss and the size of the kernel
-        (distance over gradients; Ivgi, Hinder and Carmon 2023).
-    features_per_seed
-        Random features in a block; ``"auto"`` for a quarter of the estimator's `max_features`.
-    batch_size
-        Examples in a step. They are gathered over calls, so how events are grouped never changes the model.
-    preconditioner
-        ε > 0 of (1/B) Σ φφᵀ + εI, the covariance over the batch of the block that a step moves, against which its
-        gradient is solved (Dai et al. 2014, section 4); ``None`` for none. It wants large batches.
-    averaging
-        Whether predictions are those of the average of all iterates (Polyak averaging), which the theory is about. If
-        not, they are those of the last one; with ``step_size="auto"`` those of the last one and an average that forgets
-        the first steps, each with the share that its losses on the last examples speak for.
+    rule : rules.Rule, default rules.CDSG()
+        The choice of a new block or an old block at each step. `CDSG` adds a block only where no old block reduces
+        the loss as much.
+    step_size : float, step_sizes.Step or "auto", default "auto"
+        The step γ, by which a step moves one block, used unchanged for every kernel. With ``"auto"`` a step
+        moves all blocks, the rule only decides whether a block is added, and the step size follows from the gradients
+        so far (distance over gradients; Ivgi, Hinder and Carmon 2023). It adapts to the number and size of blocks, the
+        batch, the loss and the kernel.
+    features_per_seed : int or "auto", default "auto"
+        Number of random features in a block. ``"auto"`` is a quarter of the estimator's `max_features`.
+    batch_size : int, default 1
+        Number of examples in a step. Examples are buffered over calls, so their grouping into calls never changes the
+        model.
+    preconditioner : float or None, default None
+        ε > 0 of the preconditioner (1/B) Σ φφᵀ + εI, the covariance over the batch of the features of the block that a
+        step moves (Dai et al. 2014, section 4). ``None`` is no preconditioner. It needs large batches.
+    averaging : bool, default False
+        Predict with the average of all iterates (Polyak averaging), as in the theory. Otherwise predictions are those
+        of the last iterate or, with ``step_size="auto"``, of a mixture of the last iterate and an average that forgets
+        the first steps; their losses on recent examples determine their shares.
 
     Raises
     ------
@@ -143,13 +146,13 @@ BY_NAME: dict[str, type[Newton | DSG]] = {"newton": Newton, "dsg": DSG}
 """What the names of learners stand for."""
 
 
-def chosen(learner: Any) -> Newton | DSG:
-    """Return the learner that a value of the parameter `learner` stands for.
+def resolve_learner(learner: Any) -> Newton | DSG:
+    """Return the learner for a value of the parameter `learner`.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the value is not a learner.
     """
     found = BY_NAME[learner]() if isinstance(learner, str) and learner in BY_NAME else learner
     if not isinstance(found, (Newton, DSG)):

@@ -19,7 +19,7 @@ def set_num_threads(n: int) -> None:
 
     Parameters
     ----------
-    n
+    n : int
         Threads, 1 or more.
 
     Raises

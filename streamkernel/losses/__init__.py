@@ -23,7 +23,7 @@ __all__ = [
     "SquaredHinge",
     "curvature",
     "derivative",
-    "named",
+    "resolve_loss",
     "value",
 ]
 
@@ -43,17 +43,17 @@ _BY_NAME: dict[str, Loss] = {
 }
 
 
-def named(loss: str | Loss, for_classes: bool | None) -> Loss:
+def resolve_loss(loss: str | Loss, for_classes: bool | None) -> Loss:
     """Return the loss of a name, or the loss itself, if it fits the task.
 
     Parameters
     ----------
-    loss
+    loss : str or Loss
         A loss or its name: ``"logistic"``, ``"softmax"``, ``"hinge"``, ``"squared_hinge"``, ``"smooth_hinge"``,
         ``"sigmoid"`` for classes, ``"square"``, ``"huber"``, ``"epsilon_insensitive"``, ``"absolute"``,
         ``"quantile"``, ``"correntropy"`` for numbers.
-    for_classes
-        Whether the labels are classes or numbers; ``None`` for an estimator with a loss of its own.
+    for_classes : bool or None
+        ``True`` if targets are classes, ``False`` if they are numbers, ``None`` for an estimator with its own loss.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def named(loss: str | Loss, for_classes: bool | None) -> Loss:
 
     Examples
     --------
-    >>> named("huber", for_classes=False)
+    >>> resolve_loss("huber", for_classes=False)
     Huber(delta=1.0)
     """
     fitting = [name for name, known in _BY_NAME.items() if known.for_classes == for_classes]

@@ -16,19 +16,18 @@ F64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss ℓ(f, y); all are convex in f but :class:`Sigmoid` and :class:`Correntropy`.
+    """A loss ℓ(f, y); all losses except :class:`Sigmoid` and :class:`Correntropy` are convex in f.
 
     Attributes
     ----------
-    curvature
-        The largest size of a second derivative in f; 1 where there is none. The default step is its inverse.
-    for_classes
-        Whether targets are classes or numbers; ``None`` for a loss of one estimator, which brings it along.
-    directional
-        Whether the derivative says where the target is, but not how far; the default step is in units of the targets
-        then.
-    is_curved
-        Whether it is convex with a second derivative, so that second-order steps can be taken.
+    curvature : float
+        The largest absolute second derivative in f; 1 where there is none. The default step is its inverse.
+    for_classes : bool or None
+        ``True`` if targets are classes, ``False`` if they are numbers, ``None`` for a loss of one estimator.
+    directional : bool
+        Whether the derivative depends only on the sign of the error; the default step is then in units of the targets.
+    is_curved : bool
+        Whether the loss is convex with a second derivative, so that second-order steps are possible.
     """
 
     code: ClassVar[int]
@@ -43,12 +42,24 @@ class Loss:
         return 0.0
 
     def load(self, columns: int = 1) -> int:
-        """Load its formulas for a number of columns, so that compiled code can call them, and return their code."""
+        """Load its formulas for a number of columns, so that compiled code can call them, and return their code.
+
+        Parameters
+        ----------
+        columns : int, default 1
+            The number of columns of f.
+        """
         compiled.require(self.code)
         return self.code
 
     def bound(self, columns: int) -> float:
-        """Return the largest norm of the derivative over `columns` columns; infinity where there is none."""
+        """Return the largest norm of the derivative over `columns` columns; infinity where there is none.
+
+        Parameters
+        ----------
+        columns : int
+            The number of columns of f.
+        """
         return math.sqrt(columns)
 
     def value(self, f: npt.ArrayLike, y: float) -> float:
@@ -56,9 +67,9 @@ class Loss:
 
         Parameters
         ----------
-        f
+        f : array_like
             The score, or the scores of all classes.
-        y
+        y : float
             The target: a number, a label -1 or +1, or the number of the class.
 
         Examples

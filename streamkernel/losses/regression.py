@@ -39,8 +39,8 @@ class Huber(Loss):
 
     Parameters
     ----------
-    delta
-        The residual δ, in units of the target, from which on errors count linearly.
+    delta : float, default 1.0
+        The residual δ > 0, in units of the target, beyond which the loss is linear.
 
     Raises
     ------
@@ -83,8 +83,8 @@ class EpsilonInsensitive(Loss):
 
     Parameters
     ----------
-    epsilon
-        The residual ε ≥ 0, in units of the target, up to which an error costs nothing.
+    epsilon : float, default 0.1
+        The largest residual ε ≥ 0 without a loss, in units of the target.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class Quantile(Loss):
 
     Parameters
     ----------
-    tau
+    tau : float, default 0.5
         The quantile τ, between 0 and 1: the share of targets that should be below f.
 
     Raises
@@ -186,9 +186,9 @@ class Correntropy(Loss):
 
     Parameters
     ----------
-    sigma
-        The residual σ > 0, in units of the target, that tells near from far. Where all targets are many σ from f, as
-        they may be at the beginning, nothing is learned.
+    sigma : float, default 1.0
+        The scale σ > 0 of the residual, in units of the target. If all targets are many σ from f, as they may be at
+        first, nothing is learned.
 
     Raises
     ------

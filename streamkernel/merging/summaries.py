@@ -13,7 +13,7 @@ from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.metric import Metric
 
 
-class Kept(Protocol):
+class PrunableSummary(Protocol):
     """A summary of a function that may have been pruned."""
 
     @property

@@ -85,17 +85,18 @@ class Recursive:
         return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
 
     def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order."""
+        """Learn from `rows` in order; one with noise of variance σ²/w is √w times as large with noise σ²."""
         for part, piece in _pieces(rows):
-            self.linear.learn(self.features(piece), y[part])
+            root = np.sqrt(piece.weights)
+            self.linear.learn(self.features(piece) * root[:, None], y[part] * root)
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
-        return _joined(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
+        return _join(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row."""
-        return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
+        return self.noise * _join(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learned."""
@@ -181,17 +182,18 @@ class Stochastic:
         block = min(steps_taken, self._blocks)
         if block == self._blocks:
             block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
-        phi = self._features(rows)
+        root = np.sqrt(rows.weights)[:, None]  # the gradient of the error, and the error, in units of its noise
+        phi = self._features(rows) * root
         if isinstance(A, OperatorVariance):
-            A = A.after_step(phi, self._features2(rows), block, gamma, nu)
+            A = A.after_step(phi, self._features2(rows) * root, block, gamma, nu)
         elif self._points is not None:
-            A = A.after_step(phi, self._phis[0].exact(rows, self._points), block, gamma, nu)
-        return _Learned(f.after_step(phi, y, block, gamma, nu), A, steps_taken + 1, ())
+            A = A.after_step(phi, self._phis[0].exact(rows, self._points) * root, block, gamma, nu)
+        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, ())
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
         f = self._learned.f
-        return _joined(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
+        return _join(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
@@ -202,7 +204,7 @@ class Stochastic:
             If a row is none of the points that were given beforehand.
         """
         A = self._learned.A
-        return _joined(self._variance(A, piece) for _, piece in _pieces(rows))
+        return _join(self._variance(A, piece) for _, piece in _pieces(rows))
 
     def _variance(self, A: OperatorVariance | RidgeFunctions, rows: Rows) -> F64:
         phi = self._features(rows)
@@ -286,7 +288,7 @@ def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
         yield slice(first, last), rows.part(first, last)
 
 
-def _joined(parts: Iterator[F64]) -> F64:
+def _join(parts: Iterator[F64]) -> F64:
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -67,7 +67,7 @@ class RidgeFunctions:
         InputError
             If the steps have diverged.
         """
-        error = checked(self(phi) - y)
+        error = check_size(self(phi) - y)
         found = RidgeFunctions(self.width, self.alpha.shape[1])
         more = self.width if block == self.n_blocks else 0
         found.alpha = np.concatenate([self.alpha, np.zeros((more, self.alpha.shape[1]))])
@@ -147,7 +147,7 @@ class OperatorVariance:
         InputError
             If the steps have diverged.
         """
-        a = checked(self._apply(phi2))
+        a = check_size(self._apply(phi2))
         part = slice(block * self.width, (block + 1) * self.width)
         if block == self.n_blocks:
             change = np.concatenate([-a, phi[:, part]], axis=1)
@@ -190,7 +190,7 @@ class OperatorVariance:
         self.theta = [column.copy() for column in np.split(theta, np.cumsum(rows)[:-1])] if blocks else []
 
 
-def checked(values: F64) -> F64:
+def check_size(values: F64) -> F64:
     """Return `values`, if they are of usable size.
 
     Raises

@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
-from streamkernel.solvers.sparse.rounds import Options, Sparse, learn_in_rounds
+from streamkernel.solvers.sparse.rounds import RoundOptions, Sparse, learn_in_rounds
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -62,69 +62,70 @@ def _is_for_classes(model: AsyDSSKL) -> bool:
 
 
 class AsyDSSKL(BaseEstimator):
-    """Sparse kernel learning on random features: candidates come in rounds, and those whose coefficients are 0 go.
+    """Sparse kernel learning on random features, which are drawn in rounds and dropped if their coefficients are 0.
 
     min_w (1/n) Σ ℓ(w·z(x_i) + b, y_i) + l1 Σ_h √size_h ‖w(h)‖ over the candidates h, where w(h) are the coefficients
-    of the outputs of one feature, a cosine and a sine, for all classes. In the end those that stayed are fitted without
-    the price. More than two classes are learned by softmax, or one against the rest. A prediction evaluates only the
-    features that stayed.
+    of the outputs of one feature, a cosine and a sine, for all classes. At the end the remaining features are fitted
+    without the penalty. More than two classes are learned by softmax, or one against the rest. A prediction evaluates
+    only the remaining features.
 
     Parameters
     ----------
-    kernel
-        The kernel; its features are those that online models with this seed have. By default a Gaussian of
-        the median distance of 256 rows, on inputs brought to mean 0 and deviation 1; a kernel that is given reads
-        inputs as they are.
-    loss
+    kernel : Kernel or None, default None
+        The kernel; its features are those of online models with the same seed. The default is a Gaussian of the median
+        distance of 256 rows, on inputs scaled to mean 0 and deviation 1. A given kernel reads unscaled inputs.
+    loss : str or Loss, default "logistic"
         ``"logistic"``, ``"smooth_hinge"`` or ``"sigmoid"`` for classes; ``"square"`` or ``"correntropy"`` for numbers,
-        which are brought to mean 0 and deviation 1 (for correntropy to the median and its deviation, of which its σ is
-        2); or a loss of `streamkernel.losses`, whose σ is in units of the target.
-    rounds
-        Rounds of candidates.
-    features_per_round
-        Random features that each round adds.
-    max_features
-        How many features stay after a round at most: of those whose coefficients are not 0, the one that is missed
-        least goes, again and again. This costs less accuracy than a price that leaves as few.
-    l1
-        The price, where the target is as said above. By default, of five shares of the largest useful one, the highest
-        with a loss on a held-out tenth that is within one standard error of the best; with `max_features` the best.
-    refit
-        Whether those that stayed are fitted without the price, with the one of five ridges that is best for the tenth.
-    threads
-        As for :func:`streamkernel.solvers.sparse.sparse.minimise_sparse`. One thread has the same bits at every run.
-    max_epochs
-        Passes over the rows in a round, at most.
-    tol
-        The violation of the optimality conditions, in units of the price, at which a round ends; the objective is
-        nearer to its minimum by far.
-    seed
-        Of the features and of all draws.
-    verbose
-        Whether a line tells how far it is. Ctrl-C ends a fit with the best so far.
+        which are scaled to mean 0 and deviation 1 (for correntropy to the median and its deviation, with σ = 2); or a
+        loss of `streamkernel.losses`, whose σ is in units of the target.
+    rounds : int, default 5
+        The number of rounds of candidates.
+    features_per_round : int, default 256
+        The number of random features that each round adds.
+    max_features : int or None, default None
+        The largest number of features after a round: of those with non-zero coefficients, the least important one is
+        dropped repeatedly. This costs less accuracy than a penalty that leaves as few features.
+    l1 : float or None, default None
+        The penalty, for the target scaled as above. By default five fractions of the largest useful penalty are tried
+        on a held-out tenth, and the highest within one standard error of the best is chosen; with `max_features` the
+        best.
+    refit : bool, default True
+        Whether to fit the remaining features without the penalty, with the best of five ridge penalties on the
+        held-out tenth.
+    threads : int, default 1
+        The number of threads. One thread gives the same bits at every run, several do not.
+    max_epochs : int, default 200
+        The maximum number of passes over the rows in a round.
+    tol : float, default 0.1
+        The violation of the optimality conditions, in units of the penalty, at which a round ends. The objective is
+        much closer to its minimum.
+    seed : int, default 0
+        The seed of the features and of all random choices.
+    verbose : bool, default False
+        Whether to show a progress line on standard error. Ctrl-C ends a fit with the best result so far.
 
     Attributes
     ----------
     coef_ : array of shape (columns, outputs)
-        Coefficients of the outputs of the features that stayed: one column for two classes and for numbers.
+        Coefficients of the outputs of the remaining features: one column for two classes and for numbers.
     intercept_ : array of shape (columns,)
-        Constants.
+        The intercepts.
     features_ : array of shape (features, 2)
-        Block of 64 features, and place in it, of each feature that stayed.
+        The block of 64 features, and the index in it, of each remaining feature.
     kernel_ : Kernel
         The kernel in use.
-    classes_ : array
-        Classes, if the loss is for classes.
+    classes_ : array of shape (classes,)
+        The classes, if the loss is for classes.
     l1_, objective_, violation_ : float
-        The price; the objective, and how far it is from optimal, of the last round, before features go for
-        `max_features`.
+        The penalty; the objective and the violation of the optimality conditions in the last round, before features
+        are dropped for `max_features`.
     n_iter_ : int
-        Passes over the rows in all rounds.
+        The number of passes over the rows in all rounds.
 
     Raises
     ------
     ValueError
-        If a parameter or the data is not what is said above.
+        If a parameter or the data is invalid.
 
     References
     ----------
@@ -172,10 +173,18 @@ class AsyDSSKL(BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> AsyDSSKL:
-        """Fit rows of numbers, shape (rows, inputs), to classes or numbers, shape (rows,)."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, inputs)
+            The inputs.
+        y : array_like of shape (rows,)
+            The targets: classes or numbers.
+        """
         loss, options = self._loss(), self._options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
-        loss, targets, columns = self._told(loss, column_or_1d(y, warn=True))
+        loss, targets, columns = self._encode_targets(loss, column_or_1d(y, warn=True))
         self._scale = _Scale.of(X) if self.kernel is None else _Scale()
         inputs = self._scale(X)
         names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
@@ -199,7 +208,13 @@ class AsyDSSKL(BaseEstimator):
 
     @available_if(_is_for_classes)
     def decision_function(self, X: Any) -> F64:
-        """Return f at each row: shape (rows,) for two classes, (rows, classes) for more."""
+        """Return f at each row: shape (rows,) for two classes, (rows, classes) for more.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, inputs)
+            The inputs.
+        """
         return self._scores(X)
 
     def _scores(self, X: Any) -> F64:
@@ -212,7 +227,13 @@ class AsyDSSKL(BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Any:
-        """Return the class, or the number, of each row."""
+        """Return the class, or the number, of each row.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, inputs)
+            The inputs.
+        """
         scores = self._scores(X)
         if not self._loss().for_classes:
             return self._target.center + self._target.unit * scores
@@ -220,7 +241,13 @@ class AsyDSSKL(BaseEstimator):
 
     @available_if(_is_logistic)
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, shape (rows, classes), of the logistic loss."""
+        """Return the probability of each class, shape (rows, classes), of the logistic loss.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, inputs)
+            The inputs.
+        """
         scores = self._scores(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros(len(scores)), scores], axis=1)
@@ -228,7 +255,17 @@ class AsyDSSKL(BaseEstimator):
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy for classes, and R² for numbers."""
+        """Return the accuracy for classes, and R² for numbers.
+
+        Parameters
+        ----------
+        X : array_like of shape (rows, inputs)
+            The inputs.
+        y : array_like of shape (rows,)
+            The targets.
+        sample_weight : array_like of shape (rows,) or None, default None
+            The weights of the rows.
+        """
         measure = accuracy_score if self._loss().for_classes else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
@@ -249,7 +286,7 @@ class AsyDSSKL(BaseEstimator):
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
         return loss
 
-    def _options(self) -> Options:
+    def _options(self) -> RoundOptions:
         """Return the parameters of the rounds."""
         for name in ("rounds", "features_per_round", "max_features", "threads", "max_epochs"):
             whole = getattr(self, name)
@@ -257,9 +294,11 @@ class AsyDSSKL(BaseEstimator):
                 continue
             if not isinstance(whole, (int, np.integer)) or whole < 1:
                 raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-        return Options(**{name: getattr(self, name) for name in Options._fields if name != "form"}, form=self._form)
+        return RoundOptions(
+            **{name: getattr(self, name) for name in RoundOptions._fields if name != "form"}, form=self._form
+        )
 
-    def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
+    def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
         """Return the loss, the targets and the columns as the solver takes them."""
         if loss.for_classes:
             check_classification_targets(y)

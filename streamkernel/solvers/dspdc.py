@@ -36,61 +36,67 @@ def _is_logistic(model: Any) -> bool:
 
 
 class DSPDC(BaseEstimator):
-    """A linear model with an L2 and maybe an L1 penalty, to a certified distance from the optimum.
+    """A linear model with an L2 and an optional L1 penalty, to a certified distance from the optimum.
 
     It minimises
 
         P(w, c) = (1/n) Σᵢ φᵢ(wᵀxᵢ + c) + (l2/2)‖w‖² + l1‖w‖₁
 
-    by the doubly stochastic primal-dual coordinate method, and reports P and the primal-dual gap: no w and c have an
-    objective that is less than ``objective_`` by more than ``gap_``. No penalty is on the intercept. For the square
-    loss it is a regressor, otherwise a classifier; more than two classes are learned one against the rest.
+    by the doubly stochastic primal-dual coordinate method, and reports P and the primal-dual gap: the minimum of P is
+    at least ``objective_`` - ``gap_``. The intercept is not penalised. With the square loss it is a regressor,
+    otherwise a classifier; more than two classes are learned one against the rest.
 
     Parameters
     ----------
-    loss
+    loss : {"square", "logistic", "smooth_hinge"}, default "square"
         ``"square"``, ½(f - y)²; ``"logistic"``, log(1 + exp(-yf)); or ``"smooth_hinge"``, 0 where yf ≥ 1, ½ - yf where
         yf ≤ 0, and ½(1 - yf)² between.
-    l2
-        The weight of ½‖w‖², positive. In scikit-learn's terms, ``C = 1/(n l2)``, and for an elastic net
+    l2 : float, default 0.001
+        The weight of ½‖w‖², greater than 0. scikit-learn's parameters are ``C = 1/(n l2)``, and for an elastic net
         ``alpha = l1 + l2`` and ``l1_ratio = l1/(l1 + l2)``.
-    l1
+    l1 : float, default 0.0
         The weight of ‖w‖₁.
-    tol
-        The gap to stop at, as a fraction of the loss of w = 0: log 2, ½, or half the mean square of y, which is half
-        its variance if there is an intercept.
-    fit_intercept
-        Whether there is a c.
-    method
-        ``"formed"``, ``"factorised"`` or ``"auto"``, for an X that is :class:`Factorised`.
-    m, q
-        How many examples and how many coefficients a step takes; by default, what is cheapest by theory.
-    max_epochs
-        When to stop at the latest, in passes over the examples or the coefficients.
-    seed
-        The draws of the blocks; fits with the same one are the same.
-    verbose
-        Whether to show a progress line on standard error. Ctrl-C ends the fit with the best answer so far.
+    tol : float, default 1e-06
+        The gap at which the solver stops, as a fraction of the loss at w = 0: log 2, ½, or half the mean square of y,
+        which is half its variance if there is an intercept.
+    fit_intercept : bool, default True
+        Whether to fit the intercept c.
+    method : {"auto", "formed", "factorised"}, default "auto"
+        Whether to form the product of an X that is :class:`Factorised`.
+    m : int or None, default None
+        The number of examples in a step; by default the one with the lowest cost in theory.
+    q : int or None, default None
+        The number of coefficients in a step; by default the one with the lowest cost in theory.
+    max_epochs : float, default 1000.0
+        The maximum number of passes over the examples or the coefficients.
+    seed : int, default 0
+        The seed of the random blocks.
+    verbose : bool, default False
+        Whether to show a progress line on standard error. Ctrl-C ends the fit with the best result so far.
 
     Attributes
     ----------
-    coef_, intercept_
-        Of shape (p,) and a number; for classes (1, p) and (1,), or with more than two (classes, p) and (classes,).
-    objective_, gap_
-        P and the gap; with more than two classes, their sums over the classes.
-    n_iter_
-        Steps, the most of any class.
-    method_
-        What was done, in words.
-    classes_
+    coef_ : ndarray of shape (p,), (1, p) or (n_classes, p)
+        The coefficients: of a regressor, of two classes, or of more.
+    intercept_ : float or ndarray of shape (1,) or (n_classes,)
+        The intercept.
+    objective_, gap_ : float
+        P and the primal-dual gap; with more than two classes, their sums over the classes.
+    n_iter_ : int
+        The number of steps, the maximum over the classes.
+    method_ : str
+        A description of the method in use.
+    classes_ : ndarray of shape (n_classes,)
         The classes, for a classifier.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    n_features_in_ : int
+        The number of inputs p.
+    feature_names_in_ : ndarray of shape (p,)
+        The names of the inputs, if X is a data frame.
 
     Raises
     ------
     InputError
-        If a parameter, or a factorised X, is not as described.
+        If a parameter or a factorised X is invalid.
 
     References
     ----------
@@ -148,16 +154,16 @@ class DSPDC(BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: npt.ArrayLike) -> DSPDC:
-        """Find the coefficients.
+        """Fit the coefficients.
 
         Parameters
         ----------
-        X
-            Shape (n, p): dense, sparse, or :class:`Factorised`.
-        y
-            Shape (n,): numbers for the square loss, otherwise any two or more classes.
+        X : array_like, sparse matrix or Factorised of shape (n, p)
+            The inputs.
+        y : array_like of shape (n,)
+            The targets: numbers for the square loss, otherwise two or more classes.
         """
-        X, targets = self._checked(X, y)
+        X, targets = self._check_input(X, y)
         found: list[Solution] = []
         with progress("Fitting", show=self.verbose) as tell:
             for i, b in enumerate(targets):
@@ -201,7 +207,13 @@ class DSPDC(BaseEstimator):
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the number, or the most likely class, of each row of X."""
+        """Return the number, or the most likely class, of each row of X.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, p)
+            The inputs.
+        """
         f = self._scores(X)
         if self.loss == "square":
             return f
@@ -209,23 +221,45 @@ class DSPDC(BaseEstimator):
 
     @available_if(_is_classifier)
     def decision_function(self, X: Any) -> F64:
-        """Return f, shape (n,), or with more than two classes (n, classes)."""
+        """Return f, shape (n,), or with more than two classes (n, classes).
+
+        Parameters
+        ----------
+        X : array_like of shape (n, p)
+            The inputs.
+        """
         return self._scores(X)
 
     @available_if(_is_logistic)
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, shape (n, classes); more than two are scaled to a sum of 1."""
+        """Return the probability of each class, shape (n, classes); more than two are scaled to a sum of 1.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, p)
+            The inputs.
+        """
         up = expit(self._scores(X))
         if up.ndim == 1:
             return np.column_stack([1.0 - up, up])
         return np.asarray(up / up.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return R², or the accuracy of a classifier."""
+        """Return R², or the accuracy of a classifier.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, p)
+            The inputs.
+        y : array_like of shape (n,)
+            The targets.
+        sample_weight : array_like of shape (n,) or None, default None
+            The weights of the rows.
+        """
         measure = r2_score if self.loss == "square" else accuracy_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def _checked(self, X: Any, y: npt.ArrayLike) -> tuple[Any, list[F64]]:
+    def _check_input(self, X: Any, y: npt.ArrayLike) -> tuple[Any, list[F64]]:
         """Return X, and for each problem to solve its targets."""
         if self.loss not in LOSSES:
             raise InputError(f"Expected loss to be one of {', '.join(LOSSES)}, got {self.loss!r}")

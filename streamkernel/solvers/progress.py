@@ -13,6 +13,21 @@ Tell = Callable[[float, str], None]
 
 
 @contextmanager
+def progress_line(what: str, *, show: bool) -> Iterator[Tell]:
+    """Give a function that moves a progress line on standard error, if it is to be shown."""
+    if not show:
+        yield lambda done, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as line:
+        task = line.add_task(what, total=1.0, text="")
+        yield lambda done, text: line.update(task, completed=done, text=text)
+
+
+@contextmanager
 def progress(what: str, *, show: bool) -> Iterator[Tell]:
     """Give a function that moves a progress line on standard error; Ctrl-C ends the work inside, not the program.
 
@@ -31,15 +46,7 @@ def progress(what: str, *, show: bool) -> Iterator[Tell]:
     2
     """
     try:
-        if not show:
-            yield lambda done, text: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True)) as line:
-            task = line.add_task(what, total=1.0, text="")
-            yield lambda done, text: line.update(task, completed=done, text=text)
+        with progress_line(what, show=show) as tell:
+            yield tell
     except KeyboardInterrupt:
         log.warning("%s was interrupted; the best result so far is kept", what)

@@ -17,10 +17,10 @@ def _at_least(least: int, name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """What is done after every so many events, by another thread, from the last of them.
+    """A task that runs in another thread after every `every` events, on the last of them.
 
-    The result is swapped in at a fixed position of the stream, half of `every` events after it was begun, when
-    it has learned the events between as well. So the same events give the same bits, however fast they come.
+    The result learns the events that arrive meanwhile and replaces the model at a fixed position of the stream, half
+    of `every` events after the start. So the same events give the same bits at any speed.
     """
 
     every: int
@@ -50,24 +50,24 @@ def kept_blocks(cap: int, keep: float) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Pruning(Task):
-    """Prune a model to the features that matter.
+    """Prune a model to its most important features.
 
-    On a window of recent events, features are chosen sparsely (AsyDSSKL): those whose coefficients are not 0 where what
-    was learned is approximated at a price for each of them. Then coefficients are fitted to that, so that it stays,
-    also what is older than the window.
+    On a window of recent events, AsyDSSKL approximates the model's predictions with an L1 penalty, and features with
+    coefficient 0 are dropped. The coefficients of the others are then fitted to the predictions, so the model keeps
+    what it learned before the window.
 
-    With first-order steps, half of the blocks that a model may have from then on are kept, at least one, and the others
-    are free to grow again until the next time. With second-order steps each block keeps its share, and groups of blocks
-    begin and end as before; that is done once, when a model has more than half of the features it may have.
+    With first-order steps, half of the new limit of blocks are kept, at least one, and new blocks are
+    added until the next pruning. With second-order steps each block keeps its share of the features, and groups of
+    blocks begin and end as before; a model is pruned once, when it has more than half of its maximum of features.
 
     Parameters
     ----------
-    every
-        Events from one time to the next.
-    window
-        Events to look at, those before.
-    keep
-        Features that the model may have then, as a part of `max_features`, in (0, ½]; rounded to whole blocks.
+    every : int, default 65536
+        The number of events between two prunings.
+    window : int, default 4096
+        The number of recent events to fit.
+    keep : float, default 0.25
+        The new limit of features, as a fraction of `max_features` in (0, ½]; rounded to whole blocks.
 
     Raises
     ------
@@ -108,20 +108,20 @@ class Pruning(Task):
 
 @dataclass(frozen=True)
 class Refit(Task):
-    """Solve the coefficients of a model's features on a window of recent events, to a certified gap (DSPDC).
+    """Refit the coefficients of a model on a window of recent events, to a certified gap (DSPDC).
 
-    It is for first-order learning; second-order steps solve for their coefficients at every step.
+    It is for first-order learning; second-order steps solve for the coefficients at every step.
 
     Parameters
     ----------
-    every
-        Events from one time to the next.
-    window
-        Events to look at, those before.
-    tol
-        The primal-dual gap at which it ends.
-    l2
-        λ of (1/n) Σ ℓ + (λ/2)‖α‖² over all coefficients.
+    every : int, default 65536
+        The number of events between two refits.
+    window : int, default 4096
+        The number of recent events to fit.
+    tol : float, default 0.0001
+        The primal-dual gap at which the solver stops.
+    l2 : float, default 0.0001
+        The regularisation λ of (1/n) Σ ℓ + (λ/2)‖α‖² over all coefficients.
 
     Raises
     ------

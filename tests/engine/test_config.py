@@ -22,6 +22,7 @@ from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.old_names import KEYS, VALUES
+from streamkernel.estimators.older_files import TYPES
 
 WHOLE = """
 label  = "class"
@@ -420,6 +421,12 @@ def test_an_old_name_is_answered_with_the_new_one(load: Load, path: str, value: 
     keys = LEAST | {path: value}
     text = "".join(f"{key} = {content}\n" for key, content in keys.items())
     assert f"{path}: {sentence}" in problems(lambda: load(text))
+
+
+@pytest.mark.parametrize("old", ["Ladder", "On"])
+def test_an_old_type_is_answered_with_the_new_one(load: Load, old: str) -> None:
+    text = SMALL + f'kernel = {{ type = "{old}", kernel = "Gaussian" }}\n'
+    assert problems(lambda: load(text)) == [f'model.kernel.type: the type "{old}" is now "{TYPES[old]}"']
 
 
 def test_all_old_names_in_a_file_are_reported_together(load: Load) -> None:

@@ -6,11 +6,13 @@ import math
 from unittest import mock
 
 import pytest
-from river import compose, datasets, preprocessing
+from river import compose, datasets, linear_model, preprocessing
 from river.checks import yield_checks
 from streams import nested
 
 from streamkernel import (
+    ConformalClassifier,
+    ConformalRegressor,
     GaussianProcessRegressor,
     KernelClassifier,
     KernelDensityRatio,
@@ -79,7 +81,7 @@ MODELS = {
     ),
     "scaled novelty detector": preprocessing.StandardScaler()
     | KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **FIXED)),
-    "density ratio": KernelDensityRatio(form="novelty", rho=-1.0),
+    "density ratio": KernelDensityRatio(divergence="novelty", rho=-1.0),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "Gaussian process": GaussianProcessRegressor(n_features=32),
@@ -90,6 +92,11 @@ MODELS = {
     "Gaussian process, points": StochasticGaussianProcessRegressor(
         noise=0.5, variance="points", points=[{"a": 1.0}], n_features=16, batch_size=7, **FIXED
     ),
+    "intervals": ConformalRegressor(KernelRegressor(max_features=64)),
+    "intervals around a pipeline": ConformalRegressor(
+        preprocessing.StandardScaler() | linear_model.LinearRegression(), coverage=0.5
+    ),
+    "sets": ConformalClassifier(KernelClassifier(max_features=64)),
     "scaled classifier": preprocessing.StandardScaler() | KernelClassifier(**nested(**SMALL)),
     "scaled Gaussian process": preprocessing.StandardScaler() | GaussianProcessRegressor(n_features=16),
     "scaled regressor": preprocessing.StandardScaler() | KernelRegressor(**nested(**SMALL)),

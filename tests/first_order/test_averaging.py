@@ -7,14 +7,14 @@ import pytest
 from reference import algorithms as plain
 
 from streamkernel import kernels, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import averaging
 
 NAMES = ["height", "width", ("a", 1)]
 
 
 def function(average, loss=None, **options):
-    return Expansion(
+    return FirstOrderLearner(
         kernels.Gaussian(0.8),
         loss or losses.Square(),
         rules.DSG(),

@@ -14,18 +14,51 @@ from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-from river import compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils
+from river import (
+    anomaly,
+    compose,
+    ensemble,
+    feature_extraction,
+    feature_selection,
+    imblearn,
+    linear_model,
+    metrics,
+    multiclass,
+    multioutput,
+    optim,
+    preprocessing,
+    stats,
+    utils,
+)
 from river._river_rust import stats as compiled
 from river.feature_extraction import vectorize
 from river.linear_model import pa
 from river.metrics import mutual_info
 
+from streamkernel.conformal import ConformalClassifier, ConformalRegressor
+from streamkernel.conformal.adaptive_level import AdaptiveLevel
+from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
 
 _PACKAGES = tuple(
     package.__name__
-    for package in (compose, feature_extraction, linear_model, metrics, multiclass, optim, preprocessing, stats, utils)
+    for package in (
+        anomaly,
+        compose,
+        ensemble,
+        feature_extraction,
+        feature_selection,
+        imblearn,
+        linear_model,
+        metrics,
+        multiclass,
+        multioutput,
+        optim,
+        preprocessing,
+        stats,
+        utils,
+    )
 )
 
 
@@ -49,11 +82,16 @@ _LISTED: dict[str, Any] = {
     "numpy.array": np.array,
     "numpy.ones": np.ones,
 }
+_OURS: dict[str, type] = {
+    f"{kind.__module__}.{kind.__qualname__}": kind
+    for kind in (AdaptiveLevel, ConformalClassifier, ConformalRegressor, OnFields, RollingScores)
+}
 _NAMES = {id(found): name for name, found in _LISTED.items()}
 
 _METHODS = frozenset(
     {
         feature_extraction.RBFSampler._random_weights,
+        multiclass.OutputCodeClassifier._next_code,
         vars(pa.BasePA)["_calc_tau_0"].__func__,
         pa.BasePA._calc_tau_1,
         pa.BasePA._calc_tau_2,
@@ -92,7 +130,7 @@ def name_of(found: Any) -> str | None:
     return None
 
 
-def named(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the class or function of a name.
 
     Raises
@@ -102,9 +140,9 @@ def named(name: str) -> Any:
 
     Examples
     --------
-    >>> named("builtins.float")
+    >>> object_named("builtins.float")
     <class 'float'>
-    >>> named("os.system")
+    >>> object_named("os.system")
     Traceback (most recent call last):
     ValueError: "os.system" is not allowed in a checkpoint
     """
@@ -163,8 +201,8 @@ def method(owner: Any, name: str) -> MethodType:
 
 def _class_named(name: str) -> type | None:
     """Return the class that is defined under exactly this name, if it is an allowed one."""
-    if name == f"{OnFields.__module__}.{OnFields.__qualname__}":
-        return OnFields
+    if isinstance(name, str) and name in _OURS:
+        return _OURS[name]
     module, _, attribute = name.rpartition(".")
     if not any(module == package or module.startswith(f"{package}.") for package in _PACKAGES):
         return None

@@ -28,7 +28,7 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     ModelFileError
         If there are checkpoints and none is whole.
     """
-    prepared, own = state.prepared(), state.newest()
+    prepared, own = state.prepared_number(), state.newest()
     if prepared is not None and not newest and own:
         raise StateDirectoryError(
             f"Expected Kafka to know whether checkpoint {prepared} counts, got nothing: it forgets after a time "

@@ -42,7 +42,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
         If they do not fit together.
     """
 
-    def rebuilt(place: Any) -> Any:
+    def rebuild_place(place: Any) -> Any:
         if "array" in place:
             return tensors[place["array"]]
         i = int(place["model"])
@@ -50,7 +50,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
         return model_file.rebuild(description["models"][i], own, where)
 
     try:
-        return river_state.decode(description["state"], hook=rebuilt)
+        return river_state.decode(description["state"], hook=rebuild_place)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ModelFileError(f"Expected a state that can be read, got {error} - in {where}") from error
 

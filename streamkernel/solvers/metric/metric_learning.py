@@ -26,54 +26,55 @@ _SHARE, _SEEDS = 20, 2**31 - 1
 
 
 class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Large margin nearest neighbours of several tasks: a metric for each, with a part that all share.
+    """Large margin nearest neighbours of several tasks: a metric for each task, with a common part.
 
-    The squared distance in task j is (x - x')ᵀ(X_0 + X_j)(x - x'). The positive semi-definite X_0, pulled to the
-    identity, and X_j, pulled to zero, are such that the nearest examples of one's own class are near, and the nearest
-    example of another class is farther than they are by a margin of 1. Inputs are multiplied by one number, so that
-    such a neighbour's squared distance is 1 on average; put a ``StandardScaler`` in front of inputs on several scales.
+    The squared distance in task j is (x - x')ᵀ(X_0 + X_j)(x - x'). X_0 and X_j are positive semi-definite; X_0 is
+    regularised towards the identity and X_j towards zero. They are learned such that the nearest examples of the same
+    class are close, and the nearest example of another class is further away by a margin of 1. Inputs are multiplied by
+    one factor, so that the mean squared distance of such neighbours is 1. Put a ``StandardScaler`` in front of inputs
+    on different scales.
 
     Parameters
     ----------
-    n_neighbors
-        Neighbours of the own class that are pulled, and neighbours that `predict` asks. A class with fewer examples
-        in a task takes part with those it has.
-    l2_common
-        λ_0 > 0, which pulls X_0 to the identity; 2/d by default. Neighbours alone pull each of the d directions to zero
-        with a force of 1/d on average, and a λ_0 much below lets X_0 vanish where classes overlap.
-    l2_task
-        λ_j > 0, which pulls each X_j to zero; 6/d by default.
-    loss
-        Of the margin: ``"smooth_hinge"`` or ``"logistic"``.
-    tol
-        The gap between the primal and the dual objective to stop at.
-    max_steps
-        Stop after so many steps, if not before.
-    random_state
-        Of the random choices.
-    verbose
+    n_neighbors : int, default 3
+        The number of neighbours of the same class in learning, and of neighbours in `predict`. A class with fewer
+        examples in a task uses those that it has.
+    l2_common : float or None, default None
+        The regularisation λ_0 > 0 of X_0 towards the identity; 2/d by default. The loss pulls each of the d directions
+        to zero with a gradient of 1/d on average, so with a much smaller λ_0, X_0 vanishes where classes overlap.
+    l2_task : float or None, default None
+        The regularisation λ_j > 0 of each X_j towards zero; 6/d by default.
+    loss : {"smooth_hinge", "logistic"} or losses.Loss, default "smooth_hinge"
+        The loss of the margin.
+    tol : float, default 0.001
+        The gap between the primal and the dual objective at which the solver stops.
+    max_steps : int, default 100000
+        The maximum number of steps.
+    random_state : int, numpy.random.RandomState or None, default 0
+        The seed or generator of random choices.
+    verbose : bool, default False
         Whether to show a progress line.
 
     Attributes
     ----------
-    classes_
-        The classes of all tasks, in order.
-    tasks_
-        The tasks, in order; ``None`` if `fit` was given none.
-    metrics_
-        The metric of each task, scale²·(X_0 + X_j), for inputs as they come, shape (tasks, d, d).
-    common_
-        X_0, shape (d, d).
-    objective_, gap_
-        The objective, and how far at most it is above the least one.
-    n_iter_
-        Steps taken.
+    classes_ : ndarray of shape (n_classes,)
+        The classes of all tasks, sorted.
+    tasks_ : ndarray of shape (n_tasks,) or None
+        The tasks, sorted; ``None`` if `fit` got none.
+    metrics_ : ndarray of shape (n_tasks, d, d)
+        The metric of each task, scale²·(X_0 + X_j), for unscaled inputs.
+    common_ : ndarray of shape (d, d)
+        X_0.
+    objective_, gap_ : float
+        The objective, and a bound on its distance to the minimum.
+    n_iter_ : int
+        The number of steps.
 
     Raises
     ------
     ValueError
-        If an argument or an input is out of its range, a task is not known, or no example has a neighbour of its own
-        class and one of another.
+        If an argument or an input is out of its range, a task is unknown, or no example has both a neighbour of its
+        class and one of another class.
 
     References
     ----------
@@ -120,12 +121,12 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
 
         Parameters
         ----------
-        X
-            The inputs, shape (n, d).
-        y
-            The classes, shape (n,). Tasks need not have the same ones.
-        task
-            The task of each example, shape (n,); without it there is one.
+        X : array_like of shape (n, d)
+            The inputs.
+        y : array_like of shape (n,)
+            The classes. Tasks may have different classes.
+        task : array_like of shape (n,) or None, default None
+            The task of each example; by default all examples have the same task.
 
         Examples
         --------
@@ -180,7 +181,15 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return self
 
     def transform(self, X: Any, task: Any = None) -> F64:
-        """Return points whose Euclidean distance, within a task, is the learned one, shape (n, d)."""
+        """Return points of shape (n, d) whose Euclidean distance within a task is the learned distance.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        task : array_like of shape (n,) or None, default None
+            The task of each example; by default all examples have the same task.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         out: F64 = np.empty_like(X)
@@ -189,12 +198,30 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return out
 
     def fit_transform(self, X: Any, y: Any = None, task: Any = None) -> F64:
-        """Learn the metrics and return the examples as `transform` does."""
+        """Learn the metrics and return the examples as `transform` does.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        y : array_like of shape (n,), default None
+            The classes.
+        task : array_like of shape (n,) or None, default None
+            The task of each example; by default all examples have the same task.
+        """
         points: F64 = self.fit(X, y, task).transform(X, task)
         return points
 
     def predict(self, X: Any, task: Any = None) -> npt.NDArray[Any]:
-        """Return the class that most of the nearest examples of the task have, shape (n,)."""
+        """Return the majority class of the nearest examples of the task, shape (n,).
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        task : array_like of shape (n,) or None, default None
+            The task of each example; by default all examples have the same task.
+        """
         points = self.transform(X, task)
         out = np.empty(len(points), self.classes_.dtype)
         for of, nearest in zip(self._rows(points, task), self._nearest, strict=True):
@@ -203,7 +230,19 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return out
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of examples whose class is predicted."""
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            The inputs.
+        y : array_like of shape (n,)
+            The classes.
+        task : array_like of shape (n,) or None, default None
+            The task of each example; by default all examples have the same task.
+        sample_weight : array_like of shape (n,) or None, default None
+            The weights of the rows.
+        """
         return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
 
     def _tasks(self, X: F64, task: Any) -> tuple[npt.NDArray[Any] | None, list[Ints]]:

@@ -16,7 +16,7 @@ from streamkernel.solvers.saddle_point.conjugates import mean_conjugate, mean_lo
 from streamkernel.solvers.saddle_point.factors import F64, Factors
 
 
-class Problem(NamedTuple):
+class SaddlePointProblem(NamedTuple):
     """min (1/n) Σᵢ φᵢ(aᵢᵀx) + Σⱼ (l2ⱼ/2) xⱼ² + l1ⱼ|xⱼ|, where the coordinate with l2ⱼ = 0, if any, is an intercept.
 
     Its column of A is constant.

@@ -222,6 +222,6 @@ def largest_norm(U, V, shape, rows, columns, pairs, rounds):  # type: ignore[no-
     return largest
 
 
-def compiled(rows: Any) -> Any:
+def as_compiled(rows: Any) -> Any:
     """Return an array, a sparse matrix in CSR or None as the functions of this file take it."""
     return rows if rows is None or isinstance(rows, np.ndarray) else (rows.indptr, rows.indices, rows.data)

@@ -10,7 +10,7 @@ from connectors.kafka.clients import Consumer, Partition
 from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
-class Beginnings:
+class StartOffsets:
     """Finds out where to begin.
 
     What the group has committed comes first, then our own position, then `start`. A `start` of ``"latest"`` means the

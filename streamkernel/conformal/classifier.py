@@ -1,0 +1,98 @@
+"""A classifier with sets of labels as predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from river import base
+
+from streamkernel.conformal.wrapping import ConformalWrapper
+
+
+class ConformalClassifier(ConformalWrapper, base.Classifier):
+    """Sets of labels that hold the true one for a share of the examples, also where the stream drifts.
+
+    A set has the labels whose probability is not below a threshold: a quantile of the probabilities that recent labels
+    had before they were learned. The quantile's level adapts: after a miss sets grow, after a hit they shrink, by a
+    step size chosen among eight as the stream goes (DtACI).
+
+    A set may be empty: where the most likely label is right for more than `coverage` of the examples, the sets of the
+    least certain ones are, so that the share is what was asked for and not more. A label that was never seen can be in
+    no set, and counts as missed.
+
+    Parameters
+    ----------
+    model : river.base.Classifier
+        A River classifier with probabilities, or a pipeline that ends in one. It may also be the last step of a
+        pipeline itself.
+    coverage : float, default 0.9
+        The share of labels inside their sets, between 0 and 1.
+    window : int, default 250
+        Probabilities of recent labels that are kept. Memory is some 16 bytes for each.
+
+    Raises
+    ------
+    ValueError
+        If `coverage` or `window` is out of its range.
+
+    References
+    ----------
+    Sadinle, Lei and Wasserman, "Least ambiguous set-valued classifiers with bounded error levels", JASA 2019.
+    Gibbs and Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
+    Gibbs and Candès, "Conformal inference for online prediction with arbitrary distribution shifts", JMLR 2024.
+
+    Examples
+    --------
+    >>> from river import datasets, stats
+    >>> from streamkernel import ConformalClassifier, KernelClassifier
+
+    >>> model, inside = ConformalClassifier(KernelClassifier(), coverage=0.9), stats.Mean()
+    >>> for x, y in datasets.Phishing():
+    ...     inside.update(y in model.predict_set_one(x))
+    ...     model.learn_one(x, y)
+    >>> round(inside.get(), 2)
+    0.9
+    """
+
+    def __init__(self, model: base.Classifier, coverage: float = 0.9, window: int = 250) -> None:
+        super().__init__(model, coverage, window)
+
+    def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
+        """Return the model's most likely label for one example."""
+        return self.model.predict_one(x, **others)
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
+        """Return the model's probabilities of the labels for one example."""
+        return self.model.predict_proba_one(x, **others)
+
+    def predict_set_one(self, x: Mapping[Hashable, Any]) -> set[Any]:
+        """Return the labels for one example that are likely enough.
+
+        All known labels, before the first 1/(1 - coverage) examples and for the moment after a drift where the
+        probabilities of true labels are lower than any in the window.
+        """
+        return labels_within(self.model.predict_proba_one(x), self._scores.threshold())
+
+    def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
+        return improbability(y, self.model.predict_proba_one(x))
+
+    @property
+    def _multiclass(self) -> bool:
+        return bool(self.model._multiclass)  # noqa: SLF001 - by which River's pipelines ask
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"model": preprocessing.StandardScaler() | linear_model.LogisticRegression()}
+
+
+def improbability(y: Any, probabilities: Mapping[Any, float]) -> float:
+    """Return 1 less the probability of a label, which is 0 for one that is not known."""
+    return 1.0 - float(probabilities.get(y, 0.0))
+
+
+def labels_within(probabilities: Mapping[Any, float], threshold: float) -> set[Any]:
+    """Return the labels whose improbability is at most a threshold."""
+    return {label for label, probability in probabilities.items() if 1.0 - probability <= threshold}

@@ -1,0 +1,66 @@
+"""How large a score may be to be inside: a quantile of recent scores, at a level that adapts."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+
+from streamkernel.conformal.adaptive_level import AdaptiveLevel
+
+
+class RollingScores:
+    """The threshold that a share of scores stays within, over a window of the last ones.
+
+    Parameters
+    ----------
+    coverage
+        The share of scores within the threshold, between 0 and 1.
+    window
+        Scores that are kept.
+
+    Examples
+    --------
+    >>> scores = RollingScores(0.5, window=100)
+    >>> scores.threshold()
+    inf
+    >>> for score in (3.0, 1.0, 2.0):
+    ...     scores.update(score)
+    >>> scores.threshold()
+    2.0
+    """
+
+    def __init__(self, coverage: float, window: int) -> None:
+        self._level = AdaptiveLevel(1.0 - coverage)
+        self._recent: deque[float] = deque(maxlen=window)
+        self._sorted: list[float] = []
+
+    def threshold(self) -> float:
+        """Return the largest score inside: ∞ if any is, -∞ if none is.
+
+        It is score number ⌈(1 - α_t)(n + 1)⌉ of the n in the window, from below.
+        """
+        n = len(self._sorted)
+        rank = math.ceil((1.0 - self._level.get()) * (n + 1))
+        if rank < 1:
+            return -math.inf
+        return self._sorted[rank - 1] if rank <= n else math.inf
+
+    def update(self, score: float) -> None:
+        """Learn the score of a target that has become known."""
+        n = len(self._sorted)
+        if (n + 1) * self._level.alpha >= 1.0:  # with fewer, any score is inside, however the level is
+            self._level.update(1.0 - bisect_left(self._sorted, score) / (n + 1))
+        if n == self._recent.maxlen:
+            del self._sorted[bisect_left(self._sorted, self._recent[0])]
+        self._recent.append(score)
+        insort(self._sorted, score)
+
+
+def check_options(coverage: float, window: int) -> None:
+    """Raise a ValueError for a coverage or a window that cannot be used."""
+    if isinstance(coverage, bool) or not isinstance(coverage, (int, float)) or not 0.0 < coverage < 1.0:
+        raise ValueError(f"Expected 0 < coverage < 1, got {coverage!r}")
+    least = math.ceil(round(1.0 / (1.0 - coverage), 6))
+    if isinstance(window, bool) or not isinstance(window, int) or window < least:
+        raise ValueError(f"Expected a window of at least {least} scores for coverage={coverage}, got {window!r}")

@@ -1,0 +1,65 @@
+"""What both conformal wrappers do: they pass examples on to the model, and score each before it is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from river import base
+
+from streamkernel.conformal.rolling_scores import RollingScores, check_options
+from streamkernel.estimators.weighting import as_weight
+
+
+class ConformalWrapper(base.Wrapper[Any]):
+    """A River model with scores of its recent predictions.
+
+    Parameters
+    ----------
+    model
+        The model.
+    coverage
+        The share of targets inside, between 0 and 1.
+    window
+        Scores of recent examples that are kept.
+    """
+
+    def __init__(self, model: Any, coverage: float, window: int) -> None:
+        check_options(coverage, window)
+        self.model = model
+        self.coverage = coverage
+        self.window = window
+        self._scores = RollingScores(coverage, window)
+
+    @property
+    def _wrapped_model(self) -> Any:
+        return self.model
+
+    def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
+        """Return how far a target is from what the model predicts; more is farther."""
+        raise NotImplementedError
+
+    def learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, **others: Any) -> None:
+        """Score the prediction for one example, and let the model learn it.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
+        y : float or label
+            The target.
+        w : float, default 1.0
+            The weight that the model learns it with. Coverage counts each example once, and one of weight 0 not at all.
+        **others
+            Whatever else the model takes.
+
+        Raises
+        ------
+        InputError
+            If the target or the weight is unusable; then nothing has changed. What the model raises as well.
+        """
+        if w != 1.0 and as_weight(w) == 0.0:
+            return
+        score = self._score(x, y)
+        self.model.learn_one(x, y, **(others if w == 1.0 else {"w": w, **others}))
+        self._scores.update(score)

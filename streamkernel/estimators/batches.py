@@ -1,0 +1,46 @@
+"""Scores of the rows of a table as arrays, in an order of classes that the caller has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.targets import label_scores, probabilities
+from streamkernel.features.rows import F64
+
+
+def row_scores(model: KernelModel, X: Any) -> F64:
+    """Return f of each row of a table, shape (rows, columns)."""
+    return model._scores_in(X)
+
+
+def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the probability of each class for each row of a table, shape (rows, classes).
+
+    A class that the model has not learned has the probability 0. It has learned one at least.
+    """
+    scores, labels = row_scores(model, X), model.labels
+    known = probabilities(model._loss, scores, len(labels))
+    found = np.zeros((len(scores), len(classes)))
+    for i, label in enumerate(classes):
+        if label in labels:
+            found[:, i] = known[:, labels[label]]
+    return found
+
+
+def class_scores(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:
+    """Return the score of the second of two classes, shape (rows,), or of each of more, shape (rows, classes).
+
+    A class that the model has not learned has a score of 1 less than the lowest. It has learned one at least.
+    """
+    scores, labels = row_scores(model, X), model.labels
+    if len(classes) == 2 and len(labels) == 2:
+        return label_scores(scores, labels, classes[1], False)
+    known = {label: label_scores(scores, labels, label, False) for label in classes if label in labels}
+    lower = np.min([*known.values()], axis=0) - 1.0
+    found = np.stack([known.get(label, lower) for label in classes], axis=1)
+    return found[:, 1] - found[:, 0] if len(classes) == 2 else found

@@ -1,0 +1,121 @@
+"""Sparse matrices as rows of examples: an entry that is not stored is a zero, at no cost where zeros add nothing.
+
+Where inputs are taken as they are, a zero is as if the name was absent, to the same bits. Where they are scaled, or
+transformed by the kernel, it is a value like any other: such a matrix is read in blocks of rows that have their zeros,
+up to MOST_NAMES columns. In a wider one, where it would cost too much, an entry that is not stored is an absent name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from streamkernel.errors import InputError
+from streamkernel.features import field_names, numeric_names
+from streamkernel.features.counter_rng import hash64
+from streamkernel.features.directions import Directions
+from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.rows import I64, Rows, in_row
+
+ENTRIES = 1 << 20
+"""Entries of a block of rows that have their zeros, about: 40 MB."""
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a sparse matrix or array of SciPy."""
+    return hasattr(X, "tocsr")
+
+
+def reads_zeros(directions: Directions, X: Any, numeric: NumericNames) -> bool:
+    """Return whether the zeros of a sparse matrix are values that a model reads."""
+    return (numeric.fields is not None or directions.plan.transforms) and X.shape[1] <= numeric_names.MOST_NAMES
+
+
+def as_csr(X: Any) -> Any:
+    """Return a sparse matrix as compressed rows of numbers without duplicates or stored zeros.
+
+    Raises
+    ------
+    InputError
+        If it has no columns, not two dimensions, or no numbers.
+    """
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise InputError(f"Expected a sparse matrix of numbers of two dimensions, got one of {X.dtype}, {X.shape}")
+    if not X.shape[1]:
+        raise InputError("Expected at least one feature, got a sparse matrix without columns")
+    found = X.tocsr().astype(np.float64)
+    if found is X or not (found.has_canonical_format and found.data.all()):
+        found = found.copy()
+        found.sum_duplicates()
+        found.eliminate_zeros()
+    return found
+
+
+def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[Rows, NumericNames]:
+    """Return the stored entries of a sparse matrix, whose columns are called 0, 1, 2, ..., as rows.
+
+    NaN is a missing value.
+
+    Parameters
+    ----------
+    directions
+        Those that read the rows.
+    X
+        The matrix, shape (examples, features).
+    numeric
+        The names that have been learned.
+
+    Returns
+    -------
+    rows, numeric
+        The rows, and the names with those of the columns.
+
+    Raises
+    ------
+    InputError
+        If a value is not finite or outside of the kernel's domain; names the column and the row.
+    """
+    X = as_csr(X)
+    n = X.shape[0]
+    columns, places = np.unique(X.indices, return_inverse=True)
+    names = columns.tolist()
+    if directions.plan.transforms:
+        found = [directions.row(_example(X, i)) for i in range(n)]
+        rows = Rows.stack(found) if found else directions.rows([], np.zeros((0, 0)))
+    else:
+        hashes = np.array([hash64(name) for name in names], np.uint64)
+        row_of = np.repeat(np.arange(n), np.diff(X.indptr))
+        kept = ~np.isnan(X.data)
+        order = np.lexsort((hashes[places], row_of))
+        order = order[kept[order]]
+        read = places[order]
+        start = np.concatenate([[0], np.cumsum(np.bincount(row_of[kept], minlength=n))]).astype(np.int64)
+        slots, readers = directions.places_of(hashes), directions.plan.readers(names)
+        rows = Rows(start, slots[read], hashes[read], readers[read], X.data[order], np.ones(n))
+    for i in range(n) if not directions.plan.usable(rows) else ():
+        try:
+            directions.plan.check(_example(X, i))
+        except InputError as error:
+            raise in_row(error, i) from None
+    return rows, _with_columns(numeric, names, places, X.indptr)
+
+
+def _example(X: Any, i: int) -> dict[Hashable, float]:
+    """Return the stored entries of a row of compressed rows as an example."""
+    part = slice(X.indptr[i], X.indptr[i + 1])
+    return dict(zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True))
+
+
+def _with_columns(numeric: NumericNames, names: list[int], places: I64, indptr: Any) -> NumericNames:
+    """Return the names that are known with those of columns, in the order of the rows that they are first in."""
+    _, first = np.unique(places, return_index=True)
+    row_of = np.searchsorted(indptr, first, side="right")
+    for i in np.unique(row_of).tolist():
+        fields, most = numeric.fields, numeric_names.MOST_NAMES
+        if len(numeric.numbers) >= most and (fields is None or len(fields) >= field_names.MOST_NAMES):
+            break
+        new: Mapping[Hashable, float] = {names[j]: 1.0 for j in np.flatnonzero(row_of == i).tolist()}
+        numeric = numeric_names.add_names(numeric, new)
+    return numeric

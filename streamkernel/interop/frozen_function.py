@@ -1,0 +1,218 @@
+"""The function that a model has learned, as arrays: what `numpy_predictor` evaluates, and a graph of ONNX consists of.
+
+It is a copy of one moment: the order of inputs, their scales, the kernel's directions along each of them, coefficients
+of the random features with the weights of the mixture multiplied in, linear functions, and recent examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from river import compose, preprocessing
+
+from streamkernel import losses
+from streamkernel.estimators import prediction_copy
+from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
+from streamkernel.features.counter_rng import hash64
+from streamkernel.features.numeric_names import NumericNames
+from streamkernel.features.rows import F64, U64
+from streamkernel.features.scaling import Scales
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.interop.frozen_features import parts_of, terms_of
+from streamkernel.interop.frozen_mixture import coefficients, others
+from streamkernel.losses.compiled import SOFTMAX
+from streamkernel.second_order.mixture import SecondOrderLearner
+
+MOST_NAMES = 1024
+"""Inputs of a frozen function at most."""
+
+
+@dataclass(frozen=True)
+class FrozenFunction:
+    """A function of rows of numbers, as `streamkernel.interop.numpy_predictor` evaluates it.
+
+    Attributes
+    ----------
+    about
+        JSON values: the names of the inputs, labels, how scores become probabilities, and the parts of the kernel.
+    arrays
+        All numbers, by the names that the formulas have for them.
+    """
+
+    about: dict[str, Any]
+    arrays: dict[str, Any]
+
+
+def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunction:
+    """Return the function of a classifier or a regressor, or of a pipeline of River's scalers and one.
+
+    Parameters
+    ----------
+    model
+        The model; it stays as it is.
+    features
+        The names of the inputs in their order, ``"colour=red"`` for a string ``"red"`` in the field ``"colour"``. By
+        default those that were learned.
+
+    Raises
+    ------
+    ValueError
+        If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
+    """
+    *steps, model = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
+    if not isinstance(model, KernelModel):
+        raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(model).__name__}")
+    for step in steps:
+        if type(step) not in _AFFINE:
+            kinds = ", ".join(kind.__name__ for kind in _AFFINE)
+            raise ValueError(f"Expected one of {kinds} in front of the model, got a {type(step).__name__}")
+    model = prediction_copy.prediction_copy(model)
+    learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
+    if steps and features is None:
+        features = _names_of_step(steps[0])
+    names, hashes = _inputs(known, scales, features)
+    readers = _readers(learner, names)
+    arrays: dict[str, Any] = {"hashes": hashes} | _scaled(scales, hashes) | _first(steps, names)
+    about: dict[str, Any] = {
+        "version": 1,
+        "features": [list(name) if isinstance(name, tuple) else name for name in names],
+        "strings": known.fields is not None and None in names,
+        "columns": learner.columns,
+        "offset": float(learner.numbers["predicted_offset"]),
+        "linear": [],
+        **_output(model),
+    }
+    parts, drawn = parts_of(learner, hashes, readers)
+    about["parts"] = parts
+    if isinstance(learner, SecondOrderLearner):
+        more, tensors = others(learner, hashes)
+        about |= more
+        arrays |= tensors
+    weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
+    about["terms"], terms = terms_of(learner, weights)
+    return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
+
+
+def _first_order(learner: FirstOrderLearner) -> F64:
+    return learner.predicting()
+
+
+def _inputs(
+    known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
+) -> tuple[list[Hashable | None], U64]:
+    """Return the names of inputs, ``None`` for one of which only the hash is known, and their hashes."""
+    learned = known.numbers if scales is None else {*scales.names.tolist()}
+    if features is None:
+        fields = known.fields or {}
+        named = in_order(fields[one] for one in learned if one in fields and hash64(fields[one]) == one)
+        hashes = [hash64(name) for name in named]
+        rest = sorted(learned.difference(hashes))
+        names, hashes = [*named, *[None] * len(rest)], [*hashes, *rest]
+    else:
+        names, hashes = list(features), [hash64(name) for name in features]
+        if len({*hashes}) < len(hashes):
+            raise ValueError(f"Expected different names as features, got {names!r}")
+        if scales is not None and not {*hashes} <= learned:
+            strange = next(name for name, one in zip(names, hashes, strict=True) if one not in learned)
+            raise ValueError(f"Expected names that the model has learned as features, got {strange!r}")
+        missing = known.numbers - {*hashes}
+        if missing:
+            fields = known.fields or {}
+            shown = ", ".join(repr(fields[one]) for one in sorted(missing) if one in fields) or str(len(missing))
+            raise ValueError(f"Expected all names of numbers that the model has learned as features, missing {shown}")
+    if not 1 <= len(hashes) <= MOST_NAMES:
+        raise ValueError(f"Expected a model that has learned from 1 to {MOST_NAMES} names, got {len(hashes)}")
+    return names, np.array(hashes, np.uint64)
+
+
+def in_order(names: Iterable[Hashable]) -> list[Hashable]:
+    """Return names sorted, by their text where they cannot be compared."""
+    found: list[Any] = list(names)
+    try:
+        return sorted(found)
+    except TypeError:
+        return sorted(found, key=str)
+
+
+def _readers(learner: Any, names: Sequence[Hashable | None]) -> Any:
+    """Return which names each part of the kernel reads, shape (parts, names)."""
+    plan = learner.directions.plan
+    if plan.transforms:
+        raise ValueError(f"Expected a kernel without transforms of its inputs, got {plan.kernel!r}")
+    parts = np.arange(len(plan.parts))[:, None]
+    if not any(view.names for _, view in plan.parts):
+        return np.ones((len(parts), len(names)), bool)
+    if None in names:
+        raise ValueError(f"Expected features=[...], the names of all inputs, for {plan.kernel!r}")
+    return (plan.readers(names)[None] >> parts) & 1 == 1
+
+
+def _scaled(scales: Scales | None, hashes: U64) -> dict[str, Any]:
+    """Return what the model's own scales make of inputs."""
+    return {} if scales is None else {f"scale.{name}": array for name, array in scales.in_use(hashes).items()}
+
+
+def _value(found: Any) -> float:
+    """Return a statistic that may be one of River's or a number."""
+    return float(found.get() if hasattr(found, "get") else found)
+
+
+def _standard(step: Any, name: Hashable) -> tuple[float, float]:
+    spread = _value(step.vars[name]) if step.with_std else 1.0
+    return _value(step.means[name]), spread**-0.5 if spread else 0.0
+
+
+def _least_to_most(step: Any, name: Hashable) -> tuple[float, float]:
+    low, high = step.min[name].get(), step.max[name].get()
+    return low, 1.0 / (high - low) if high > low else 0.0
+
+
+def _by_largest(step: Any, name: Hashable) -> tuple[float, float]:
+    most = step.abs_max[name].get()
+    return 0.0, 1.0 / most if most else 0.0
+
+
+_AFFINE: dict[type, Any] = {
+    preprocessing.StandardScaler: _standard,
+    preprocessing.MinMaxScaler: _least_to_most,
+    preprocessing.MaxAbsScaler: _by_largest,
+}
+"""River's scalers, and what each subtracts from a value and multiplies it by."""
+
+
+def _names_of_step(step: Any) -> list[Hashable]:
+    """Return the names that a scaler has learned."""
+    return in_order(next(getattr(step, at) for at in ("means", "min", "abs_max") if hasattr(step, at)))
+
+
+def _first(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str, Any]:
+    """Return what the steps in front of the model subtract and multiply by together."""
+    if not steps:
+        return {}
+    centre, factor = np.zeros(len(names)), np.ones(len(names))
+    for step in steps:
+        own = np.array([_AFFINE[type(step)](step, name) for name in names]).reshape(-1, 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            centre = centre + np.where(factor == 0.0, 0.0, own[:, 0] / np.where(factor == 0.0, 1.0, factor))
+        factor = factor * own[:, 1]
+    return {"first.centre": centre, "first.factor": factor}
+
+
+def _output(model: Any) -> dict[str, Any]:
+    """Return the labels, and how scores become probabilities."""
+    labels: Mapping[Any, int] | None = getattr(model, "labels", None)
+    if labels is None:
+        return {"labels": [], "link": "identity"}
+    if not labels:
+        raise ValueError("Expected a classifier that has learned a label, got an untrained one")
+    if len(labels) == 1:
+        link = "one"
+    elif learner_of(model).columns == 1:
+        link = "sigmoid"
+    else:
+        link = "softmax" if isinstance(loss_of(model), (losses.Logistic, losses.Softmax)) else "rest"
+    return {"labels": list(labels), "link": link, "is_softmax": bool(learner_of(model).numbers["loss"] == SOFTMAX)}

@@ -1,0 +1,206 @@
+"""Predict with a model that was exported from streamkernel: this file and NumPy are all it takes.
+
+    from numpy_predictor import Predictor
+    model = Predictor("model.npz")
+    model.predict_one({"size": 80.0, "colour": "red"})
+
+``python numpy_predictor.py model.npz < examples.jsonl`` prints a line of JSON for each line of JSON.
+"""
+
+import json
+import sys
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+EDGE = 3.0**0.5
+LARGEST = 1e30
+
+
+class Predictor:
+    """A model in a file; `features` are the names of the columns of arrays, ``None`` for one known by its hash."""
+
+    def __init__(self, path: str) -> None:
+        with np.load(path, allow_pickle=False) as file:
+            self.arrays = {name: file[name] for name in file.files}
+        self.about = json.loads(str(self.arrays.pop("about")))
+        if self.about["version"] != 1:
+            raise ValueError(f"Expected a model of version 1, got {self.about['version']} - in {path}")
+        self.features = [tuple(name) if isinstance(name, list) else name for name in self.about["features"]]
+        self.labels = self.about["labels"]
+        self._columns = {int(one): i for i, one in enumerate(self.arrays.pop("hashes"))}
+
+    def predict_one(self, x: Any) -> Any:
+        """Return the number or the label for a dictionary of numbers and strings; None and NaN are missing values."""
+        found = self.predict(self._row(x))[0]
+        return found if self.labels else float(found)
+
+    def predict_proba_one(self, x: Any) -> dict[Any, float]:
+        """Return the probability of each label for a dictionary."""
+        return dict(zip(self.labels, self.predict_proba(self._row(x))[0].tolist(), strict=True))
+
+    def predict(self, X: Any) -> Any:
+        """Return the numbers or labels of the rows of an array, shape (rows, features); NaN is a missing value."""
+        found = self.predict_proba(X)
+        return [self.labels[i] for i in found.argmax(axis=1)] if self.labels else found[:, 0]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the labels, shape (rows, labels), or the numbers, shape (rows, 1)."""
+        X = np.asarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != len(self.features) or (np.abs(X) > LARGEST).any():
+            raise ValueError(f"Expected rows of {len(self.features)} numbers of usable size, got shape {X.shape}")
+        with np.errstate(invalid="ignore"):
+            found = outputs(np, self.about, self.arrays, X)
+        if not np.isfinite(found).all():
+            raise ValueError("Expected numbers that the kernel can read, got some out of its domain")
+        return found
+
+    def _row(self, x: Any) -> Any:
+        row = np.full((1, len(self.features)), np.nan)
+        for name, value in x.items():
+            if value is None or value != value:
+                continue
+            at, is_text = self._columns.get(hash64(name)), isinstance(value, str)
+            if is_text and at is None and self.about["strings"]:
+                at, value = self._columns.get(hash64(f"{name}={value}")), 1.0
+                if at is None:  # a string that was never learned, as if it were missing
+                    continue
+            elif is_text or at is None:
+                wanted = "a number" if is_text else "a name that the model has learned"
+                raise ValueError(f"Expected {wanted}, got {value!r} - at x[{name!r}]")
+            row[0, at] = value
+        return row
+
+
+def hash64(name: Any) -> int:
+    """Return the hash of a name by which models know it."""
+    return int.from_bytes(blake2b(as_bytes(name), digest_size=8).digest(), "little")
+
+
+def as_bytes(name: Any) -> bytes:
+    """Return the bytes of a name that are hashed."""
+    if isinstance(name, str):
+        return b"s" + name.encode("utf-8", "surrogatepass")
+    if isinstance(name, tuple):
+        parts = [as_bytes(part) for part in name]
+        return b"t" + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    number = float(name)
+    return b"n" + (str(int(name)) if number.is_integer() else repr(number)).encode()
+
+
+def outputs(xp: Any, about: Any, a: Any, x: Any, forms: Any = None) -> Any:
+    """Return probabilities or numbers for rows `x` of float64; `xp` has the functions of NumPy."""
+    f = scores(xp, about, a, x, forms or FORMS)
+    if about["link"] == "sigmoid":
+        up = 0.5 * (1.0 + xp.tanh(0.5 * f))
+        return xp.concatenate([1.0 - up, up], axis=1)
+    if about["link"] == "softmax":
+        odds = xp.exp(f - f.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+    if about["link"] == "rest":
+        each = 0.5 * (1.0 + xp.tanh(0.5 * f)) + 1e-300
+        return each / each.sum(axis=1, keepdims=True)
+    return 0.0 * f + 1.0 if about["link"] == "one" else f
+
+
+def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
+    """Return f, shape (rows, columns): the features by their coefficients, linear functions, and nearest neighbours."""
+    missing = xp.isnan(x)
+    if "first.centre" in a:
+        x = (x - a["first.centre"]) * a["first.factor"]
+    v = x
+    if "scale.centre" in a:
+        z = (x - a["scale.centre"]) / a["scale.unit"]
+        far = xp.sign(z) * EDGE * (1.0 + xp.log(xp.maximum(abs(z), EDGE) / EDGE))
+        v = xp.where(abs(z) <= EDGE, z, far) / a["scale.divisor"] - a["scale.shift"]
+    v = xp.where(missing, 0.0, v)
+    f, others = features(xp, about, a, v, forms) + a["constant"], []
+    for k, share in enumerate(about["linear"]):
+        s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
+        g = xp.where(missing, 0.0, s) @ a["linear.w"][k] + a["linear.constant"][k]
+        others.append(xp.minimum(xp.maximum(g, -a["linear.reach"][k]), a["linear.reach"][k]))
+        f = f + share * others[-1]
+    if "near.points" in a:
+        others.append(neighbours(xp, about, a, v))
+        f = f + about["near"] * others[-1]
+    if "span" in a:
+        low, high = a["span"]
+        for g in others:
+            low, high = xp.minimum(g, low), xp.maximum(g, high)
+        f = xp.minimum(xp.maximum(f, low), high)
+    return f + about["offset"]
+
+
+def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
+    """Return what the nearest of the last examples say."""
+    points, y, squares = a["near.points"], a["near.answers"], 0.0
+    for column, own in zip(a["near.columns"], points, strict=True):
+        value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)
+        squares = squares + (own - value) * (own - value)
+    k = min(5, points.shape[1])
+    which = xp.argsort(squares, axis=1, kind="stable")[:, :k]
+    distance = xp.sqrt(xp.maximum(xp.take_along_axis(squares, which, axis=1).astype(np.float64), 1e-12))
+    share = xp.take(a["near.weights"], which) / distance
+    share, answers = share / share.sum(axis=1, keepdims=True), xp.take(y, which)
+    if not about["labels"]:
+        return 0.3 * (share * (answers - about["offset"])).sum(axis=1, keepdims=True)
+    classes = [xp.where(answers == c, share, 0.0).sum(axis=1, keepdims=True) for c in range(max(2, about["columns"]))]
+    logs = [0.3 * xp.log(k * one + 0.5) for one in classes]
+    if about["columns"] == 1:
+        return logs[1] - logs[0]
+    g = xp.concatenate(logs, axis=1) * (1.0 if about["is_softmax"] else 2.0)
+    return g - g.sum(axis=1, keepdims=True) / about["columns"]
+
+
+def features(xp: Any, about: Any, a: Any, v: Any, forms: Any) -> Any:
+    """Return the sum of all random features by their coefficients, shape (rows, columns)."""
+    parts, f = [], 0.0
+    for p, part in enumerate(about["parts"]):
+        own = {name.split(".", 1)[1]: array for name, array in a.items() if name.startswith(f"part{p}.")}
+        read = v * own["read"] if "read" in own else v
+        if part["transform"] == "root":
+            read = xp.sqrt(read)
+        elif part["transform"] == "log":
+            read = xp.log(1.0 + read / part["shift"])
+        parts.append(forms[part["form"]](xp, part, own, (read * part["scale"]).astype(np.float32)))
+    for t, members in enumerate(about["terms"]):
+        re, im = parts[members[0]]
+        for c, d in (parts[p] for p in members[1:]):
+            if im is None:
+                re, im = re * c, None if d is None else re * d
+            elif d is None:
+                re, im = re * c, im * c
+            else:
+                re, im = re * c - im * d, re * d + im * c
+        f = f + re.astype(np.float64) @ a[f"term{t}.re"]
+        if im is not None:
+            f = f + im.astype(np.float64) @ a[f"term{t}.im"]
+    return f
+
+
+def turned(xp: Any, turns: Any) -> tuple[Any, Any]:
+    """Return cosine and sine of turns in float32."""
+    angle = 2.0 * np.pi * (turns - xp.rint(turns))
+    return xp.cos(angle), xp.sin(angle)
+
+
+def arc_cosine(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
+    """Return √2 sⁿ where s is positive."""
+    s = xp.maximum(v @ own["directions"], 0.0)
+    powers = {0: xp.sign(s), 1: s, 2: s * s}
+    return 2.0**0.5 * powers[part["order"]], None
+
+
+FORMS = {
+    "phase": lambda xp, part, own, v: turned(xp, v @ own["directions"]),
+    "linear": lambda xp, part, own, v: (v @ own["directions"], None),
+    "exponential": lambda xp, part, own, v: (xp.exp(-(v @ own["directions"])), None),
+    "arc_cosine": arc_cosine,
+}
+
+if __name__ == "__main__":
+    model = Predictor(sys.argv[1])
+    for line in sys.stdin:
+        x = json.loads(line)
+        print(json.dumps(model.predict_proba_one(x) if model.labels else model.predict_one(x)))

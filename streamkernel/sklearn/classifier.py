@@ -1,0 +1,225 @@
+"""The kernel classifier with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from streamkernel import learners, losses
+from streamkernel.estimators import classifier
+from streamkernel.estimators.batches import class_probabilities, class_scores
+from streamkernel.estimators.weighting import ClassWeight
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Kernel
+from streamkernel.sklearn.online import OnlineEstimator
+from streamkernel.upkeep import Pruning, Refit
+
+
+def _has_probabilities(model: KernelClassifier) -> bool:
+    return isinstance(losses.resolve_loss(model.loss, True), (losses.Logistic, losses.Softmax))
+
+
+class KernelClassifier(ClassifierMixin, OnlineEstimator):
+    """A kernel machine for two or more classes, as a scikit-learn estimator.
+
+    `fit` learns the rows in one pass and in bounded memory; `partial_fit` continues. With no arguments
+    it needs no scaler, no imputer and no tuning.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
+        four Gaussian bandwidths around their median distance.
+    loss : str or losses.Loss, default="logistic"
+        As for :class:`streamkernel.KernelClassifier`, like all parameters except `shuffle` and `verbose`.
+        With ``"logistic"`` and ``"softmax"`` there is `predict_proba`.
+    learner : str, learners.Newton or learners.DSG, default="newton"
+        What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
+    max_features : int, "auto" or None, default="auto"
+        Cap on the number of random features.
+    l2 : float, default=0.0
+        Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
+    class_weight : dict, "balanced" or None, default=None
+        Weights by class; ``"balanced"`` weighs by the examples of each class so far, in the order of the rows.
+    pruning : upkeep.Pruning, optional
+        Prune the model from time to time.
+    refit : upkeep.Refit, optional
+        Solve the coefficients on recent examples from time to time.
+    cache_bytes : int, default=67108864
+        Memory for random directions, in bytes.
+    seed : int, default=0
+        Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
+        two fits are the same unless it differs.
+    max_classes : int, default=100
+        How many classes there may be.
+    shuffle : bool, default=True
+        Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
+        sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
+    verbose : bool, default=False
+        Whether `fit` and `partial_fit` show a progress line on standard error.
+
+    Attributes
+    ----------
+    model_ : streamkernel.KernelClassifier
+        The online model.
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    n_features_in_ : int
+        Columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of the columns of a data frame.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        The share of each column in how much the function changes with the inputs.
+
+    Raises
+    ------
+    ValueError
+        In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamkernel.sklearn import KernelClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> bool(cross_val_score(KernelClassifier(max_features=512), X, y, cv=3).mean() > 0.95)
+    True
+    """
+
+    _online_class = classifier.KernelClassifier
+
+    classes_: Any
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        loss: str | losses.Loss = "logistic",
+        learner: str | learners.Newton | learners.DSG = "newton",
+        max_features: int | str | None = "auto",
+        l2: float = 0.0,
+        class_weight: ClassWeight = None,
+        pruning: Pruning | None = None,
+        refit: Refit | None = None,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+        max_classes: int = 100,
+        shuffle: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.learner = learner
+        self.max_features = max_features
+        self.l2 = l2
+        self.class_weight = class_weight
+        self.pruning = pruning
+        self.refit = refit
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self.max_classes = max_classes
+        self.shuffle = shuffle
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the rows in one pass, with a model that has learned nothing before.
+
+        Parameters
+        ----------
+        X
+            Shape (n_samples, n_features): a data frame, whose strings are categories; an array; or a sparse matrix.
+            NaN is a missing value.
+        y
+            The classes, shape (n_samples,).
+        sample_weight
+            Weights, shape (n_samples,); a row of weight w counts as w rows, and one of weight 0 not at all.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are less than two classes, or something has another shape or value than described.
+        """
+        X = self._read(X, y, reset=True)
+        labels, weights = self._labels(y, X), self._weights(sample_weight, X)
+        classes = np.unique(labels if weights is None else labels[weights > 0.0])
+        if len(classes) < 2:
+            raise ValueError(f"Expected at least two classes in y, got one class: {classes.tolist()}")
+        self.model_, self.classes_ = self._new_model(), classes
+        self.model_.learn_many(*self._in_order(X, labels, weights), verbose=self.verbose)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learn more rows in their order.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        classes
+            All classes that will ever come, shape (n_classes,); the first call needs them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the classes are not given in the first call, or others in a later one, or `y` has one that is not among
+            them. Nothing is learned then.
+        """
+        is_first = not hasattr(self, "model_")
+        given: Any = None if classes is None else np.unique(column_or_1d(classes))
+        if is_first and given is None:
+            raise ValueError("Expected classes in the first call of partial_fit: all that will ever come")
+        if given is not None and len(given) < 2:
+            raise ValueError(f"Expected at least two classes in classes, got one class: {given.tolist()}")
+        if not is_first and given is not None and not np.array_equal(given, self.classes_):
+            raise ValueError(f"Expected classes={self.classes_.tolist()} as before, got {given.tolist()}")
+        known = given if is_first else self.classes_
+        X = self._read(X, y, reset=is_first)
+        labels, weights = self._labels(y, X), self._weights(sample_weight, X)
+        others = np.setdiff1d(labels, known)
+        if len(others):
+            raise ValueError(f"Expected y with the classes {known.tolist()}, got {others.tolist()} too")
+        if is_first:
+            self.model_, self.classes_ = self._new_model(), known
+        self.model_.learn_many(X, labels, weights, verbose=self.verbose)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row, shape (n_samples,)."""
+        X = self._fitted(X)
+        return np.asarray(self.model_.predict_many(X)).astype(self.classes_.dtype)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> F64:
+        """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes)."""
+        X = self._fitted(X)
+        return class_probabilities(self.model_, X, self.classes_.tolist())
+
+    def decision_function(self, X: Any) -> F64:
+        """Return the score of the second of two classes, shape (n_samples,), or the scores of all if there are more.
+
+        These have the shape (n_samples, n_classes). A class of which no row has been learned has a score of 1 less than
+        the lowest.
+        """
+        X = self._fitted(X)
+        return class_scores(self.model_, X, self.classes_.tolist())
+
+    def _labels(self, y: Any, X: Any) -> Any:
+        """Return the classes of rows as an array."""
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(X, labels)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        return labels

@@ -1,0 +1,155 @@
+"""The kernel novelty detector with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import OutlierMixin
+
+from streamkernel import learners
+from streamkernel.estimators import novelty
+from streamkernel.estimators.batches import row_scores
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Kernel
+from streamkernel.sklearn.online import OnlineEstimator
+
+
+class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
+    """A one-class support vector machine, as a scikit-learn outlier detector.
+
+    `fit` learns the rows in one pass and in bounded memory; `partial_fit` continues. It corresponds to
+    :class:`sklearn.svm.OneClassSVM`: the function f is `score_samples`, the threshold τ is `offset_`.
+
+    Parameters
+    ----------
+    kernel : Kernel, optional
+        One of :mod:`streamkernel.kernels`; by default a Gaussian of 0.4 times the median distance between the first 256
+        rows.
+    nu : float, default=0.5
+        The fraction of the rows to find novel, strictly between 0 and 1.
+    learner : "dsg" or learners.DSG, optional
+        As for :class:`streamkernel.KernelNoveltyDetector`, like all parameters except `shuffle` and `verbose`.
+    max_features : int or None, default=1024
+        Cap on the number of random features.
+    cache_bytes : int, default=67108864
+        Memory for random directions, in bytes.
+    seed : int, default=0
+        Seed of the random features, as for :class:`streamkernel.sklearn.KernelClassifier`.
+    shuffle : bool, default=True
+        Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
+        sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
+    verbose : bool, default=False
+        Whether `fit` and `partial_fit` show a progress line on standard error.
+
+    Attributes
+    ----------
+    model_ : streamkernel.KernelNoveltyDetector
+        The online model.
+    offset_ : float
+        The threshold τ.
+    n_features_in_ : int
+        Columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of the columns of a data frame.
+
+    Raises
+    ------
+    ValueError
+        In `fit` and `partial_fit`, if a parameter is out of its range, or does not go with the learner; names it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamkernel.sklearn import KernelNoveltyDetector
+    >>> angle = np.arange(1000.0)
+    >>> detector = KernelNoveltyDetector(nu=0.1).fit(np.c_[np.cos(angle), np.sin(angle)])
+    >>> detector.predict([[0.6, 0.8], [3.0, 0.0]]).tolist()
+    [1, -1]
+    """
+
+    _online_class = novelty.KernelNoveltyDetector
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        nu: float = 0.5,
+        learner: str | learners.DSG | None = None,
+        max_features: int | None = 1024,
+        cache_bytes: int = 1 << 26,
+        seed: int = 0,
+        shuffle: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.nu = nu
+        self.learner = learner
+        self.max_features = max_features
+        self.cache_bytes = cache_bytes
+        self.seed = seed
+        self.shuffle = shuffle
+        self.verbose = verbose
+
+    @property
+    def offset_(self) -> float:
+        """The threshold τ."""
+        return float(self.model_.threshold)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the rows in one pass, with a model that has learned nothing before.
+
+        Parameters
+        ----------
+        X
+            Shape (n_samples, n_features): a data frame, whose strings are categories; an array; or a sparse matrix.
+            NaN is a missing value.
+        y
+            Not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If `X` has another shape or values than described.
+        """
+        X = self._read(X, reset=True)
+        self.model_ = self._new_model()
+        self.model_.learn_many(*self._in_order(X), verbose=self.verbose)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn more rows in their order.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        self
+        """
+        is_first = not hasattr(self, "model_")
+        X = self._read(X, reset=is_first)
+        if is_first:
+            self.model_ = self._new_model()
+        self.model_.learn_many(X, verbose=self.verbose)
+        return self
+
+    def score_samples(self, X: Any) -> F64:
+        """Return f of each row, shape (n_samples,): the higher, the more like what was learned."""
+        X = self._fitted(X)
+        return row_scores(self.model_, X)[:, 0] + self.offset_
+
+    def decision_function(self, X: Any) -> F64:
+        """Return f - τ of each row, shape (n_samples,): negative for what is novel."""
+        X = self._fitted(X)
+        return row_scores(self.model_, X)[:, 0]
+
+    def predict(self, X: Any) -> Any:
+        """Return 1 for a row that is like what was learned and -1 for a novel one, shape (n_samples,)."""
+        return np.where(self.decision_function(X) < 0.0, -1, 1)

@@ -1,0 +1,121 @@
+"""What the estimators share: an online model inside, and how they read the tables that scikit-learn hands over."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from streamkernel.estimators.base import KernelModel
+from streamkernel.features.frames import n_rows
+from streamkernel.features.rows import F64
+
+
+class OnlineEstimator(BaseEstimator):
+    """A scikit-learn estimator whose `fit` is one pass of an online model over the rows.
+
+    Its parameters are those of the online model, `shuffle` and `verbose`.
+    """
+
+    _online_class: ClassVar[type[KernelModel]]
+
+    model_: Any
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what the estimator takes: sparse matrices, missing values and strings too."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _new_model(self) -> Any:
+        """Return an online model that has learned nothing.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range.
+        """
+        parameters = self.get_params(deep=False)
+        return self._online_class(**{name: parameters[name] for name in parameters.keys() - {"shuffle", "verbose"}})
+
+    def _in_order(self, X: Any, *others: Any) -> tuple[Any, ...]:
+        """Return the rows of a table, with their targets and weights, in the order in which `fit` learns them."""
+        if not self.shuffle:
+            return X, *others
+        order = np.random.default_rng(self.seed).permutation(n_rows(X))
+        return _safe_indexing(X, order), *(one if one is None else one[order] for one in others)
+
+    def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        """Return a table that the online model reads: a data frame as it is, anything else as numbers.
+
+        Parameters
+        ----------
+        X
+            The table.
+        y
+            The targets, which are checked elsewhere: ``None`` where they are missing is an error here.
+        reset
+            Whether the columns are those of a new model; otherwise they have to be the same as before.
+
+        Raises
+        ------
+        ValueError
+            If the table is empty, or its columns are not those that were learned.
+        """
+        if y is None or not is_frame(X):
+            return validate_data(
+                self,
+                X,
+                **({"y": None} if y is None else {}),
+                reset=reset,
+                accept_sparse="csr",
+                dtype=np.float64,
+                ensure_all_finite="allow-nan",
+            )
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if n_rows(X) < 1:
+            raise ValueError("Expected at least one row, got a data frame of 0 sample(s)")
+        return X
+
+    def _weights(self, sample_weight: Any, X: Any) -> F64 | None:
+        """Return the weights of rows.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many as rows, one is negative or not finite, or all are 0.
+        """
+        if sample_weight is None:
+            return None
+        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        if not weights.any():  # scikit-learn looks for this from 1.8 on
+            raise ValueError("Expected a weight above 0 in sample_weight, got zeros")
+        return weights
+
+    def _fitted(self, X: Any) -> Any:
+        """Return a table to predict for.
+
+        Raises
+        ------
+        NotFittedError
+            If there is no model yet.
+        """
+        check_is_fitted(self, "model_")
+        return self._read(X, reset=False)
+
+    @property
+    def feature_importances_(self) -> F64:
+        """The share of each column in how much the function changes with the inputs, shape (n_features_in_,)."""
+        found = self.model_.feature_importances_
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return np.array([found.get(name, 0.0) for name in names])
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether a table is a data frame of any library, whose columns have names and types."""
+    return hasattr(X, "columns") or hasattr(X, "column_names")

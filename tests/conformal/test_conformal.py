@@ -1,0 +1,223 @@
+"""Conformal intervals and sets: against the algorithm as printed, and their coverage whatever the stream does."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from river import base, compose, datasets, linear_model, preprocessing
+from river.datasets import synth
+
+import streamkernel
+from streamkernel import ConformalClassifier, ConformalRegressor, InputError, KernelClassifier, KernelRegressor
+from streamkernel.conformal.adaptive_level import AdaptiveLevel
+from streamkernel.conformal.rolling_scores import RollingScores
+
+N = 4000
+
+
+class Constant(base.Regressor):
+    """Predicts one number, and counts what it is given."""
+
+    def __init__(self, number: float = 0.0) -> None:
+        self.number = number
+        self.seen: list[tuple[float, float]] = []
+
+    def learn_one(self, x, y, w=1.0):
+        self.seen.append((y, w))
+
+    def predict_one(self, x):
+        return self.number
+
+
+def scores_of(kind: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    noise = np.abs(rng.normal(size=N))
+    return {
+        "the same all the time": noise,
+        "ten times as large after half": noise * np.where(np.arange(N) < N // 2, 1.0, 10.0),
+        "ten times as small after half": noise * np.where(np.arange(N) < N // 2, 1.0, 0.1),
+        "growing": noise * np.exp(np.arange(N) / 500.0),
+        "waves": noise * (1.5 + np.sin(np.arange(N) / 50.0)),
+        "always larger than before": np.arange(N, dtype=float),
+        "always smaller than before": np.arange(N, dtype=float)[::-1],
+        "infinite at times": np.where(rng.random(N) < 0.03, math.inf, noise),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "the same all the time",
+        "ten times as large after half",
+        "ten times as small after half",
+        "growing",
+        "waves",
+        "always larger than before",
+        "always smaller than before",
+        "infinite at times",
+    ],
+)
+@pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
+def test_the_share_inside_is_what_was_asked_for_within_a_point_on_any_stream(kind: str, coverage: float) -> None:
+    scores, inside = RollingScores(coverage, window=250), []
+    for score in scores_of(kind).tolist():
+        inside.append(score <= scores.threshold())
+        scores.update(score)
+    assert np.mean(inside) == pytest.approx(coverage, abs=0.01)
+
+
+def test_the_level_follows_the_algorithm_as_printed() -> None:
+    alpha, gammas, span = 0.1, 0.001 * 2.0 ** np.arange(8), 500
+    eta = np.sqrt(3 / span) * np.sqrt(
+        (np.log(8 * span) + 2) / ((1 - alpha) ** 2 * alpha**3 + (1 - alpha) ** 3 * alpha**2)
+    )
+    sigma, w, levels, offset, ours = 1 / (2 * span), np.ones(8), np.full(8, alpha), 0.0, AdaptiveLevel(alpha)
+    for beta in np.random.default_rng(1).beta(1.0, 2.0, size=1000):
+        level = float(w / w.sum() @ levels) + offset
+        assert ours.get() == pytest.approx(level, abs=1e-9)
+        offset += 0.005 * (alpha - (beta <= level))
+        loss = alpha * (beta - levels) - np.minimum(0.0, beta - levels)
+        kept = w * np.exp(-eta * loss)
+        w = (1 - sigma) * kept + kept.sum() * sigma / 8
+        levels = levels + gammas * (alpha - (beta <= levels))
+        ours.update(float(beta))
+
+
+def test_the_threshold_is_the_quantile_of_the_window() -> None:
+    scores, seen = RollingScores(0.8, window=40), []
+    for score in np.random.default_rng(2).integers(0, 30, 300).astype(float).tolist():
+        recent = sorted(seen[-40:])
+        rank = math.ceil((1.0 - scores._level.get()) * (len(recent) + 1))
+        expected = math.inf if rank > len(recent) else -math.inf if rank < 1 else recent[rank - 1]
+        assert scores.threshold() == expected
+        scores.update(score)
+        seen.append(score)
+    assert len(scores._sorted) == len(scores._recent) == 40
+
+
+@pytest.mark.parametrize(
+    "make", [KernelRegressor, lambda: preprocessing.StandardScaler() | linear_model.BayesianLinearRegression()]
+)
+def test_intervals_hold_their_share_through_drift(make) -> None:
+    model, inside, widths = ConformalRegressor(make(), coverage=0.9), [], []
+    for x, y in synth.FriedmanDrift("gra", (1000, 2000), seed=1).take(3000):
+        interval = model.predict_interval_one(x)
+        inside.append(y in interval)
+        widths.append(interval.width)
+        assert interval.lower <= model.predict_one(x) <= interval.upper
+        model.learn_one(x, y)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.01)
+    assert np.isinf(widths).mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KernelClassifier(max_features=64),
+        lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+    ],
+)
+def test_sets_hold_their_share(make) -> None:
+    model, inside = ConformalClassifier(make(), coverage=0.8), []
+    for x, y in datasets.Phishing():
+        inside.append(y in model.predict_set_one(x))
+        model.learn_one(x, y)
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.015)  # of 1,250 examples
+
+
+def test_before_any_example_all_is_possible() -> None:
+    assert ConformalRegressor(Constant()).predict_interval_one({}) == (-math.inf, math.inf)
+    model = ConformalClassifier(KernelClassifier())
+    assert model.predict_set_one({"a": 1.0}) == set()
+    for y in "ab":
+        model.learn_one({"a": 1.0}, y)
+    assert model.predict_set_one({"a": 1.0}) == {"a", "b"}
+    assert model.predict_one({"a": 1.0}) == model.model.predict_one({"a": 1.0})
+    assert model.predict_proba_one({"a": 1.0}) == model.model.predict_proba_one({"a": 1.0})
+
+
+def test_targets_that_are_always_predicted_make_intervals_of_width_0() -> None:
+    model = ConformalRegressor(Constant(3.0))
+    for _ in range(1000):
+        model.learn_one({"a": 1.0}, 3.0)
+    assert model.predict_interval_one({"a": 1.0}) == (3.0, 3.0)
+
+
+def test_a_prediction_that_is_no_number_leaves_all_possible_and_counts_as_missed() -> None:
+    model = ConformalRegressor(Constant(1.0), coverage=0.5)
+    for _ in range(100):
+        model.learn_one({"a": 1.0}, 2.0)
+    model.model.number = math.nan
+    assert model.predict_interval_one({"a": 1.0}) == (-math.inf, math.inf)
+    model.learn_one({"a": 1.0}, 2.0)
+    assert model._scores._sorted[-1] == math.inf
+
+
+def test_weights_go_to_the_model_and_one_of_0_changes_nothing() -> None:
+    model = ConformalRegressor(Constant())
+    model.learn_one({"a": 1.0}, 1.0)
+    model.learn_one({"a": 1.0}, 2.0, w=3.0)
+    before = copy.deepcopy(model._scores)
+    model.learn_one({"a": 1.0}, 4.0, w=0.0)
+    assert model.model.seen == [(1.0, 1.0), (2.0, 3.0)]
+    assert list(model._scores._recent) == list(before._recent) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, "high", None])
+def test_a_target_that_is_no_number_changes_nothing(bad) -> None:
+    model = ConformalRegressor(Constant())
+    with pytest.raises(InputError):
+        model.learn_one({"a": 1.0}, bad)
+    assert model.model.seen == []
+    assert not model._scores._recent
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coverage": 1.0}, "Expected 0 < coverage < 1, got 1.0"),
+        ({"coverage": "high"}, "Expected 0 < coverage < 1, got 'high'"),
+        ({"coverage": True}, "Expected 0 < coverage < 1, got True"),
+        ({"window": 9}, "Expected a window of at least 10 scores for coverage=0.9, got 9"),
+        ({"coverage": 0.999}, "Expected a window of at least 1000 scores for coverage=0.999, got 250"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message) -> None:
+    for kind, model in ((ConformalRegressor, Constant()), (ConformalClassifier, KernelClassifier())):
+        with pytest.raises(ValueError, match=message):
+            kind(model, **options)
+
+
+def wrapped() -> dict[str, compose.Pipeline | base.Estimator]:
+    linear = linear_model.LinearRegression()
+    return {
+        "ours": ConformalRegressor(KernelRegressor(max_features=64)),
+        "around a pipeline": ConformalRegressor(preprocessing.StandardScaler() | linear),
+        "in a pipeline": preprocessing.StandardScaler() | ConformalRegressor(KernelRegressor(max_features=64)),
+    }
+
+
+@pytest.mark.parametrize("name", list(wrapped()))
+@pytest.mark.parametrize("way", ["file", "deepcopy", "pickle"])
+def test_copies_go_on_as_if_nothing_had_happened(name: str, way: str, tmp_path: Path) -> None:
+    model = wrapped()[name]
+    events = list(synth.Friedman(seed=3).take(400))
+    for x, y in events[:300]:
+        model.learn_one(x, y)
+    if way == "file":
+        streamkernel.save(model, tmp_path / "model")
+        twin = streamkernel.load(tmp_path / "model")
+    else:
+        twin = copy.deepcopy(model) if way == "deepcopy" else pickle.loads(pickle.dumps(model))
+    for x, y in events[300:]:
+        last = [(m[-1] if isinstance(m, compose.Pipeline) else m, m) for m in (model, twin)]
+        xs = [m["StandardScaler"].transform_one(x) for _, m in last] if name == "in a pipeline" else [x, x]
+        ours, theirs = (found.predict_interval_one(z) for (found, _), z in zip(last, xs, strict=True))
+        assert ours == theirs
+        for m in (model, twin):
+            m.learn_one(x, y)
