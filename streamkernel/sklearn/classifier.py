@@ -142,6 +142,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -162,14 +163,17 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y
             As for :meth:`fit`.
         classes
             All classes that will ever come, shape (n_classes,); the first call needs them.
+        sample_weight
+            As for :meth:`fit`.
 
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------

@@ -110,6 +110,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -132,6 +133,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         Returns
         -------
         self
+            The estimator.
         """
         is_first = not hasattr(self, "model_")
         X = self._read(X, reset=is_first)

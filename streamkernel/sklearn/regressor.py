@@ -124,6 +124,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -146,6 +147,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         Returns
         -------
         self
+            The estimator.
         """
         is_first = not hasattr(self, "model_")
         X, targets, weights = self._checked(X, y, sample_weight, reset=is_first)
