@@ -52,7 +52,7 @@ class Serializable(Shown):
         Parameters
         ----------
         path
-            The file; it is replaced in one piece.
+            The file; it is replaced atomically.
         """
         write(Path(path), "model", *describe(self))
 

@@ -216,7 +216,7 @@ def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(
 def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     failed = exceptions.RayTaskError("__init__", "Traceback\n...\nModuleNotFoundError: No module named 'x'", KeyError())
     ray.errors = [exceptions.ActorDiedError(failed)]
-    said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this"
+    said = "Expected workers that start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
     with pytest.raises(ConnectionError, match=re.escape(said)):
         done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
