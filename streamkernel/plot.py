@@ -27,10 +27,10 @@ def learning_curve(curves: Points | Mapping[str, Points], *, recent: int = 0, ax
     curves : iterable of pairs, or mapping of names to such
         The number of events and the metric after them: a number, or a metric of River, whose value is taken when the
         point comes.
-    recent : int, default=0
+    recent : int, default 0
         Points over which the recent metric is drawn too, faintly; 0 for none. The metric has to be a mean over all
         events, such as accuracy or the mean absolute error.
-    ax : matplotlib.axes.Axes, optional
+    ax : matplotlib.axes.Axes or None, default None
         Where to draw.
 
     Returns
@@ -66,9 +66,9 @@ def importances(model: Any, *, most: int = 20, ax: Axes | None = None) -> Axes:
     ----------
     model : estimator or mapping
         A model with `feature_importances_`, of :mod:`streamkernel` or :mod:`streamkernel.sklearn`; or shares by name.
-    most : int, default=20
+    most : int, default 20
         Fields at most.
-    ax : matplotlib.axes.Axes, optional
+    ax : matplotlib.axes.Axes or None, default None
         Where to draw.
 
     Returns
@@ -112,11 +112,11 @@ def calibration(
         Whether each event happened.
     probability : array_like of float, shape (events,)
         What was predicted for it.
-    bins : int, default=10
+    bins : int, default 10
         Bins of probabilities, of one width.
-    label : str, optional
+    label : str, default ""
         Name of the model, for the legend.
-    ax : matplotlib.axes.Axes, optional
+    ax : matplotlib.axes.Axes or None, default None
         Where to draw.
 
     Returns
@@ -161,7 +161,7 @@ def groups(history: Iterable[tuple[float, int, Mapping[str, float]]], *, ax: Axe
     ----------
     history : iterable of triples
         The number of events, and the model's `n_features` and `mixture_weights` after them.
-    ax : matplotlib.axes.Axes, optional
+    ax : matplotlib.axes.Axes or None, default None
         Where to draw; the features have an axis of their own at the right.
 
     Returns
@@ -213,11 +213,11 @@ def interval_band(
         Where: a feature, or the number of the event; in any order.
     lower, upper : array_like of float, shape (events,)
         The intervals.
-    y : array_like of float, shape (events,), optional
+    y : array_like of float, shape (events,), or None, default None
         The targets.
-    prediction : array_like of float, shape (events,), optional
+    prediction : array_like of float, shape (events,), or None, default None
         The predictions.
-    ax : matplotlib.axes.Axes, optional
+    ax : matplotlib.axes.Axes or None, default None
         Where to draw.
 
     Returns
