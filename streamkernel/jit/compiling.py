@@ -152,7 +152,7 @@ _NO_VARIABLES = frozenset({ir.Loc, str, int, bool, type(None)})
 _NO_COLOURS = SimpleNamespace(**dict.fromkeys(("code", "errmsg", "filename", "indicate", "highlight", "reset"), str))
 _LEFT_OUT: list[tuple[Any, str, Any]] = [
     (_Instruction, "_rec_list_vars", _variables),
-    (errors, "_termcolor_inst", _NO_COLOURS),  # of messages that nobody sees, about what numba tries in vain
+    (errors, "_termcolor_inst", _NO_COLOURS),  # in messages about what numba tries in vain
     (_Template, "_get_jit_decorator", _link_overloads),
     (_Processor, "run", _process),
 ]
