@@ -1,4 +1,4 @@
-"""The text formats: how the bytes of one record become its fields, and which file name means which format."""
+"""Text formats: parsers from the bytes of a record to fields, and formats by the suffix of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a stream of bytes into records: at newlines, or for CSV at newlines that no quotes enclose."""
+"""Splitting of bytes into records: at newlines, or for CSV at newlines outside of quotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streamkernel demo``: the main job on data that ships with River, live, with a plot at the end."""
+"""``streamkernel demo``: two streams that ship with River, live, with a plot at the end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
     drift: dict[str, Any] = {"seed_model": 7, "seed_sample": 42, "n_classes": 2, "n_features": 4}
     drift |= {"n_centroids": 20, "n_drift_centroids": 20, "change_speed": 0.001}
     streams = [
-        ("Bananas: what a line cannot separate", DatasetSource("Bananas")),
+        ("Bananas: classes that no line separates", DatasetSource("Bananas")),
         ("RandomRBFDrift: classes that move", DatasetSource("synth.RandomRBFDrift", params=drift, limit=events)),
     ]
     compile_for(KernelClassifier(), console)

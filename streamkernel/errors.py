@@ -1,4 +1,4 @@
-"""The errors a user of the library can meet, and what decides whether a parameter raises one."""
+"""The errors of the library, apart from Python's own, and checks of parameters that raise them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in files: those of this library, pipelines that end in one, and what a run has learned."""
+"""Models in files: models of this library, pipelines that end in one, and checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def save(model: Any, path: str | Path) -> None:
     model : object
         A model of this library, whose own ``save`` does the same, or a River pipeline of steps that a run can store.
     path : str or Path
-        The file; it is replaced in one piece.
+        The file; it is replaced atomically.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Compilation before the first event, so that an image or a new machine has the compiled code that models need."""
+"""Compilation before the first event, for images and new machines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _small(model: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Log warnings alone: the bandwidth of made-up examples interests no user."""
+    """Log warnings alone: the bandwidth of synthetic examples interests no user."""
     log = logging.getLogger("streamkernel")
     before = log.level
     log.setLevel(logging.WARNING)

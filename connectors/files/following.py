@@ -39,7 +39,7 @@ class WatchedBytes(FileBytes):
             return None
         chunk = super().read(timeout)
         if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
-            raise CutError(f"Expected a file that begins as before, got another beginning - at {self._path}")
+            raise CutError(f"Expected a file with the same beginning as before, got another one - at {self._path}")
         self._know()
         return chunk
 
@@ -242,8 +242,8 @@ class FollowReader:
         self._reader = None
         self._begin(self._path)
         self._tell(
-            f"Expected the rest of a file that was read up to byte {offset}, found neither it nor a copy:"
-            f" what came after that byte may be lost - at {self._path}"
+            f"Expected the rest of a file that was read up to byte {offset}, found neither the file nor a copy"
+            f" of it: data after that byte may be lost - at {self._path}"
         )
 
     def _refuse(self, error: str) -> None:

@@ -1,4 +1,4 @@
-"""Events from a text format: bytes are cut into records, and records are read or said to be unreadable."""
+"""Events from a text format: bytes are split into records, and each record is parsed or becomes an error."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class TextReader:
         return begin.removeprefix(BYTE_ORDER_MARK)
 
     def _events(self) -> list[Event]:
-        """Return the next events of the records at hand."""
+        """Return the next events of the available records."""
         events: list[Event] = []
         name, parse, offset, line = self._name, self._form.parse, self._offset, self._line
         for raw in self._records:

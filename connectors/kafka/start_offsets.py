@@ -1,4 +1,4 @@
-"""Where to begin in a partition: after what the group has committed, at our own position, or where the user says."""
+"""The start offset in a partition: after the committed offset, at the stored position, or as configured."""
 
 from __future__ import annotations
 

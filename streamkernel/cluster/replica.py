@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its assignment with a replica of the model and reports the results."""
+"""A worker's part of a round: it learns its assignment with a replica of the model and reports the results."""
 
 from __future__ import annotations
 

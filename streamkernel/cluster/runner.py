@@ -1,4 +1,4 @@
-"""The loop of a run on a cluster: rounds of replicas, each merged into one model, and each round one checkpoint."""
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model and committed as one checkpoint."""
 
 from __future__ import annotations
 

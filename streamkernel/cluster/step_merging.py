@@ -1,4 +1,4 @@
-"""Steps of a pipeline that learned apart, as one: their moments, ranges and categories are those of all events."""
+"""Merging of preprocessing steps: moments, ranges and categories of all events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers of a run as Ray's actors: a task that is lost with its worker is done again by another one."""
+"""The workers of a run as Ray actors: a task that is lost with its worker is repeated by another worker."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class WorkerPool:
         stopping
             Says whether we have to stop.
         waiting
-            Is called now and then during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
+            Is called periodically during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
             ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
 
         Raises
@@ -153,8 +153,8 @@ class WorkerPool:
         """Have another worker in the place of one that is lost, unless none can be made."""
         if getattr(error, "actor_init_failed", False):
             raise ConnectionError(
-                f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
-                "on all nodes"
+                f"Expected workers that start, got {_reason(error)} - this version of streamkernel "
+                "must be installed on all nodes"
             ) from error
         log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
@@ -209,7 +209,7 @@ def connect_to_ray(address: str) -> Any:
     where: dict[str, Any] = {"address": address}
     if address == LOCAL:
         where["include_dashboard"] = False
-    retrying = Retrying(  # the process that a cluster starts for us is, now and then, dead at once
+    retrying = Retrying(  # the process that a cluster starts is sometimes dead at once
         retry=retry_if_exception_type(ConnectionAbortedError),
         wait=wait_exponential(),
         stop=stop_after_attempt(KNOCKS),

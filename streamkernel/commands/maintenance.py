@@ -1,4 +1,4 @@
-"""A task done to a saved model on the events of a file, and several saved models as one."""
+"""Pruning and refitting a saved model on the events of a file, and merging saved models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streamkernel.upkeep.tasks import Task
 
 
 def maintain(model: Path, events: Path, label: str, output: Path, task: Task) -> str:
-    """Do a task to the model in a file, write it to another one, and return what came of it in words.
+    """Do a task to the model in a file, write it to another one, and return the result as text.
 
     Records of `events` that cannot be used are left out, and counted.
 
@@ -52,7 +52,7 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
 
 
 def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
-    """Merge saved models, write the one that they are together, and return in words what it is.
+    """Merge saved models, write the merged model, and return a description of it.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
 
 
 def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
-    """Write the model of a run or of a file to a file of another format, and return in words what it is.
+    """Write the model of a run or of a file to a file of another format, and return a description of it.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _single(path: Path) -> KernelModel:
     found = load(path)
     if isinstance(found, compose.Pipeline):
         raise ValueError(
-            "Expected models without preprocessing, since that of models that learned apart differs, "
+            "Expected models without preprocessing, which differs between models that learned separately, "
             f"got a pipeline - in {path}"
         )
     return _kernel_model(found, path)

@@ -1,4 +1,4 @@
-"""Commands that run a stream: for the first time, on from where it stopped, or again."""
+"""Commands that run a stream: from the start, from a checkpoint, or again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
-    check: Annotated[bool, typer.Option("--check", help="Report what a start would refuse, and exit.")] = False,
+    config: Annotated[
+        Path, typer.Argument(help="The TOML file with the configuration of the run.", show_default=False)
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Validate the configuration, and exit.")] = False,
     connect: Annotated[
-        bool, typer.Option("--connect", help="With --check: also connect to the brokers and look for all topics.")
+        bool,
+        typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist."),
     ] = False,
     cluster: Annotated[
         str | None,
@@ -57,20 +60,20 @@ def run(
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
     elif connect:
-        fail(ValueError("--connect only goes with --check"))
+        fail(ValueError("--connect needs --check"))
     else:
         run_engine(found, title, make)
 
 
 def replay(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
-    directory: Annotated[Path, typer.Argument(help="Where the new state and all results go.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder for the new state and all results.", show_default=False)
+    ],
     start: Annotated[
-        str | None, typer.Option(help="Where to start in topics: an offset, or a time with its zone.")
+        str | None, typer.Option(help="The start in topics: an offset, or a time with a time zone.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Where to stop; by default at the present end of the topics.")
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="The end; by default the present end of the topics.")] = None,
 ) -> None:
     """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
     from streamkernel.engine.config.replay import replay_config
@@ -140,7 +143,7 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
     except Exception:
         if not as_json:
             raise
-        log.critical("the run has ended with an error that was not expected", exc_info=True)
+        log.critical("the run ended with an unexpected error", exc_info=True)
         raise typer.Exit(1) from None
     if reason := engine.reason_all_refused():
         fail(ValueError(reason), as_json=as_json, code=1)

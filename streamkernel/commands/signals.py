@@ -1,4 +1,4 @@
-"""Signals that a run answers to."""
+"""Signals that a run handles."""
 
 from __future__ import annotations
 

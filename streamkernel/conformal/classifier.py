@@ -17,9 +17,9 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     had before they were learned. The quantile's level adapts: after a miss sets grow, after a hit they shrink, by a
     step size chosen among eight as the stream goes (DtACI).
 
-    A set may be empty: where the most likely label is right for more than `coverage` of the examples, the sets of the
-    least certain ones are, so that the share is what was asked for and not more. A label that was never seen can be in
-    no set, and counts as missed.
+    A set may be empty: if the most likely label is correct for more than `coverage` of the examples, the sets of the
+    least certain examples are empty, so that the share of correct sets is `coverage` and not larger. A label that was
+    never learned is in no set, and counts as missed.
 
     Parameters
     ----------
@@ -59,11 +59,27 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         super().__init__(model, coverage, window)
 
     def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's most likely label for one example."""
+        """Return the model's most likely label for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
+        """
         return self.model.predict_one(x, **others)
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's probabilities of the labels for one example."""
+        """Return the model's probabilities of the labels for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
+        """
         return self.model.predict_proba_one(x, **others)
 
     def predict_set_one(self, x: Mapping[Hashable, Any]) -> set[Any]:
@@ -71,6 +87,11 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
         All known labels, before the first 1/(1 - coverage) examples and for the moment after a drift where the
         probabilities of true labels are lower than any in the window.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name, as for the model.
         """
         return labels_within(self.model.predict_proba_one(x), self._scores.threshold())
 

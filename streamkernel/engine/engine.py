@@ -1,4 +1,4 @@
-"""A run: its parts put together, from its start to its end, and what others read of it."""
+"""A run: its components, from start to end, and its read access for other threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a record to an example (x, y), or to the reason why it is none."""
+"""Conversion of a record to an example (x, y), or to the reason of its refusal."""
 
 from __future__ import annotations
 

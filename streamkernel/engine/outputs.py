@@ -1,4 +1,4 @@
-"""Where predictions and dead letters go, and the last dead letters for those who look at a run."""
+"""The sinks of predictions and dead letters, and the last dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a run, each of which owns its state, put together."""
+"""The components of a run, each of which owns its state."""
 
 from __future__ import annotations
 

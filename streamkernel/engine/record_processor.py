@@ -1,4 +1,4 @@
-"""What one record leads to: a prediction, learning, or both, a judgement of the prediction, and a line of output."""
+"""Processing of one record: prediction, learning, evaluation of the prediction, and a line of output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to brokers that may not answer: retried until they do, until we have to stop, or until the user gives up."""
+"""Retries of calls to unavailable brokers, until they succeed, the run stops, or a time limit is reached."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
         threading.Thread(target=task, daemon=True, name="kafka-call").start()
         while not wait([answer], LOOK_SECONDS).done:
             if stopping():
-                raise StoppedError("stopped before there was an answer")
+                raise StoppedError("stopped before the response arrived")
         return answer.result()
 
     return run

@@ -1,4 +1,4 @@
-"""The main loop: an event comes in, is predicted, learned and written out, and now and then all is made durable."""
+"""The main loop: it predicts, learns and writes each event, and commits checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Runner(Protocol):
         stopping
             Returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone then.
         watch
-            Is called now and then, after events.
+            Is called periodically, after events.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A model that predicts while another thread continues learning: a copy, made now and then, that never changes."""
+"""A copy of the model for predictions, made periodically, while another thread continues learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: parameters, the first examples, the numbers a dashboard shows."""
+"""The common part of the classifier and the regressor: parameters, the first examples, figures for dashboards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each field of an example contributes to a score, and how much each field matters to a model."""
+"""Contributions of the fields of an example to a score, and importances of fields."""
 
 from __future__ import annotations
 

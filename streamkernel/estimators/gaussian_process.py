@@ -161,7 +161,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             The features, one row per example.
         y : series of shape (n_examples,)
             The targets.
-        w : series of shape (n_examples,), optional
+        w : series of shape (n_examples,) or None, default None
             Their weights, as for :meth:`learn_one`; by default 1 each.
 
         Raises

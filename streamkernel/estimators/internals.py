@@ -1,4 +1,4 @@
-"""Parts of a kernel model that the engine and the cluster need, and that are no business of its users."""
+"""Parts of a kernel model that the engine and the cluster need, and that are not public."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole models as one: what must be the same, labels, scales, and the functions behind them."""
+"""Merging of whole models: equal parameters, labels, scales, and their functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a model has learned, and what is being learned, as values that are replaced in one assignment."""
+"""The state of a model and of a step in progress, as values that are replaced in one assignment."""
 
 from __future__ import annotations
 

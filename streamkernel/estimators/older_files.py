@@ -1,4 +1,4 @@
-"""Model files of format version 3, which 0.1 wrote: their names, and the parameters that a learner has now."""
+"""Model files of format version 3, written by 0.1: their names, and the parameters of learners."""
 
 from __future__ import annotations
 

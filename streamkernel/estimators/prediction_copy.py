@@ -1,4 +1,4 @@
-"""A copy of a model that only predicts, made in a millisecond or a few, however much the model keeps to learn with."""
+"""A copy of a model that only predicts, made in about a millisecond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels and targets as they are given, and the probabilities of labels by their scores."""
+"""Labels and targets from users, and the probabilities of labels from their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_label(y: Any) -> Any:
     Raises
     ------
     LabelError
-        If it is no string, number or Boolean, or not finite.
+        If it is not a string, number or Boolean, or not finite.
 
     Examples
     --------

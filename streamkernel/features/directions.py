@@ -1,4 +1,4 @@
-"""Random directions that are never stored: any entry is regenerated from (seed, block, feature, name).
+"""Random directions that are not stored: each entry is generated from (seed, block, feature, name).
 
 The direction of feature `f` of block `b` along the input called `name` is a pure function of
 ``(seed, b, f, hash64(name))``. It is computed by a counter-based generator with no state, in plain IEEE arithmetic

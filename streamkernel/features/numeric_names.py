@@ -1,4 +1,4 @@
-"""What is known of the names that have been learned: under which ones numbers were, and the fields that they come from.
+"""Known names: those with numeric values, and the fields of names.
 
 A string under a name of a number is refused.
 

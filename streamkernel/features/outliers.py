@@ -1,4 +1,4 @@
-"""The first values of a stream that are far from all others of their name, by medians: no scale is known yet."""
+"""Outliers among the first values of a name, by medians, while its scale is unknown."""
 
 from __future__ import annotations
 

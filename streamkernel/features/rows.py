@@ -1,4 +1,4 @@
-"""Examples as compiled code reads them: the values of names, which are given by their hashes."""
+"""Examples as compiled code reads them: values of names, which are identified by their hashes."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
     Raises
     ------
     InputError
-        If it is no number; names the place.
+        If it is not a number; names the place.
     """
     try:
         return float(array("d", (value,))[0])

@@ -1,4 +1,4 @@
-"""One scale for a stream's inputs: centred, divided by their spread, and bent where they are far out."""
+"""Scaling of inputs: centred, divided by their spread, and logarithmic far from the mean."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _columns(edition: int) -> int:
 
 
 class Scales:
-    """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
+    r"""The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
     A value v of a name whose scale is (c, s) becomes
 
@@ -169,7 +169,7 @@ class Scales:
         found, kept = self.copy(), without_outliers(rows)
         if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:
             found, done, n = Scales(), 0, len(rows.start) - 1
-            while done < n:  # as they came: taken at 2, 4, 8, ... examples
+            while done < n:  # in order of arrival: taken at 2, 4, 8, ... examples
                 last = min(max(2, 2 * done), n)
                 found.observe(kept.part(done, last))
                 found.use_moments()

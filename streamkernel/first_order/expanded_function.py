@@ -1,4 +1,4 @@
-"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients, and how it is evaluated."""
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class ExpandedFunction(Learner):
         Raises
         ------
         InputError
-            If a value is no number, not finite or too large.
+            If a value is not a number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:

@@ -1,4 +1,4 @@
-"""One doubly stochastic step after another, compiled, on the arrays that `streamkernel.learners.scoring` explains.
+"""Doubly stochastic gradient steps, compiled, on the arrays described in `streamkernel.learners.scoring`.
 
 Nothing in a step allocates memory, so that a step is taken whole or not at all.
 """

@@ -1,4 +1,4 @@
-"""Many arrays in one piece of memory, so that a compiled call takes one argument instead of one for each array.
+"""Many arrays in one piece of memory, so that a compiled call has one argument instead of one for each array.
 
 numba checks and unpacks every array that a call is given; for the arrays of a model that takes as long as the
 mathematics of a small event. An arena is one array of bytes. It begins with a table of offsets, and compiled code

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes, and when it is compiled again.
+"""The folder of compiled code, and the conditions of recompilation.
 
 numba's own cache has one index file a function, which two processes that start together may write over each other,
 and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its
@@ -152,7 +152,7 @@ class FileCache(NullCache):
 
 @cache
 def folder() -> Path | None:
-    """Return the folder that compiled code is kept in, ``None`` if none can be written.
+    """Return the folder that compiled code is stored in, ``None`` if none can be written.
 
     It is the one that ``NUMBA_CACHE_DIR`` names, or else the first of these that can be written: beside the sources,
     the user's cache folder, and a folder of the user's own in the temporary folder.
@@ -168,11 +168,11 @@ def folder() -> Path | None:
             tempfile.TemporaryFile(dir=candidate).close()
             if candidate == _temporary():
                 _check_own(candidate)
-                log.warning("compiled code is kept in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
+                log.warning("compiled code is stored in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
             return candidate
     log.warning(
-        "compiled code cannot be kept, so each process compiles for some seconds; "
-        "set NUMBA_CACHE_DIR to a folder that can be written and is not shared with other users"
+        "compiled code cannot be stored, so each process compiles for some seconds; "
+        "set NUMBA_CACHE_DIR to a writable folder that is not shared with other users"
     )
     return None
 

@@ -1,4 +1,4 @@
-"""Kernels: the exact k(x, x'), and what one seeded feature of each is made of."""
+"""Kernels: the exact k(x, x'), and the form of their random features."""
 
 from typing import Any
 

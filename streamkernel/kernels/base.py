@@ -1,4 +1,4 @@
-"""What a kernel is: its exact value, the parts that its features are made of, and how kernels combine."""
+"""The base classes of kernels: exact values, parts of features, and composition."""
 
 from __future__ import annotations
 

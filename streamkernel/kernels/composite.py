@@ -1,4 +1,4 @@
-"""Kernels made of kernels (Dai et al. 2014, Theorem 3): sums, products, multiples, some of the features, transforms."""
+"""Compositions of kernels (Dai et al. 2014, Theorem 3): sums, products, multiples, selected inputs, transforms."""
 
 from __future__ import annotations
 

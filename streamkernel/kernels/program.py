@@ -1,4 +1,4 @@
-"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with what it reads of an example."""
+"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with its inputs."""
 
 from __future__ import annotations
 

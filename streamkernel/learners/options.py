@@ -1,4 +1,4 @@
-"""Which learner an estimator runs, and how: values for the parameter `learner`."""
+"""The learners of an estimator and their options: values of the parameter `learner`."""
 
 from __future__ import annotations
 

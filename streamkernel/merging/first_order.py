@@ -1,4 +1,4 @@
-"""Functions of blocks of features that learned apart, as one: the mean of their coefficients."""
+"""Merging of functions of blocks of features: the mean of their coefficients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scales of models that learned apart: the moments of all events, if what is in use is the same."""
+"""Merging of scales: the moments of all events, if the scales in use are equal."""
 
 from __future__ import annotations
 

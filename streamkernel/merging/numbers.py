@@ -1,4 +1,4 @@
-"""Counters and running means of models that learned apart, as those of one."""
+"""Merging of counters and running means."""
 
 from __future__ import annotations
 

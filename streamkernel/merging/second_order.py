@@ -1,4 +1,4 @@
-"""Groups of features that learned apart, as one: sums of their Gram matrices, and what these say together."""
+"""Merging of groups of features: sums of their Gram matrices, and the solution of the sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What merging takes of functions that learned apart: values that are copied once and never changed."""
+"""Summaries of functions for merging: immutable copies of their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and its variance in two forms.
+"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and two estimates of its variance.
 
 The process is y = f(x) + e with e ~ N(0, σ²) and f of mean 0 and covariance k; ν = σ²/n for n examples. Both classes
 are given matrices of features φ(x), whose columns are blocks of the same width. A step takes a batch of B examples, and
@@ -132,7 +132,7 @@ class OperatorVariance:
         return np.asarray((phi[:, : self.n_blocks * self.width] * self._apply(phi2)).sum(axis=1))
 
     def after_step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> OperatorVariance:
-        """Return the operator after a step on a batch. With a new block t, and a_i(x) = Σ_j θ_ij φ'_j(x),
+        """Return the operator after a step on a batch, with a new block t and a_i(x) = Σ_j θ_ij φ'_j(x).
 
             θ_ij ← (1 - γν) θ_ij                          for all i ≤ j < t
             θ_it ← -γ (1/B) Σ_b a_i(x_b) φ'_t(x_b)ᵀ       for all i < t

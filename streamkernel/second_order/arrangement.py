@@ -1,4 +1,4 @@
-"""The groups of a mixture with all their arrays at one time, and how they are made for the groups that there are."""
+"""The groups of a mixture with all their arrays, and their construction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features of all groups for a row, each in its metric, and the gradients of f that the next metric is made of."""
+"""The features of all groups for a row, each in its metric, and the gradients of f for the next metric."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ign
 
 @inlined(allocates=False)
 def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
-    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
+    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g.
 
     f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
     """

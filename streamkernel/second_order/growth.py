@@ -1,4 +1,4 @@
-"""How second-order learning grows: which groups of blocks there are, and when a larger one begins.
+"""The growth of second-order learning: the groups of blocks, and the condition for a larger one.
 
 The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. From 1,024
 examples on a larger group is beside them, of two blocks, and at each look (`learners.schedule`), on what was

@@ -1,4 +1,4 @@
-"""How a mixture learns, and room for what is computed at an example."""
+"""The options of a mixture's learning, and its work arrays."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
     allocates=False,
 )
 def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def]
-    """Forget by ρ an example and add l, for `TURN` examples; give one place after the other what it has lost of λ:
+    """Forget by ρ an example and add l, for `TURN` examples; restore at one place after the other its loss of λ.
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
 

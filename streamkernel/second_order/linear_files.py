@@ -1,4 +1,4 @@
-"""What a file has of linear functions, and of recent examples."""
+"""Linear functions and recent examples in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear functions of a list of names that grows: their arrays, and room for an example."""
+"""The arrays of linear functions over a growing list of names, and their work arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric that new groups draw their features in: the average gradient outer product of what f has learned.
+"""The metric of new groups: the average gradient outer product of f.
 
 What f has learned says in which directions it changes,
 
@@ -211,7 +211,7 @@ def is_same(metric: Metric, other: Metric, g: int) -> bool:
 
 
 def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
-    """Return the metric of groups that learned apart, with the gradients of all parts.
+    """Return the metric of groups that learned separately, with the gradients of all parts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a file has of the metrics of a mixture."""
+"""The metrics of a mixture in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function f = Σ v_k f_k that second-order learning has: what it consists of, and its predictions."""
+"""The function f = Σ v_k f_k of second-order learning: its parts and its predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""λ of a group, in units of k(x, x), from what examples and losses say."""
+"""The regularisation λ of a group, in units of k(x, x), from examples and losses."""
 
 from __future__ import annotations
 

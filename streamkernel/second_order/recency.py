@@ -1,4 +1,4 @@
-"""Groups that forget, and what they say of the past: each shares the features of a single block.
+"""Groups that forget, each with the features of a single block, and the detection of a misleading past.
 
 Such a group takes the Newton steps of the block with A fading, so that it knows of recent examples only. On a stream
 that is stationary the block, which forgets nothing, does better. Where a group that forgets does clearly better, the

@@ -1,4 +1,4 @@
-"""A mixture in which groups begin: what the mixture has learned is kept, and a new group starts from nothing."""
+"""Addition of groups to a mixture: learned state is kept, and a new group starts from nothing."""
 
 from __future__ import annotations
 

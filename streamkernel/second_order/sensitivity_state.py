@@ -1,4 +1,4 @@
-"""How much f changes along each name: mean squares of its derivatives in the gradients that a metric is made of."""
+"""Mean squared derivatives of f along each name."""
 
 from __future__ import annotations
 

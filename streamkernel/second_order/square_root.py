@@ -1,4 +1,4 @@
-"""Least squares kept as a triangular factor, RᵀR = A, to which rows are added by reflections; compiled.
+"""Least squares with a triangular factor, RᵀR = A, to which reflections add rows; compiled.
 
 The factor is never squared and nothing is ever subtracted from it, so that rounding cannot make A lose its sign, and
 builds up slowly: ten million rows in float32 are within a hundredth of their sum (Golub and Van Loan, "Matrix

@@ -1,4 +1,4 @@
-"""Reflections of small tiles of a matrix, in the vectors of the machine; compiled."""
+"""Reflections of small tiles of a matrix in vector registers; compiled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def whole_eights(rows):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
-    """Apply I - VTᵀVᵀ, V = (I, U), to a tile of R, shape (EIGHT, WIDE), and to rows of X below it, shape (k, WIDE):
+    """Apply I - VTᵀVᵀ, V = (I, U), to a tile of R, shape (EIGHT, WIDE), and to rows of X below it, shape (k, WIDE).
 
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
 

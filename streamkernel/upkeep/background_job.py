@@ -1,4 +1,4 @@
-"""A task done in a thread, while the model goes on learning."""
+"""A task that runs in a thread while the model continues learning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks are done to: functions that learn, whatever their order."""
+"""The functions that tasks accept, of first or second order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model made smaller: the features that matter, chosen sparsely, and its functions fitted to them."""
+"""Pruning: a sparse choice of features, and functions fitted to the predictions of the model."""
 
 from __future__ import annotations
 

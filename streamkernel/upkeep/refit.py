@@ -1,4 +1,4 @@
-"""The coefficients of a model's features solved on a window, to a certified gap."""
+"""Refitting: the coefficients of a model's features on a window, to a certified gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When something is done to a running model, by which thread, and how the model takes over the result."""
+"""The scheduler of tasks on a running model: when a task runs, in which thread, and how its result is applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task done to a function, or to a whole model at once."""
+"""Execution of a task on a function, or on a whole model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def apply(
     Raises
     ------
     InputError
-        If there are less than two events, or one has a label that the model does not know or that is no number.
+        If there are less than two events, or one has a label that the model does not know or that is not a number.
     ValueError
         If the task cannot be done to this model.
 

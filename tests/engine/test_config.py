@@ -481,7 +481,7 @@ KAFKA_WRONG = {
     ),
     "a file, and predictions to a topic": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',
-        ['kafka.processing_guarantee: expected "at_least_once", since what is read is no topic, got "exactly_once"'],
+        ['kafka.processing_guarantee: expected "at_least_once", because the source is not a topic, got "exactly_once"'],
     ),
     "too long between checkpoints": (
         TOPICS + "checkpoint_seconds = 500.0",
@@ -742,7 +742,7 @@ def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.M
         preprocessing = ["StandardScaler", {type = "Opaque", on = "all"}, "Opaque"]
         metric = "R2"
     """
-    why = "Opaque cannot be kept in a checkpoint: at {}: cannot store a test_config.Opaque"
+    why = "Opaque cannot be stored in a checkpoint: at {}: cannot store a test_config.Opaque"
     assert problems(load(steps + SMALL).check) == [
         'metric: expected a metric for a classifier, which KernelClassifier is, got "R2"',
         "preprocessing[1]: " + why.format("the top"),

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,7 +27,7 @@ def frame(examples: Any) -> pd.DataFrame:
     return pd.DataFrame([x for x, _ in examples])
 
 
-def check_logged() -> None:
+def check_logged(mlflow: Any) -> None:
     model, examples = learned(KernelClassifier(max_features=256), classes(300)), classes(20)
     with mlflow.start_run():
         info = flavor.log_model(model, name="classes", input_example=frame(classes(40)), registered_model_name="kernel")
@@ -45,7 +44,7 @@ def check_logged() -> None:
         model.learn_one(x, y)
 
 
-def check_saved(folder: Path) -> None:
+def check_saved(mlflow: Any, folder: Path) -> None:
     made = {
         "regressor": (learned(KernelRegressor(max_features=256), numbers(300)), numbers(20), "predict"),
         "strings": (learned(KernelRegressor(max_features=256), strings(300)), strings(20), "predict"),
@@ -93,10 +92,12 @@ def check_refused(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    import mlflow  # the environment of the other tests has none
+
     root = Path(sys.argv[1])
     mlflow.set_tracking_uri(f"file:{root}/runs")
-    check_logged()
+    check_logged(mlflow)
     (root / "saved").mkdir()
-    check_saved(root / "saved")
+    check_saved(mlflow, root / "saved")
     check_refused(root)
     print("done")

@@ -83,7 +83,7 @@ class PythonConsumer(Consumer):
         self._kafka.resume(*to_client(partitions))
 
     def position(self, partition: Partition) -> int:
-        # Its own method asks the brokers now and then, and waits for them.
+        # Its own method asks the brokers periodically, and waits for them.
         state = self._kafka._subscription.assignment.get(to_client([partition])[0])
         return -1 if state is None or state.position is None else int(state.position.offset)
 
@@ -109,7 +109,7 @@ class PythonConsumer(Consumer):
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
-            raise UnavailableError(f"Expected an answer of Kafka, got none in {now - since:.0f} s")
+            raise UnavailableError(f"Expected a response of Kafka, got none in {now - since:.0f} s")
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
             raise UnavailableError(f"Expected an answer of Kafka, got {describe_error(answer.exception)}")

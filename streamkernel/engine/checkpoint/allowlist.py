@@ -1,4 +1,4 @@
-"""The classes and functions a checkpoint may name: a short list, and nothing is imported to find them.
+"""The classes and functions that a checkpoint may name: a short list, without imports.
 
 A class of River is allowed if it is defined in one of the packages that hold what a pipeline is made of. The
 packages that read files, download data sets or run other programs are not among them.

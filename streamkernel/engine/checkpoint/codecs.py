@@ -1,4 +1,4 @@
-"""What an object is made of: the parts it is put together from again, or its attributes."""
+"""Codecs of objects: the parts from which an object is restored, or its attributes."""
 
 from __future__ import annotations
 

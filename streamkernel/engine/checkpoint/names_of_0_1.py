@@ -1,4 +1,4 @@
-"""Names in the state directories of version 0.1, with today's names; a model without a learner is one of 0.1."""
+"""Names in the state directories of version 0.1, with today's names; a model without a learner is of 0.1."""
 
 from __future__ import annotations
 

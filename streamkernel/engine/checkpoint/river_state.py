@@ -1,4 +1,4 @@
-"""River's objects as JSON values and back, exactly, without running anything that is stored.
+"""River's objects as JSON values and back, exactly, without executing stored content.
 
 Plain values are stored as they are, anything else as a table with one tag: ``{"tuple": [1, 2]}``. An object is stored
 as the name of its class and its attributes, and only classes and functions from a fixed list can be named
@@ -60,7 +60,7 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
     try:
         return encoder.value(obj)
     except RecursionError:
-        raise TypeError(f"at {encoder.place()}: cannot store what is nested so deeply") from None
+        raise TypeError(f"at {encoder.place()}: cannot store values that are nested so deeply") from None
 
 
 def decode(value: Json, hook: Hook | None = None) -> Any:

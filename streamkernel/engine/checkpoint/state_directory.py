@@ -1,4 +1,4 @@
-"""The state directory: one file is the whole truth, written beside the one before it, and the last few are kept."""
+"""The state directory: each checkpoint is one file, and the last three are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any objects that checkpoints can hold as one file: models as tensors, the rest as JSON values."""
+"""The objects of a checkpoint as one file: models as tensors, the rest as JSON values."""
 
 from __future__ import annotations
 

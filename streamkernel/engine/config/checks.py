@@ -71,7 +71,7 @@ def check_storable(where: str, part: Any) -> None:
         river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
     except TypeError as error:
         kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
-        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error
+        raise ConfigError(f"{where}: {kind} cannot be stored in a checkpoint: {error}") from error
 
 
 def _kind_of_model(settings: Settings) -> str:

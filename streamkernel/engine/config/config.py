@@ -1,4 +1,4 @@
-"""The configuration file: what to read, what to learn, and where results go."""
+"""The configuration file: source, model, and destinations of results."""
 
 from __future__ import annotations
 

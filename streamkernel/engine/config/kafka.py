@@ -1,4 +1,4 @@
-"""What a configuration says of Kafka, and what is built from it."""
+"""The Kafka tables of a configuration, and the objects that they describe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopicOutput(NamedTuple):
 
 
 def kafka_problems(settings: Settings) -> Iterator[str]:
-    """Yield what does not go together."""
+    """Yield what cannot be combined."""
     source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
     writes = sink.predictions_topic or sink.dead_letters_topic
@@ -46,7 +46,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
         )
     if kafka.processing_guarantee == "exactly_once":
         if not topics:
-            expected = 'expected "at_least_once", since what is read is no topic, got "exactly_once"'
+            expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
             yield f"kafka.processing_guarantee: {expected}"
         elif settings.state.directory is None:
             yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"

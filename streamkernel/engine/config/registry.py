@@ -1,4 +1,4 @@
-"""The classes that the tables of a configuration can name, and what each can be given."""
+"""The classes that the tables of a configuration can name, and their parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the configuration file, each with the sentence that says what every key is for."""
+"""The tables of the configuration file, with a description of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is answered: clients with the token, or without a token programs on this machine."""
+"""Access control: clients with the token, or without a token programs on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request for predictions: what it asks, and what is answered."""
+"""A request for predictions, and its response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in a thread beside the one that learns: which question is answered by what."""
+"""The HTTP server, in a thread beside the one that learns, and its routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of a running engine, and what is left on it at the end."""
+"""The terminal view of a running engine, and its last output."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def compile_for(model: Any, console: Console) -> None:
 
 
 class ProgressLog:
-    """Writes a line of progress to the log now and then; a watcher for :meth:`Engine.run`."""
+    """Writes a line of progress to the log periodically; a watcher for :meth:`Engine.run`."""
 
     def __init__(self, view: View) -> None:
         self._view = view

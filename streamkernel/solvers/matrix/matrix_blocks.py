@@ -1,4 +1,4 @@
-"""DSPDC where the primal blocks are matrices: the problem, and a step.
+"""DSPDC with matrices as primal blocks: the problem, and a step.
 
     min_{X_j ⪰ 0} max_y  Σ_j λ_j/2 ‖X_j - M_j‖² + (1/n) Σ_i y_i Σ_j ⟨D_i^j, X_j⟩ - (1/n) Σ_i φ*(y_i)
 

@@ -1,4 +1,4 @@
-"""Solves a problem of matrix blocks to a given gap: which steps to take, when to look and when to stop."""
+"""Solution of a problem of matrix blocks to a given gap: step sizes, checks and stopping."""
 
 from __future__ import annotations
 

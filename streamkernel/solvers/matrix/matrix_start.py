@@ -1,4 +1,4 @@
-"""Where DSPDC on matrix blocks starts, and how far it steps: both from the data."""
+"""The starting point and the step sizes of DSPDC on matrix blocks, from the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large-margin triplets of several tasks: who should be near, who should be far, and the linear map that they are."""
+"""Large-margin triplets of several tasks, and their linear map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to a saddle point: steps, the gap now and then, and step sizes that are tried before they are taken."""
+"""The iteration of the saddle-point solvers: steps, periodic gaps, and trials of step sizes."""
 
 from __future__ import annotations
 

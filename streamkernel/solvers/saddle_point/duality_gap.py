@@ -1,4 +1,4 @@
-"""The problem of the saddle-point solvers, and the certificate of an answer: P(x) - D(y), which bounds its error.
+"""The problem of the saddle-point solvers, and the certificate P(x) - D(y), which bounds the error.
 
 With an intercept c, P is least over c too, and the dual problem has Σ yᵢ = 0: each y is brought there before it counts.
 """

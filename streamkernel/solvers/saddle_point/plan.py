@@ -1,4 +1,4 @@
-"""Which way to a saddle point is the cheapest: how many coordinates a step takes, and of which form of A."""
+"""The choice of the cheapest method: numbers of coordinates in a step, and the form of A."""
 
 from __future__ import annotations
 

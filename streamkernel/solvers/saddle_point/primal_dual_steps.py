@@ -1,4 +1,4 @@
-"""DSPDC, compiled: Algorithm 2 of the paper, of which Algorithm 1 is the case of a factor that is the identity.
+"""The steps of DSPDC, compiled: Algorithm 2 of the paper, and Algorithm 1 as the case of an identity factor.
 
 A = UV with U of shape (n, d) and V of shape (d, p). A matrix that is not factorised is A·I, where Uᵀy is Aᵀy, or I·A,
 where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is given as its rows (V

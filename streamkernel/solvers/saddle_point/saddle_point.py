@@ -1,4 +1,4 @@
-"""Regularised losses to a certified gap: DSPDC, on dense, sparse and factorised matrices."""
+"""Minimisation of regularised losses to a certified gap by DSPDC, for dense, sparse and factorised matrices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Solution(NamedTuple):
     n_iterations
         Steps, each on one block of x and one of y; those of trials count.
     method
-        What was done, in words.
+        A description of the method in use.
     interrupted
         Whether Ctrl-C ended the work.
     history
@@ -112,7 +112,7 @@ def minimise(
     start
         An x to begin with, or an x and a y.
     tell
-        Called several times per second with the share that is done and the gap in words.
+        Called several times per second with the share that is done and the gap as text.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def minimise(
         search.run(tol, math.ceil(max_epochs * search.epoch))
     except KeyboardInterrupt:
         interrupted = True
-        log.warning("DSPDC was interrupted at a gap of %.1e; the best answer so far is kept", search.gap)
+        log.warning("DSPDC was interrupted at a gap of %.1e; the best result so far is kept", search.gap)
     x, y = np.empty(p + extra), np.empty(n)
     x[columns], y[rows] = search.best_x, search.best_y
     return Solution(

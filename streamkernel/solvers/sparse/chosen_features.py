@@ -1,4 +1,4 @@
-"""Some of the features of a model, given by block and place: their directions as one dense table, and their values."""
+"""Selected features of a model, by block and index: their directions as one dense table, and their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coefficients of chosen features without the price that chose them, which pulls them towards 0."""
+"""The coefficients of selected features without the L1 penalty, which shrinks them towards 0."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def refit(
     Raises
     ------
     ValueError
-        If an argument is not what is said above.
+        If an argument is invalid.
     """
     problem = check_problem(Z, y, loss, 1.0, columns, 1, penalised)
     outputs = problem.Z.shape[1]

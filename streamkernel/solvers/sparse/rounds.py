@@ -1,4 +1,4 @@
-"""Algorithm 1 of AsyDSSKL: candidates come in rounds, those whose coefficients are 0 go, and the price is chosen."""
+"""Algorithm 1 of AsyDSSKL: candidates in rounds, elimination of zero coefficients, and the choice of the penalty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse learning on a matrix of features: what AsyDSSKL does between one round of candidates and the next."""
+"""Sparse learning on a matrix of features: the part of AsyDSSKL within one round of candidates."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def minimise_sparse(
     Raises
     ------
     ValueError
-        If an argument is not what is said above.
+        If an argument is invalid.
 
     References
     ----------

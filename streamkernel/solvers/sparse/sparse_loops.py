@@ -1,4 +1,4 @@
-"""The inner loops of AsyDSSKL, compiled, without the GIL: any number of threads may run them on one `w` at a time.
+"""The inner loops of AsyDSSKL, compiled, without the GIL: several threads may run them on one `w`.
 
 All of them take the random draws as arrays, so that the same draws give the same steps. `w` and
 gradients have shape (columns, outputs).

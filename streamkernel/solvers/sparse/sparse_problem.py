@@ -1,4 +1,4 @@
-"""(1/n) Σ ℓ(f_i, y_i) + Σ_g weight_g ‖w_g‖ with f = wZᵀ: its groups, its value and gradient, how far from optimal."""
+"""(1/n) Σ ℓ(f_i, y_i) + Σ_g weight_g ‖w_g‖ with f = wZᵀ: its groups, value, gradient and violation of optimality."""
 
 from __future__ import annotations
 
