@@ -88,6 +88,8 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         The running regularised loss.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    mixture_weights : dict
+        The weights of the functions that f is a mixture of, by kind.
     feature_importances_ : dict
         The share of each field in the change of f with the inputs, available after 256 examples.
 
