@@ -88,11 +88,12 @@ def compare(found, expected, rel=None):
         assert one == pytest.approx(other, rel=rel or 1e-12, abs=(rel or 1e-12) / 100.0)
 
 
-AFTER = {"regressor_full_forgetting": 1e-5}
-"""How far a model that takes Newton steps may be from where 0.1 would have led it, if not by 1e-9.
+AFTER = {"regressor_full_forgetting": 1e-5, "classifier_cdsg_hinge": 1e-6}
+"""How far a model that has learned 100 more examples may be from where 0.1 would have led it, where bits cannot be.
 
 Newton steps add the same numbers to float32 factors as in 0.1 in another order. With one group and forgetting, these
-roundings do not average out. All other models have the same bits after 100 more examples.
+roundings do not average out; other models that take Newton steps agree to 1e-9. First-order steps of automatic size
+predict by an average, too, since the file was written, which is some 1e-8 here. All other models have the bits of the file.
 """
 
 
@@ -105,7 +106,7 @@ def test_a_model_of_0_1_predicts_and_learns_on(name, tmp_path):
     for x in stream(100, 3):
         model.learn_one(x, *([] if name in ("novelty", "random_features") else [target(name, x)]))
     is_newton = isinstance(getattr(model, "learner_", None), learners.Newton)
-    compare(answers(model), EXPECTED[name]["after_100_more"], AFTER.get(name, 1e-9) if is_newton else None)
+    compare(answers(model), EXPECTED[name]["after_100_more"], AFTER.get(name, 1e-9 if is_newton else None))
 
 
 @pytest.mark.parametrize(
