@@ -93,7 +93,8 @@ AFTER = {"regressor_full_forgetting": 1e-5, "classifier_cdsg_hinge": 1e-6}
 
 Newton steps add the same numbers to float32 factors as in 0.1 in another order. With one group and forgetting, these
 roundings do not average out; other models that take Newton steps agree to 1e-9. First-order steps of automatic size
-predict by an average, too, since the file was written, which is some 1e-8 here. All other models have the bits of the file.
+predict by an average, too, since the file was written, which is some 1e-8 here. All other models have the bits of the
+file.
 """
 
 
