@@ -59,11 +59,27 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         super().__init__(model, coverage, window)
 
     def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's most likely label for one example."""
+        """Return the model's most likely label for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
+        **others
+            Whatever else the model takes.
+        """
         return self.model.predict_one(x, **others)
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's probabilities of the labels for one example."""
+        """Return the model's probabilities of the labels for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
+        **others
+            Whatever else the model takes.
+        """
         return self.model.predict_proba_one(x, **others)
 
     def predict_set_one(self, x: Mapping[Hashable, Any]) -> set[Any]:
@@ -71,6 +87,11 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
         All known labels, before the first 1/(1 - coverage) examples and for the moment after a drift where the
         probabilities of true labels are lower than any in the window.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
         """
         return labels_within(self.model.predict_proba_one(x), self._scores.threshold())
 

@@ -75,7 +75,15 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
         super().__init__(model, coverage, window)
 
     def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
-        """Return the model's prediction for one example."""
+        """Return the model's prediction for one example.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
+        **others
+            Whatever else the model takes.
+        """
         return self.model.predict_one(x, **others)
 
     def predict_interval_one(self, x: Mapping[Hashable, Any]) -> Interval:
@@ -83,6 +91,11 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
         It is (-∞, ∞) before the first 1/(1 - coverage) examples, and for the moment after a drift where errors are
         larger than any in the window; of width 0 where far more targets were inside than should be.
+
+        Parameters
+        ----------
+        x : dict
+            The features by name.
         """
         return interval_around(self.model.predict_one(x), self._scores.threshold())
 

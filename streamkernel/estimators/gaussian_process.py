@@ -161,8 +161,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             The features, one row per example.
         y : series of shape (n_examples,)
             The targets.
-        w : series of shape (n_examples,), optional
-            Their weights, as for :meth:`learn_one`; by default 1 each.
+        w : series of shape (n_examples,) or None, default None
+            Their weights, as for :meth:`learn_one`; 1 each if it is ``None``.
 
         Raises
         ------

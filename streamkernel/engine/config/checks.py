@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from river import base
+from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
@@ -13,6 +13,8 @@ from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.fields import OnFields
+from streamkernel.time_series import HistoryTransformer
+from streamkernel.time_series.history import first_steps
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.config import Config
@@ -29,6 +31,7 @@ def check_config(config: Config) -> None:
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
     collect_problems(
+        lambda: _check_history(config),
         lambda: _check_metric(config),
         lambda: _check_baseline(config),
         lambda: _check_state(config),
@@ -74,6 +77,19 @@ def check_storable(where: str, part: Any) -> None:
 
 def _kind_of_model(config: Config) -> str:
     return "regressor" if issubclass(config.estimator_class, base.Regressor) else "classifier"
+
+
+def _check_history(config: Config) -> None:
+    pipeline = config.build_pipeline()
+    if config.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
+        return
+    known = list(map(id, first_steps(pipeline)))
+    for i, step in enumerate(pipeline.steps.values()):
+        if isinstance(step, HistoryTransformer) and id(step) not in known:
+            raise ConfigError(
+                f"preprocessing[{i}]: expected {type(step).__name__} before other steps but Calendar, where labels "
+                "come later, got one after them"
+            )
 
 
 def _check_metric(config: Config) -> None:
