@@ -30,7 +30,7 @@ from benchmarks.scenarios import SCENARIOS
 from streamkernel import InputError, kernels, losses, rules, step_sizes
 from streamkernel.estimators.learner_choice import default_gamma
 from streamkernel.features.frames import table_rows
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 
 PART, TESTED, PER_BLOCK = 8 * adult.BATCH, 2000, 32
 GAMMAS, WINDOW = (0.5, 1.5, 3.0, 5.0, 15.0), 5
@@ -77,11 +77,11 @@ class Learner:
 
     def __init__(self, data: Data, rule: str, gamma: float, seed: int) -> None:
         self._data = data
-        self.f = Expansion(
+        self.f = FirstOrderLearner(
             kernels.Gaussian(data.sigma),
-            losses.named(data.loss, data.loss != "square"),
+            losses.resolve_loss(data.loss, data.loss != "square"),
             RULES[rule],
-            step_sizes.Constant(default_gamma(losses.named(data.loss, data.loss != "square")))
+            step_sizes.Constant(default_gamma(losses.resolve_loss(data.loss, data.loss != "square")))
             if rule.endswith("untuned")
             else adult.step(gamma),
             automatic=rule.endswith("untuned"),

@@ -59,7 +59,7 @@ def measured(model: Any, mean: np.ndarray, covariance: np.ndarray, seed: int) ->
     off = np.linalg.solve(root, (fresh - mean).T)
     exact = 0.5 * (fresh**2).sum(axis=1) - 0.5 * (off**2).sum(axis=0) - np.log(np.diag(root)).sum()
     found = np.array([log_ratio(model, dict(enumerate(row))) for row in fresh.tolist()])
-    return float(np.abs(found - exact).mean()), float(found.mean()), getattr(model, "divergence", math.nan)
+    return float(np.abs(found - exact).mean()), float(found.mean()), getattr(model, "divergence_", math.nan)
 
 
 def main() -> None:

@@ -19,17 +19,17 @@ from benchmarks import dspdc_race
 from benchmarks.common import arguments
 from benchmarks.dspdc_race import Sampling
 from streamkernel import losses
-from streamkernel.solvers.matrix.matrix_blocks import Problem
+from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
 from streamkernel.solvers.matrix.matrix_risk import DenseBlocks
 
 L2 = 0.01
 
 
-def problem(size: int, d: int, seed: int) -> Problem:
+def problem(size: int, d: int, seed: int) -> MatrixProblem:
     """Return the problem of a seed."""
     D = np.random.default_rng(seed).standard_normal((size, size, d, d))
     b = np.where(np.trace(D, axis1=2, axis2=3).sum(axis=1) > 0, 1.0, -1.0)
-    return Problem(DenseBlocks(D), losses.SmoothHinge(), b, np.full(size, L2), np.zeros((size, d, d)))
+    return MatrixProblem(DenseBlocks(D), losses.SmoothHinge(), b, np.full(size, L2), np.zeros((size, d, d)))
 
 
 def main() -> None:

@@ -18,13 +18,13 @@ from benchmarks import dspdc_race
 from benchmarks.common import arguments
 from benchmarks.dspdc_race import Sampling
 from streamkernel import losses
-from streamkernel.solvers.matrix.matrix_blocks import Problem
+from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
 from streamkernel.solvers.metric.triplets import Triplets, large_margin, neighbours
 
 TASKS, PER_TASK, NEIGHBOURS = 20, 80, 3
 
 
-def problem(seed: int) -> Problem:
+def problem(seed: int) -> MatrixProblem:
     """Return the problem of a seed."""
     X, y = load_digits(return_X_y=True)
     X = StandardScaler().fit_transform(X)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import race
 from benchmarks.common import ratio, show
 from benchmarks.rivals.matrix_sdca import MatrixSdca, TriedMatrixSdca
-from streamkernel.solvers.matrix.matrix_blocks import Problem
+from streamkernel.solvers.matrix.matrix_blocks import MatrixProblem
 from streamkernel.solvers.matrix.matrix_search import MatrixSolution, Search
 
 METHODS: dict[str, type[Search]] = {
@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
     q: int
 
 
-def solved(problem: Problem, sampling: Sampling, name: str, tol: float, budget: int, seed: int) -> MatrixSolution:
+def solved(problem: MatrixProblem, sampling: Sampling, name: str, tol: float, budget: int, seed: int) -> MatrixSolution:
     """Solve to a gap, or until the eigendecompositions are `budget` times the matrices; all but DSPDC take all."""
     q = sampling.q if name == "DSPDC" else problem.data.p
     steps = budget * problem.data.p // q
@@ -45,7 +45,7 @@ def solved(problem: Problem, sampling: Sampling, name: str, tol: float, budget: 
 
 
 def runs(
-    make: Callable[[int], Problem], samplings: Sequence[Sampling], seeds: int, tol: float, budget: int
+    make: Callable[[int], MatrixProblem], samplings: Sequence[Sampling], seeds: int, tol: float, budget: int
 ) -> dict[Sampling, Runs]:
     """Return what each method found, for each sampling and seed, one after the other in one thread."""
     found: dict[Sampling, Runs] = {sampling: {name: [] for name in METHODS} for sampling in samplings}

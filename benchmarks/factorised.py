@@ -21,7 +21,7 @@ from benchmarks.common import arguments, ratio, show
 from benchmarks.rivals.factorised_sdca import sdca
 from streamkernel.losses import SmoothHinge
 from streamkernel.solvers.saddle_point.descent import Measured
-from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import F64, Factors
 from streamkernel.solvers.saddle_point.saddle_point import Factorised, minimise
 
@@ -71,7 +71,7 @@ def methods(A: Factorised, b: F64, case: Any, tol: float, seed: int) -> dict[str
 
     def theirs(seconds: float) -> list[Measured]:
         factors = Factors(A.U, np.ascontiguousarray(A.V.T))
-        problem = Problem(factors, b, SmoothHinge().load(), np.full(p, case.l2), np.full(p, case.l1), 0.0)
+        problem = SaddlePointProblem(factors, b, SmoothHinge().load(), np.full(p, case.l2), np.full(p, case.l1), 0.0)
         return sdca(problem, tol=tol, seconds=seconds, seed=seed)
 
     return {

@@ -30,7 +30,7 @@ from benchmarks.rivals.parts import F64, FixedFeatures
 from benchmarks.rivals.pegasos import Pegasos
 from benchmarks.rivals.sdca import FeatureSdca
 from streamkernel import kernels, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 
 L2, FIXED, LATER = 1e-6, 256, 30.0
 THETA = {"NORMA": 300.0, "r-Pegasos": 1000.0}
@@ -46,7 +46,7 @@ class Ours:
     def __init__(self, X: F64, y: F64, sigma: float, options: Any, seed: int, *, average: bool = False,
                  automatic: bool = False) -> None:  # fmt: skip
         self._X, self._y, self._names = X, y, ["x1", "x2"]
-        self._f = Expansion(
+        self._f = FirstOrderLearner(
             kernels.Gaussian(sigma),
             losses.Square(),
             rules.DSG(),

@@ -25,7 +25,7 @@ from benchmarks.common import arguments, seconds, show
 from benchmarks.figure4 import target
 from benchmarks.race import save
 from streamkernel import losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
 from streamkernel.posterior.bayesian_linear import BayesianLinear
 from streamkernel.posterior.feature_matrix import FeatureMap
@@ -53,7 +53,7 @@ class Untuned:
 
     def __init__(self, sigma: float, count: int, options: Any) -> None:
         self.functions = [
-            Expansion(
+            FirstOrderLearner(
                 Gaussian(sigma),
                 losses.Square(),
                 rules.DSG(),

@@ -41,7 +41,7 @@ KERNELS: dict[str, kernels.Kernel] = {
     "SkewedIntersection(1.0)": kernels.SkewedIntersection(),
     "ExponentialSemigroup(0.1)": kernels.ExponentialSemigroup(0.1),
     "ReciprocalSemigroup(10.0)": kernels.ReciprocalSemigroup(10.0),
-    "Ladder(Gaussian(1.0))": kernels.Ladder(GAUSSIAN),
+    "MultiScale(Gaussian(1.0))": kernels.MultiScale(GAUSSIAN),
     "Gaussian + DotProduct": GAUSSIAN + kernels.DotProduct(),
     "Gaussian * ArcCosine(1)": GAUSSIAN * kernels.ArcCosine(1),
     "Gaussian * Polynomial(2)": GAUSSIAN * kernels.Polynomial(2),

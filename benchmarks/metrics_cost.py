@@ -27,7 +27,7 @@ from benchmarks.hot_path import stream
 from connectors import Event
 from streamkernel import KernelClassifier, KernelRegressor
 from streamkernel.engine import Engine
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import StreamRunner
 from streamkernel.engine.telemetry.monitor import PUBLISH_SECONDS
 from streamkernel.engine.telemetry.prometheus import EngineCollector
@@ -45,7 +45,7 @@ MODELS: dict[str, tuple[type, Mapping[str, Any], type, int]] = {
 class Silent(StreamRunner):
     """A loop that tells nothing."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         super().__init__(parts)
         self.processor, self.monitor, self.next_look = parts.processor, parts.monitor, 0.0
         parts.processor.judge = self.judge  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ from benchmarks import figure4, race
 from benchmarks.common import arguments, show
 from benchmarks.rivals.parts import F64
 from streamkernel import kernels, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 
 CAP, L2 = 4096, 1e-6
 PLAIN = [(4.0**power, 0.0) for power in range(-3, 5)]
@@ -58,7 +58,7 @@ class Learner:
         self._X, self._y, self._X_test, self._y_test, sigma = data
         gamma, epsilon = setting
         self._names = [str(i) for i in range(self._X.shape[1])]
-        self._f = Expansion(
+        self._f = FirstOrderLearner(
             kernels.Gaussian(sigma),
             losses.Square(),
             rules.DSG(),

@@ -23,14 +23,14 @@ from benchmarks.common import arguments, interleaved, ratio, seconds, show
 from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import forest
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Logistic
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 from streamkernel.solvers.sparse.refit import refit
 from streamkernel.solvers.sparse.rounds import RIDGES
 from streamkernel.solvers.sparse.sparse import epoch_by_batches, largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import Problem, check_problem, pool_of
+from streamkernel.solvers.sparse.sparse_problem import SparseProblem, check_problem, pool_of
 
 NEAR = 1e-5
 TOLS = 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4
@@ -130,7 +130,7 @@ def liblinear_at(l1: float, Z: Any, y: F64, options: Any) -> list[str]:
     return [*cells, f"{ratio(times[1], times[0]):.1f} ×", str(int(np.count_nonzero(found[0])))]
 
 
-def inner_loop(problem: Problem, n: int) -> float:
+def inner_loop(problem: SparseProblem, n: int) -> float:
     """Return how long one pass of mini-batches over all features takes with `n` threads."""
     with pool_of(n) as pool:
         told = problem._replace(threads=n, pool=pool)

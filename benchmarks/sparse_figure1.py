@@ -28,7 +28,7 @@ from benchmarks.rivals.parts import F64
 from benchmarks.sparse_data import arm, forest
 from streamkernel import KernelClassifier, KernelRegressor, learners, losses, rules
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.solvers import AsyDSSKL
 from streamkernel.solvers.sparse.chosen_features import PER_BLOCK, ChosenFeatures
 

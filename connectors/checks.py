@@ -1,4 +1,4 @@
-"""Checks that more than one connector makes of what it is given."""
+"""Checks of arguments that several connectors share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns' names and the cells' values of a table that is text."""
+"""Column names and cell values of a CSV table."""
 
 from __future__ import annotations
 

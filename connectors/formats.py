@@ -1,4 +1,4 @@
-"""The text formats: how the bytes of one record become its fields, and which file name means which format."""
+"""Text formats: parsers from the bytes of a record to fields, and formats by the suffix of a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUFFIXES = {
 }
 
 
-class Format(Protocol):
+class TextFormat(Protocol):
     """How one record is read."""
 
     cutter: ClassVar[type[LineCutter]]
@@ -181,7 +181,7 @@ class Headless:
         raise ValueError(self._reason)
 
 
-TEXT_FORMATS: dict[str, type[Format]] = {"csv": Csv, "jsonl": JsonLines, "svmlight": SvmLight}
+TEXT_FORMATS: dict[str, type[TextFormat]] = {"csv": Csv, "jsonl": JsonLines, "svmlight": SvmLight}
 FORMATS = (*TEXT_FORMATS, "parquet")
 
 

@@ -1,4 +1,4 @@
-"""JSON for people and other programs, of whatever a stream brings."""
+"""JSON text of any values that a stream contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a stream of bytes into records: at newlines, or for CSV at newlines that no quotes enclose."""
+"""Splitting of bytes into records: at newlines, or for CSV at newlines outside of quotes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEPT_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Oversized:
+class OversizedRecord:
     """What is left of a record that is longer than allowed.
 
     Parameters
@@ -28,7 +28,7 @@ class Oversized:
     newlines: int = 0
 
 
-Raw: TypeAlias = bytes | Oversized
+Raw: TypeAlias = bytes | OversizedRecord
 
 
 class LineCutter:
@@ -77,7 +77,7 @@ class LineCutter:
 
     def _line(self) -> Raw:
         if self._dropped:
-            return Oversized(bytes(self._tail[:KEPT_BYTES]), len(self._tail) + self._dropped)
+            return OversizedRecord(bytes(self._tail[:KEPT_BYTES]), len(self._tail) + self._dropped)
         return _shorten(bytes(self._tail), self._limit)
 
 
@@ -132,13 +132,13 @@ class QuotedCutter(LineCutter):
 
     def _hold(self, line: Raw) -> None:
         self._held.append(line)
-        self._size += (line.size if isinstance(line, Oversized) else len(line)) + 1
+        self._size += (line.size if isinstance(line, OversizedRecord) else len(line)) + 1
 
     def _release(self) -> Raw:
         held, size = self._held, self._size - 1
         self._held, self._size = [], 0
         joined = b"\n".join(map(_head, held))
-        return joined if size <= self._limit else Oversized(joined[:KEPT_BYTES], size, len(held) - 1)
+        return joined if size <= self._limit else OversizedRecord(joined[:KEPT_BYTES], size, len(held) - 1)
 
 
 def ends_quoted(line: bytes, quoted: bool) -> bool:
@@ -186,8 +186,8 @@ def ends_quoted(line: bytes, quoted: bool) -> bool:
 
 
 def _shorten(line: bytes, limit: int) -> Raw:
-    return line if len(line) <= limit else Oversized(line[:KEPT_BYTES], len(line))
+    return line if len(line) <= limit else OversizedRecord(line[:KEPT_BYTES], len(line))
 
 
 def _head(line: Raw) -> bytes:
-    return line.head if isinstance(line, Oversized) else line
+    return line.head if isinstance(line, OversizedRecord) else line

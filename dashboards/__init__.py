@@ -1,1 +1,1 @@
-"""Dashboards for Grafana, rules for Prometheus, and a compose file that brings all of it up."""
+"""Dashboards for Grafana, rules for Prometheus, and a compose file that starts all of it."""

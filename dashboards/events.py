@@ -1,4 +1,4 @@
-"""A stream to look at, into a topic: ``python -m dashboards.events SERVERS TOPIC``, 200 events per second, without end.
+"""A demonstration stream: ``python -m dashboards.events SERVERS TOPIC`` writes 200 events per second, without end.
 
 Two numbers, and a class that is not linear in them; every ten minutes the classes change places, and now and then a
 record is broken, so that there is something to see.

@@ -53,7 +53,7 @@ def steps_of(what: Panel) -> list[models.Threshold]:
     return steps if what.above is None else [*steps, models.Threshold(value=what.above, color="red")]
 
 
-def chosen(name: str, query: str) -> builders.QueryVariable:
+def label_variable(name: str, query: str) -> builders.QueryVariable:
     """Return a variable with the values of a label, all of them at first."""
     return (
         builders.QueryVariable(name)
@@ -80,8 +80,8 @@ def text_of(name: str) -> str:
         .time("now-1h", "now")
         .timezone("browser")
         .with_variable(builders.DatasourceVariable("datasource").label("data source").type("prometheus"))
-        .with_variable(chosen("job", "label_values(streamkernel_build_info, job)"))
-        .with_variable(chosen("instance", 'label_values(streamkernel_build_info{job=~"$job"}, instance)'))
+        .with_variable(label_variable("job", "label_values(streamkernel_build_info, job)"))
+        .with_variable(label_variable("instance", 'label_values(streamkernel_build_info{job=~"$job"}, instance)'))
     )
     for i, what in enumerate(panels):
         made.with_panel(panel(what, i))

@@ -1,4 +1,4 @@
-"""The panels of the dashboards, for people on call and for those who look after a model.
+"""The panels of the dashboards, for people on call and for the owners of a model.
 
 In an expression, ``$at`` stands for the labels that the variables of a dashboard choose.
 """

@@ -89,7 +89,7 @@ KERNELS = {
     "skewed_intersection": KernelPicture(kernels.SkewedIntersection(0.5), COUNTS),
     "exponential_semigroup": KernelPicture(kernels.ExponentialSemigroup(1.0), COUNTS),
     "reciprocal_semigroup": KernelPicture(kernels.ReciprocalSemigroup(0.5), COUNTS),
-    "ladder": KernelPicture(kernels.Ladder(NEAR)),
+    "multi_scale": KernelPicture(kernels.MultiScale(NEAR)),
     "sum": KernelPicture(kernels.Gaussian(0.3) + kernels.Gaussian(3.0)),
     "product": KernelPicture(NEAR * kernels.DotProduct()),
     "scaled": KernelPicture(2.0 * NEAR),

@@ -1,4 +1,4 @@
-"""``streamkernel demo``: the main job on data that ships with River, live, with a plot at the end."""
+"""``streamkernel demo``: two streams that ship with River, live, with a plot at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOW = 5
 
 
 @dataclass
-class History:
+class PlottedRun:
     """What a run was like, for the plot: a point for every look of the watcher."""
 
     title: str
@@ -60,7 +60,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
     drift: dict[str, Any] = {"seed_model": 7, "seed_sample": 42, "n_classes": 2, "n_features": 4}
     drift |= {"n_centroids": 20, "n_drift_centroids": 20, "change_speed": 0.001}
     streams = [
-        ("Bananas: what a line cannot separate", DatasetSource("Bananas")),
+        ("Bananas: classes that no line separates", DatasetSource("Bananas")),
         ("RandomRBFDrift: classes that move", DatasetSource("synth.RandomRBFDrift", params=drift, limit=events)),
     ]
     compile_for(KernelClassifier(), console)
@@ -81,7 +81,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
             state=StateDirectory(state),
         )
         address = f"http://127.0.0.1:{serve(engine, '127.0.0.1', port)}/"
-        history = History(title)
+        history = PlottedRun(title)
         with showing(
             engine, f"{title}\nlive page at {address}, metrics at {address}metrics; baseline is LogisticRegression"
         ):
@@ -99,7 +99,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
     console.print(f"checkpoints  {directory / 'state-2'}    (streamkernel inspect)")
 
 
-def plot(histories: Sequence[History], path: Path) -> None:
+def plot(histories: Sequence[PlottedRun], path: Path) -> None:
     """Draw accuracy and feature count against events, a column a stream."""
     from matplotlib.figure import Figure
 
@@ -123,7 +123,7 @@ def plot(histories: Sequence[History], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _accuracy(axis: Axes, history: History, accuracy: Sequence[float], name: str, color: str) -> None:
+def _accuracy(axis: Axes, history: PlottedRun, accuracy: Sequence[float], name: str, color: str) -> None:
     """Draw the accuracy since the start, and faintly the one over the last few hundred events."""
     events = history.events
     hits = [n * value for n, value in zip(events, accuracy, strict=True)]

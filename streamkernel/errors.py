@@ -1,4 +1,4 @@
-"""The errors a user of the library can meet, apart from Python's own."""
+"""The errors of the library, apart from Python's own."""
 
 
 class InputError(ValueError):

@@ -1,4 +1,4 @@
-"""The interpreters that the package runs in."""
+"""The interpreters that the package supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread at a time."""
+"""A lock for methods: one thread at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in files: those of this library, pipelines that end in one, and what a run has learned."""
+"""Models in files: models of this library, pipelines that end in one, and checkpoints of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of the papers that are here for comparison with them: for everything else there are better ones."""
+"""Variants of the papers, for comparison; the other modules have better ones."""
 
 from __future__ import annotations
 

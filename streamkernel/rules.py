@@ -1,4 +1,4 @@
-"""Which coordinate a step takes, a new block of features or an old one, and how far it goes.
+"""Rules that choose between a new block of features and an old one at each step, and bound the step.
 
 DSG is from Dai et al. 2014, UDSG and CDSG from Li and Póczos 2016. At the cap on features no rule adds a block. With
 steps of automatic size, which move all blocks, a rule decides only whether a step adds one.

@@ -1,4 +1,4 @@
-"""Step sizes are values: γ_t as a function of the number t = 1, 2, ... of the step."""
+"""Step sizes as values: γ_t as a function of the number t = 1, 2, ... of the step."""
 
 from __future__ import annotations
 

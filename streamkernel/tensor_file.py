@@ -1,4 +1,4 @@
-"""Files of tensors with a JSON description: safetensors, durable, checked, and read without running anything."""
+"""Files of tensors with a JSON description: safetensors, durable, checked, and never executed."""
 
 from __future__ import annotations
 

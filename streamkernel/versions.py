@@ -1,4 +1,4 @@
-"""The versions of installed packages, as they are shown."""
+"""The versions of installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation before the first event, so that an image or a new machine has the compiled code that models need."""
+"""Compilation before the first event, for images and new machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from river import base
 
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.regressor import KernelRegressor
-from streamkernel.learners.options import chosen
+from streamkernel.learners.options import resolve_learner
 from streamkernel.second_order import growth
 
 _ROWS = 8
@@ -59,7 +59,7 @@ def _small(model: Any) -> Any:
     if not hasattr(model, "learner_"):
         return model.clone()
     try:
-        return model.clone({"learner": replace(chosen(model.learner), features_per_seed=1), "max_features": 6})
+        return model.clone({"learner": replace(resolve_learner(model.learner), features_per_seed=1), "max_features": 6})
     except (TypeError, ValueError):  # it has no such parameters, or others exclude these
         return model.clone()
 

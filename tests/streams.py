@@ -1,4 +1,4 @@
-"""Small streams, and how the tests compare what models have learnt from them."""
+"""Small streams, and how the tests compare what models have learned from them."""
 
 from __future__ import annotations
 
@@ -153,4 +153,4 @@ CLASSIFIERS = {
     "a real kernel": {"kernel": Polynomial(2), "rule": rules.CDSG(math.inf)},
     "softmax": {"loss": "softmax", "rule": rules.CDSG(math.inf), "max_features": None},
 }
-"""Parameters of classifiers that differ in everything that matters to what is learnt."""
+"""Parameters of classifiers that differ in everything that matters to what is learned."""

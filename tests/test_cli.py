@@ -426,7 +426,7 @@ def test_saved_models_are_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["inspect", "nowhere"], "Expected a state directory or the file of a model, found none - at nowhere"),
+        (["inspect", "nowhere"], "Expected a state directory, found none - at nowhere"),
         (["inspect", "."], "Expected a checkpoint, found none - in ."),
         (["run", "nowhere.toml"], "nowhere.toml"),
     ],
@@ -500,7 +500,7 @@ def test_check_connects_to_brokers(tmp_path: Path) -> None:
     assert call("run", "--check", config).exit_code == 0
     answer = call("run", "--check", "--connect", config)
     assert (answer.exit_code, f"kafka: Kafka at 127.0.0.1:{port} cannot be reached" in answer.stderr) == (2, True)
-    assert call("run", "--connect", config).stderr == "streamkernel: --connect only goes with --check\n"
+    assert call("run", "--connect", config).stderr == "streamkernel: --connect needs --check\n"
 
 
 def test_all_that_a_run_says_where_there_is_no_terminal_is_json(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_python_of_the_pages_runs(page: Path, tmp_path: Path) -> None:
     assert results.failed == 0
 
 
-FRAGMENTS = {"extending.md", "kafka.md"}
+FRAGMENTS = {"kafka.md"}
 """Pages with parts of programs, which are compiled only."""
 
 

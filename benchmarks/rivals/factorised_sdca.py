@@ -18,8 +18,8 @@ from numba import njit
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.solvers.saddle_point.conjugates import dual_step
 from streamkernel.solvers.saddle_point.descent import Measured
-from streamkernel.solvers.saddle_point.duality_gap import Problem
-from streamkernel.solvers.saddle_point.primal_dual_steps import compiled, dots, draw, move
+from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
+from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, dots, draw, move
 
 
 @njit(cache=True)
@@ -46,7 +46,7 @@ def _best(g, x, l1, l2, n):  # type: ignore[no-untyped-def]
         x[j] = (down - min(max(down, -l1), l1)) / l2
 
 
-def sdca(problem: Problem, *, tol: float, seconds: float, seed: int = 0) -> list[Measured]:
+def sdca(problem: SaddlePointProblem, *, tol: float, seconds: float, seed: int = 0) -> list[Measured]:
     """Return what was known after every second pass, until the gap is at most `tol` or the time is over."""
     began, n, (U, V) = time.perf_counter(), len(problem.b), problem.A
     l1, l2 = float(problem.l1[0]), float(problem.l2[0])
@@ -60,5 +60,5 @@ def sdca(problem: Problem, *, tol: float, seconds: float, seed: int = 0) -> list
         if found[-1].gap <= tol or found[-1].seconds >= seconds:
             break
         key = domain_key(seed, "sdca")
-        _advance(compiled(U), compiled(V), problem.code, problem.b, l1, l2, norms, x, y, u, key, t, 2 * n)
+        _advance(as_compiled(U), as_compiled(V), problem.code, problem.b, l1, l2, norms, x, y, u, key, t, 2 * n)
     return found

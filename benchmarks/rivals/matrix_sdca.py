@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from streamkernel.solvers.matrix import psd_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, Problem
+from streamkernel.solvers.matrix.matrix_blocks import F64, Bounds, Ints, MatrixProblem
 from streamkernel.solvers.matrix.matrix_search import Search
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes
 
@@ -19,7 +19,7 @@ from streamkernel.solvers.saddle_point.step_sizes import StepSizes
 class DualAscent:
     """y, Aᵀy, and the matrices that are best for y."""
 
-    def __init__(self, problem: Problem, y: F64) -> None:
+    def __init__(self, problem: MatrixProblem, y: F64) -> None:
         self.problem, self.y = problem, y.copy()
         self._G = problem.data.backward(y, problem.rows, problem.blocks)
         self.X = problem.minimizer(self._G)

@@ -1,4 +1,4 @@
-"""Where the bytes of a text file come from: a plain file, a compressed one, or standard input."""
+"""The bytes of a text file: plain, compressed, or from standard input."""
 
 from __future__ import annotations
 

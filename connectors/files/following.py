@@ -12,7 +12,7 @@ from connectors.checks import is_broken, is_count
 from connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes
 from connectors.files.rotation import HEAD_BYTES, Fingerprint, find, newer, rotated_files
 from connectors.files.text import HeaderError, TextReader
-from connectors.formats import TEXT_FORMATS, Format
+from connectors.formats import TEXT_FORMATS, TextFormat
 
 LOOK_SECONDS = 0.2
 """How long to wait at the end of a file before looking for one that came after it."""
@@ -39,7 +39,7 @@ class WatchedBytes(FileBytes):
             return None
         chunk = super().read(timeout)
         if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
-            raise CutError(f"Expected a file that begins as before, got another beginning - at {self._path}")
+            raise CutError(f"Expected a file with the same beginning as before, got another one - at {self._path}")
         self._know()
         return chunk
 
@@ -61,7 +61,7 @@ class WatchedBytes(FileBytes):
 class WatchedReader(TextReader):
     """The events of a watched file; a position ends in the file's fingerprint."""
 
-    def __init__(self, name: str, stream: WatchedBytes, form: Format, limit: int) -> None:
+    def __init__(self, name: str, stream: WatchedBytes, form: TextFormat, limit: int) -> None:
         super().__init__(name, stream, form, limit)
         self.stream = stream
         self._fingerprint = ""
@@ -242,8 +242,8 @@ class FollowReader:
         self._reader = None
         self._begin(self._path)
         self._tell(
-            f"Expected the rest of a file that was read up to byte {offset}, found neither it nor a copy:"
-            f" what came after that byte may be lost - at {self._path}"
+            f"Expected the rest of a file that was read up to byte {offset}, found neither the file nor a copy"
+            f" of it: data after that byte may be lost - at {self._path}"
         )
 
     def _refuse(self, error: str) -> None:

@@ -1,4 +1,4 @@
-"""Many files as one source: all that match a pattern, one after the other in the order of their names."""
+"""Many files as one source: all files that match a pattern, in the order of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of one file, of one that is followed, of all that match a pattern, and of standard input."""
+"""Readers of one file, of a followed file, of all files that match a pattern, and of standard input."""
 
 from __future__ import annotations
 

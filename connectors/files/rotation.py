@@ -1,4 +1,4 @@
-"""Log rotation: which file a position belongs to, where that file is now, and which one came after it.
+"""Log rotation: the file of a position, its current path, and the file that follows it.
 
 A rotated file has the name of the one that is written to and more: ``app.log.1``, or ``app.log-20260131``.
 """

@@ -1,4 +1,4 @@
-"""Files as sources, in the formats that data usually comes in."""
+"""Files as sources, in the usual formats of data."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class FileSource:
 
 
 def field_names(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
-    """Return the names of the fields in a file, or in the first files that match a pattern.
+    r"""Return the names of the fields in a file, or in the first files that match a pattern.
 
     They are from the header or the schema, or else from the first few hundred records.
 
@@ -239,4 +239,6 @@ def _check_fingerprint(path: Path, position: Position) -> None:
     """Refuse the position of a file that was followed, if it is of another file than the one that is there now."""
     marked = isinstance(position, (list, tuple)) and len(position) == 3 and not is_broken(position)
     if marked and find(path, Fingerprint.parse(position[2]), position[0]) != path:
-        raise ValueError(f"Expected the file that was followed, got another one - at {path}: follow it to go on")
+        raise ValueError(
+            f"Expected the file that was followed, got another one - at {path}; set follow = true to continue"
+        )

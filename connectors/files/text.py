@@ -1,4 +1,4 @@
-"""Events from a text format: bytes are cut into records, and records are read or said to be unreadable."""
+"""Events from a text format: bytes are split into records, and each record is parsed or becomes an error."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from connectors.base import Event, Position
 from connectors.checks import BROKEN, is_count
 from connectors.files.bytestreams import BrokenStreamError, ByteStream
-from connectors.formats import Csv, Format, Headless
-from connectors.record_splitters import Oversized, Raw
+from connectors.formats import Csv, Headless, TextFormat
+from connectors.record_splitters import OversizedRecord, Raw
 
 BATCH_EVENTS = 512
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -38,7 +38,7 @@ class TextReader:
         Longest record, in bytes, that is read.
     """
 
-    def __init__(self, name: str, stream: ByteStream, form: Format, limit: int) -> None:
+    def __init__(self, name: str, stream: ByteStream, form: TextFormat, limit: int) -> None:
         self._name = name
         self._stream = stream
         self._form = form
@@ -132,7 +132,7 @@ class TextReader:
         name, parse, offset, line = self._name, self._form.parse, self._offset, self._line
         for raw in self._records:
             number = line + 1
-            if isinstance(raw, Oversized):
+            if isinstance(raw, OversizedRecord):
                 line = number + raw.newlines
                 offset = min(offset + raw.size + 1, self._read)
                 events.append(self._unreadable(raw.head, self._too_long(raw), number, [offset, line]))
@@ -153,7 +153,7 @@ class TextReader:
         self._offset, self._line = offset, line
         return events
 
-    def _too_long(self, raw: Oversized) -> str:
+    def _too_long(self, raw: OversizedRecord) -> str:
         return f"Expected at most {self._limit} bytes in a record, got {raw.size}"
 
     def _unreadable(self, raw: bytes, reason: str, line: int, position: Position) -> Event:

@@ -1,4 +1,4 @@
-"""Kafka: topics as sources and sinks, and transactions that join them."""
+"""Kafka: topics as sources and sinks, and transactions over both."""
 
 from connectors.kafka.options import Options
 from connectors.kafka.partitioned import PartitionedTopics

@@ -1,4 +1,4 @@
-"""Records that were fetched and not yet handed out, by partition."""
+"""Fetched records that are not yet processed, by partition."""
 
 from __future__ import annotations
 

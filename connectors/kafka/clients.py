@@ -1,4 +1,4 @@
-"""What is asked of a package that talks to Kafka, and what is said to it: two of them can be chosen."""
+"""The interface of a Kafka client, with two implementations."""
 
 from __future__ import annotations
 

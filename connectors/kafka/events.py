@@ -131,7 +131,7 @@ def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:
     if next_offset > offset:
         what = f"{next_offset - offset} records deleted unread"
     else:
-        what = f"an end at {next_offset}, records are gone"
+        what = f"an end at {next_offset}, so records were deleted"
     error = f"Expected a record, got {what} - at {partition}, offset {offset}"
     return Event(str(partition), next_offset, b"", error=error, origin=_origin(partition, offset))
 

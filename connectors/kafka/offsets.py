@@ -1,4 +1,4 @@
-"""Offsets in a partition, as users and checkpoints give them."""
+"""Offsets in a partition, from users and from checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_start(start: Start) -> Start:
 
 def missing_topic(topic: str, servers: str) -> TopicMissingError:
     """Return the error that says which topic is not there."""
-    return TopicMissingError(f'Expected a topic, got "{topic}", which is not there - at {servers}')
+    return TopicMissingError(f'Expected a topic, got "{topic}", which does not exist - at {servers}')
 
 
 def find_partitions(client: Consumer, topic: str, numbers: Sequence[int] | None, servers: str) -> list[Partition]:

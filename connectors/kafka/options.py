@@ -1,4 +1,4 @@
-"""Which brokers, which client, and its options: passed through as they are, from a table and the environment."""
+"""Brokers, client and client options, passed through unchanged from a table and the environment."""
 
 from __future__ import annotations
 

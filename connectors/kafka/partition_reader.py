@@ -1,4 +1,4 @@
-"""Reading of the partitions that a source has: where each is, what was fetched, and what comes next."""
+"""Reading of assigned partitions: their positions, fetched records, and the next record."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble
-from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.buffers import Buffers
 from connectors.kafka.clients import Consumer, OffsetGoneError, Partition
 from connectors.kafka.events import Events, Retry, gap_event
-from connectors.kafka.looks import Ends
 from connectors.kafka.offsets import Start, nearest_offset, resolve_offset
+from connectors.kafka.start_offsets import StartOffsets
+from connectors.kafka.topic_watcher import PartitionEnds
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +24,11 @@ SLICE = 64
 
 
 class PartitionReader:
-    """Reads the partitions that it is given, each from where `beginnings` says.
+    """Reads the partitions that it is given, each from where `start_offsets` says.
 
     Parameters
     ----------
-    beginnings
+    start_offsets
         Finds out where to begin in a partition.
     events
         Makes events from records.
@@ -38,15 +38,15 @@ class PartitionReader:
         Whether there is one event of each partition in turn.
     """
 
-    def __init__(self, beginnings: Beginnings, events: Events, *, until: Start | None, in_turn: bool) -> None:
-        self._beginnings, self._event, self._until = beginnings, events.of, until
+    def __init__(self, start_offsets: StartOffsets, events: Events, *, until: Start | None, in_turn: bool) -> None:
+        self._start_offsets, self._event, self._until = start_offsets, events.of, until
         self._retry = Retry()
         self._buffers = Buffers(in_turn=in_turn)
         self._next: dict[Partition, int] = {}  # of the partitions we have, the offset of the next event
         self._new: set[Partition] = set()  # of those, the ones whose beginning is still to be found out
         self._left: dict[Partition, Position] = {}  # where we were in those that were taken away in order
         self._ends: dict[Partition, int] = {}
-        self._readable = Ends()
+        self._readable = PartitionEnds()
         self._events: list[Event] = []  # that stand for no record, to be returned next
         self._polled = 0.0
 
@@ -63,9 +63,9 @@ class PartitionReader:
     def add(self, partitions: Iterable[Partition]) -> None:
         """Take over partitions; where to begin is found out at the next `poll`."""
         for partition in partitions:
-            self._buffers.drop(partition, self._beginnings.own.get(partition))
+            self._buffers.drop(partition, self._start_offsets.own.get(partition))
             self._next[partition] = 0
-            self._beginnings.forget(partition)
+            self._start_offsets.forget(partition)
             self._new.add(partition)
 
     def remember(self, partitions: Sequence[Partition]) -> None:
@@ -78,9 +78,9 @@ class PartitionReader:
         for partition in partitions:
             self._buffers.drop(partition)
             self._next.pop(partition, None)
-            self._beginnings.forget(partition)
+            self._start_offsets.forget(partition)
             if partition not in self._new:  # else our own position is still to be used
-                self._beginnings.own.pop(partition, None)
+                self._start_offsets.own.pop(partition, None)
             self._new.discard(partition)
         streams = set(map(str, partitions))
         self._events = [event for event in self._events if event.stream not in streams]
@@ -115,7 +115,7 @@ class PartitionReader:
         """Find out where to begin in partitions that are new."""
         if not self._new:
             return
-        offsets, latest = self._beginnings.find(client, self._new)
+        offsets, latest = self._start_offsets.find(client, self._new)
         for partition, offset in offsets.items():
             if self._until is not None:
                 self._ends.setdefault(partition, resolve_offset(client, partition, self._until))

@@ -257,7 +257,7 @@ class PartitionedTopics:
 def _assignment(
     partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int
 ) -> WorkAssignment:
-    """Return a worker's assignment; where the end is before the beginning, records are gone, which is one event."""
+    """Return a worker's assignment; if the end is before the beginning, records were deleted, which is one event."""
     own = {str(partition): spans[partition] for partition in partitions if partition in spans}
     counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in own.items()}, events)
     begins = {stream: begin for stream, (begin, _) in own.items()}

@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import Any, cast
 
 from connectors.base import CommitRefusedError, Event, Position, Trouble
-from connectors.kafka.beginnings import Beginnings
 from connectors.kafka.clients import Consumer, Partition
 from connectors.kafka.events import Decoder, Events
-from connectors.kafka.looks import Looks
 from connectors.kafka.offsets import Start, check_copartitioned, find_partitions, offset_of, parse_start
 from connectors.kafka.options import Options
 from connectors.kafka.partition_reader import PartitionReader
+from connectors.kafka.start_offsets import StartOffsets
+from connectors.kafka.topic_watcher import TopicWatcher
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +97,10 @@ class KafkaSource:
         self._copartitioned = copartitioned
         self._client: Consumer | None = None
         self._is_reading = False
-        self._looks = Looks(self.topics, self.options.servers)
-        self._beginnings = Beginnings(parse_start(start), in_group=group is not None)
+        self._topic_watcher = TopicWatcher(self.topics, self.options.servers)
+        self._start_offsets = StartOffsets(parse_start(start), in_group=group is not None)
         self._reader = PartitionReader(
-            self._beginnings,
+            self._start_offsets,
             Events(decoder, key),
             until=None if until is None else parse_start(until),
             in_turn=order == "deterministic",
@@ -122,12 +122,12 @@ class KafkaSource:
         """
         for stream, position in positions.items():
             offset_of(position, stream)
-            self._beginnings.own[Partition.parse(stream)] = position
+            self._start_offsets.own[Partition.parse(stream)] = position
 
     def rewind(self, positions: Mapping[str, Position]) -> None:
         """Continue after these positions once, regardless of committed offsets."""
         self.seek(positions)
-        self._beginnings.rewind(map(Partition.parse, positions))
+        self._start_offsets.rewind(map(Partition.parse, positions))
 
     def again(self, positions: Mapping[str, Position]) -> None:
         """Read the events since the last commit again; `positions` are as for `seek`."""
@@ -139,7 +139,7 @@ class KafkaSource:
     @property
     def trouble(self) -> Trouble | None:
         """The problem found by the last check of brokers and topics, or by the last call of the decoder."""
-        return self._looks.trouble or self._reader.trouble
+        return self._topic_watcher.trouble or self._reader.trouble
 
     def open(self) -> None:
         """Connect, and check that all topics exist; `poll` joins the group and reads.
@@ -171,7 +171,7 @@ class KafkaSource:
     def offsets(self, positions: Mapping[str, Position]) -> dict[Partition, int]:
         """Return the offsets among `positions` of assigned partitions in which records were read."""
         found = {Partition.parse(stream): offset_of(position, stream) for stream, position in positions.items()}
-        return self._beginnings.to_commit(found)
+        return self._start_offsets.to_commit(found)
 
     def acknowledge(self, positions: Mapping[str, Position]) -> None:
         """Commit offsets without a transaction, so that other members continue after them; some may be read again."""
@@ -212,7 +212,9 @@ class KafkaSource:
         try:
             for topic in self.topics:
                 find_partitions(client, topic, self._numbers, self.options.servers)
-            self._beginnings.known = {partition for topic in self.topics for partition in client.partitions_of(topic)}
+            self._start_offsets.known = {
+                partition for topic in self.topics for partition in client.partitions_of(topic)
+            }
             self._check()
         except (OSError, ValueError):
             client.close()
@@ -222,7 +224,7 @@ class KafkaSource:
     def _check(self) -> None:
         """Raise a `ValueError` if topics have to have the same number of partitions, and have not."""
         if self._copartitioned and self._numbers is not None:
-            check_copartitioned(self._beginnings.known)
+            check_copartitioned(self._start_offsets.known)
 
     def _join(self, client: Consumer) -> None:
         """Take part in the group, or take all partitions that are to be read."""
@@ -232,12 +234,12 @@ class KafkaSource:
         if self.group is not None and self._numbers is None:
             client.subscribe(self.topics, self)
         else:
-            known = sorted(self._beginnings.known)
+            known = sorted(self._start_offsets.known)
             self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
         """Look now and then for partitions that were added, and read them if no group deals them out."""
-        added = self._beginnings.add(self._looks.look(client))
+        added = self._start_offsets.add(self._topic_watcher.look(client))
         if added:
             self._check()
             if self.group is None and self._numbers is None:

@@ -1,4 +1,4 @@
-"""Waiting for brokers that may never answer, and saying what they did."""
+"""Requests to brokers with a timeout, and errors that describe the result."""
 
 from __future__ import annotations
 

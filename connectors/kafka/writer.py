@@ -1,4 +1,4 @@
-"""What writes to topics, connected when it is first used."""
+"""A writer to topics, which connects at its first use."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
     check_cluster(config)
     state = None if config.state.directory is None else StateDirectory(config.state.directory)
     options = None if config.kafka is None else kafka_options(config)
-    source = CheckpointOnlySource(divided_source(config), options, config.source.topics or ())
+    source = CheckpointOnlySource(partitioned_source(config), options, config.source.topics or ())
     for_workers = config.model_copy(update={"http": None})  # whose token is no worker's business
     pool, events = WorkerPool(address, lambda: replica_of(for_workers)), config.cluster.events_per_round
     runner = partial(ClusterRunner, divided=source.divided, pool=pool, workers=workers, events_per_round=events)
@@ -76,7 +76,7 @@ def check_cluster(config: Config) -> None:
 def replica_of(config: Config) -> Replica:
     """Return a worker."""
     return Replica(
-        lambda: divided_source(config),
+        lambda: partitioned_source(config),
         metric=config.build_metric(),
         writes=bool(config.sink.predictions or config.sink.predictions_topic),
         label=config.label,
@@ -85,7 +85,7 @@ def replica_of(config: Config) -> Replica:
     )
 
 
-def divided_source(config: Config) -> PartitionedSource:
+def partitioned_source(config: Config) -> PartitionedSource:
     """Return what the workers read together.
 
     Raises
@@ -128,6 +128,8 @@ def _problems(config: Config) -> Iterator[str]:
             yield f"preprocessing[{i}]: {problem}"
     if config.source.dataset is not None:
         yield f"source.dataset: expected files or topics on a cluster, got {config.source.dataset}"
+    if config.source.parameters:
+        yield f"source.{config.source.key}: expected files or topics on a cluster, got another source"
     if config.source.path == Path(STREAM):
         yield "source.path: expected files on a cluster, got standard input"
     if config.source.follow:

@@ -1,4 +1,4 @@
-"""What one worker does in a round: it learns its assignment with a replica of the model and reports the results."""
+"""A worker's part of a round: it learns its assignment with a replica of the model and reports the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_REFUSED = 1 << 26
 """Bytes of unusable events after which a worker ends its assignment, since they are kept for the driver."""
 
 
-class Task(NamedTuple):
+class RoundTask(NamedTuple):
     """What a worker is to do in a round.
 
     Parameters
@@ -119,7 +119,7 @@ class Replica:
         self._source = source()
         self._metric, self._writes, self._options = metric, writes, options
 
-    def learn(self, model: base.Estimator, numbers: set[str], task: Task) -> Report:
+    def learn(self, model: base.Estimator, numbers: set[str], task: RoundTask) -> Report:
         """Learn an assignment.
 
         The result depends only on the arguments and on the content at the positions that the assignment names, so

@@ -1,4 +1,4 @@
-"""How long rounds took, and what each worker did in them."""
+"""Durations of rounds, and the events of each worker in them."""
 
 from __future__ import annotations
 

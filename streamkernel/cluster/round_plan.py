@@ -1,4 +1,4 @@
-"""The plan of a round in the state directory, so that a round that is lost is done again as it was planned."""
+"""The plan of a round in the state directory, by which a lost round is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a run on a cluster: rounds of replicas, each merged into one model, and each round one checkpoint."""
+"""The loop of a run on a cluster: rounds of replicas, each merged into one model and committed as one checkpoint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from river import compose
 
 from connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from streamkernel.cluster import step_merging
-from streamkernel.cluster.replica import Report, Task, kernel_of
+from streamkernel.cluster.replica import Report, RoundTask, kernel_of
 from streamkernel.cluster.round_counts import RoundCounts
 from streamkernel.cluster.round_plan import RoundPlan
 from streamkernel.cluster.workers import WorkerPool
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.pipelines import first_steps
 from streamkernel.engine.retrying import pause, pause_after
 from streamkernel.engine.runner import POLL_SECONDS
@@ -51,7 +51,7 @@ class ClusterRunner:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: EngineParts,
         *,
         divided: PartitionedSource,
         pool: WorkerPool,
@@ -169,7 +169,7 @@ class ClusterRunner:
         busy = [(number, assignment) for number, assignment in enumerate(assignments) if assignment.events]
         learned = self._processor.outcomes["learned"]
         tasks = [
-            Task(assignment, number, place, len(busy), is_alone, learned)
+            RoundTask(assignment, number, place, len(busy), is_alone, learned)
             for place, (number, assignment) in enumerate(busy)
         ]
 
@@ -196,7 +196,7 @@ class ClusterRunner:
         learned = [part for part in parts if part.events > self._root.events]
         spread = model_merging.spread_of(learned, self._root) if len(learned) > 1 else 0.0
         merged = {
-            name: step_merging.merged(step, [report.model[name] for report in reports])
+            name: step_merging.merge_steps(step, [report.model[name] for report in reports])
             for name, step in first_steps(processor.model).items()
         }
         model_merging.merge_into(kernel_of(processor.model), parts, self._root)

@@ -1,4 +1,4 @@
-"""A source that several workers read together, as the engine sees one."""
+"""A source that several workers read together, with the interface that the engine uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a pipeline that learned apart, as one: their moments, ranges and categories are those of all events."""
+"""Merging of preprocessing steps: moments, ranges and categories of all events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problem(step: base.Transformer) -> str | None:
     return None
 
 
-def merged(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
+def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
     """Return what a step has learned that several workers went on with.
 
     Parameters
@@ -52,7 +52,7 @@ def merged(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.
         As each has it now.
     """
     if isinstance(before, OnFields):
-        return OnFields(merged(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
+        return OnFields(merge_steps(before.transformer, [part.transformer for part in parts]), before.on)  # type: ignore[attr-defined]
     found = copy.deepcopy(before)
     if type(before) in _MERGES:
         _MERGES[type(before)](found, before, parts)

@@ -1,4 +1,4 @@
-"""The workers of a run as Ray's actors: a task that is lost with its worker is done again by another one."""
+"""The workers of a run as Ray actors: a task that is lost with its worker is repeated by another worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import structlog
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from connectors import UnavailableError
-from streamkernel.cluster.replica import Replica, Report, Task
+from streamkernel.cluster.replica import Replica, Report, RoundTask
 from streamkernel.engine.retrying import error_of, pause_after
 from streamkernel.errors import InputError
 
@@ -59,7 +59,7 @@ class WorkerPool:
     """
 
     def __init__(self, address: str, replica: Callable[[], Replica]) -> None:
-        self._ray = connected(address)
+        self._ray = connect_to_ray(address)
         cpus = 0 if address == LOCAL else 1  # here there may be more workers than processors
         self._kind = self._ray.remote(num_cpus=cpus)(_Worker)
         self._replica = replica
@@ -73,7 +73,7 @@ class WorkerPool:
         self,
         model: Any,
         numbers: set[str],
-        tasks: Sequence[Task],
+        tasks: Sequence[RoundTask],
         most: int,
         meanwhile: Callable[[], None],
         stopping: Callable[[], bool],
@@ -106,7 +106,7 @@ class WorkerPool:
         sent = ray.put((model, numbers))
         refs = {self._workers[task.number].learn.remote(sent, task): task for task in tasks}
         meanwhile()
-        later: list[tuple[float, Task]] = []  # to be done again, and when
+        later: list[tuple[float, RoundTask]] = []  # to be done again, and when
         found: dict[int, Report] = {}
         lost, began = 0, time.monotonic()
         reported = began
@@ -153,8 +153,8 @@ class WorkerPool:
         """Have another worker in the place of one that is lost, unless none can be made."""
         if getattr(error, "actor_init_failed", False):
             raise ConnectionError(
-                f"Expected workers that can be made, got {_reason(error)} - streamkernel, of this version, has to be "
-                "on all nodes"
+                f"Expected workers that start, got {_reason(error)} - this version of streamkernel "
+                "must be installed on all nodes"
             ) from error
         log.warning("a worker was lost; repeating its assignment", worker=number, reason=str(error).partition("\n")[0])
         self._ray.kill(self._workers[number])  # it may be there, and out of reach
@@ -174,7 +174,7 @@ class _Worker:
         self._make = replica
         self._replica: Replica | None = None
 
-    def learn(self, sent: tuple[Any, set[str]], task: Task) -> Report:
+    def learn(self, sent: tuple[Any, set[str]], task: RoundTask) -> Report:
         """Learn an assignment with a model of our own."""
         self._replica = self._replica or self._make()  # here, so that an error of its source is reported
         return self._replica.learn(*sent, task)
@@ -188,7 +188,7 @@ def check_ray() -> None:
         )
 
 
-def connected(address: str) -> Any:
+def connect_to_ray(address: str) -> Any:
     """Return Ray, connected to a cluster.
 
     Raises

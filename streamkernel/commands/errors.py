@@ -1,4 +1,4 @@
-"""How a command ends when it fails."""
+"""Exit codes and messages of commands that fail."""
 
 from __future__ import annotations
 

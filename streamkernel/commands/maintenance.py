@@ -1,4 +1,4 @@
-"""A task done to a saved model on the events of a file, and several saved models as one."""
+"""Pruning and refitting a saved model on the events of a file, and merging saved models."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _single(path: Path) -> KernelModel:
     found = load(path)
     if isinstance(found, compose.Pipeline):
         raise ValueError(
-            "Expected models without preprocessing, since that of models that learned apart differs, "
+            "Expected models without preprocessing, which differs between models that learned separately, "
             f"got a pipeline - in {path}"
         )
     return _kernel_model(found, path)

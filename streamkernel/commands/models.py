@@ -24,7 +24,7 @@ SUFFIXES = {Format.SAFETENSORS: "safetensors", Format.NUMPY: "npz", Format.ONNX:
 
 ModelFile = Annotated[Path, typer.Argument(help="A file that save() or export wrote.", show_default=False)]
 EventsFile = Annotated[Path, typer.Argument(help="Events: CSV, JSON lines or Parquet.", show_default=False)]
-Label = Annotated[str, typer.Option(help="The field that is to be predicted.")]
+Label = Annotated[str, typer.Option(help="The field to predict.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 PrunedFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .pruned in its name.")
@@ -32,7 +32,7 @@ PrunedFile = Annotated[
 RefittedFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="The file to write; by default MODEL with .refitted in its name.")
 ]
-Window = Annotated[int, typer.Option(help="The last events that are used.", min=2)]
+Window = Annotated[int, typer.Option(help="The number of last events to use.", min=2)]
 
 
 def prune(
@@ -40,7 +40,7 @@ def prune(
     events: EventsFile,
     label: Label,
     output: PrunedFile = None,
-    keep: Annotated[float, typer.Option(help="Share of max_features that it may have afterwards.")] = 0.25,
+    keep: Annotated[float, typer.Option(help="The new limit of features, as a fraction of max_features.")] = 0.25,
     window: Window = 4096,
 ) -> None:
     """Prune a saved model to the features that matter on the events of a file."""

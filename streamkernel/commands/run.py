@@ -1,4 +1,4 @@
-"""Commands that run a stream: for the first time, on from where it stopped, or again."""
+"""Commands that run a stream: from the start, from a checkpoint, or again."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="The TOML file that says what to run.", show_default=False)],
-    check: Annotated[bool, typer.Option("--check", help="Report what a start would refuse, and exit.")] = False,
+    config: Annotated[
+        Path, typer.Argument(help="The TOML file with the configuration of the run.", show_default=False)
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Validate the configuration, and exit.")] = False,
     connect: Annotated[
-        bool, typer.Option("--connect", help="With --check: also connect to the brokers and look for all topics.")
+        bool,
+        typer.Option("--connect", help="With --check: also connect to the brokers and check that all topics exist."),
     ] = False,
     cluster: Annotated[
         str | None,
@@ -40,7 +43,7 @@ def run(
         from streamkernel.cluster.assemble import check_cluster, cluster_engine_of
 
         workers = WorkerCount(config, found)
-        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.wanted)
+        title, make = f"{config} on {cluster}", lambda: cluster_engine_of(found, cluster, workers.target)
         try:
             check_cluster(found)
         except EXPECTED as error:
@@ -57,20 +60,20 @@ def run(
             fail(error)
         typer.echo(f"{config} is valid" + (f", but {busy}" if busy else ""))
     elif connect:
-        fail(ValueError("--connect only goes with --check"))
+        fail(ValueError("--connect needs --check"))
     else:
         run_engine(found, title, make)
 
 
 def replay(
     config: Annotated[Path, typer.Argument(help="The TOML file of a run, or of another model.", show_default=False)],
-    directory: Annotated[Path, typer.Argument(help="Where the new state and all results go.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder for the new state and all results.", show_default=False)
+    ],
     start: Annotated[
-        str | None, typer.Option(help="Where to start in topics: an offset, or a time with its zone.")
+        str | None, typer.Option(help="The start in topics: an offset, or a time with a time zone.")
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Where to stop; by default at the present end of the topics.")
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="The end; by default the present end of the topics.")] = None,
 ) -> None:
     """Read a stream, or a range of its topics, again into another state directory, and change nothing else."""
     from streamkernel.engine.config.replay import replay_config
@@ -134,13 +137,13 @@ def run_engine(found: Config, title: str, make: Callable[[], Engine] | None = No
             address = f"http://{found.http.host}:{port}"
             log.info(f"live page at {address}/, metrics at {address}/metrics")
         with showing(engine, title, as_json=as_json) as view:
-            engine.run(stopping=stop.requested, watch=ProgressLog(view))
+            engine.run(stopping=stop.is_requested, watch=ProgressLog(view))
     except EXPECTED as error:
         fail(error, as_json=as_json)
     except Exception:
         if not as_json:
             raise
-        log.critical("the run has ended with an error that was not expected", exc_info=True)
+        log.critical("the run ended with an unexpected error", exc_info=True)
         raise typer.Exit(1) from None
-    if reason := engine.refused_all():
+    if reason := engine.reason_all_refused():
         fail(ValueError(reason), as_json=as_json, code=1)

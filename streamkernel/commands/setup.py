@@ -1,4 +1,4 @@
-"""Commands for before a run: a demonstration, compiled code, dashboards."""
+"""Commands before a run: a demonstration, compiled code, dashboards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streamkernel.commands.errors import EXPECTED, fail
 
 def demo(
     directory: Annotated[
-        Path, typer.Option(help="Where plot, model and predictions go; an earlier demo's are replaced.")
+        Path, typer.Option(help="The folder for plot, model and predictions; those of an earlier demo are replaced.")
     ] = Path("streamkernel-demo"),
     events: Annotated[int, typer.Option(help="Events of the drifting stream.", min=1000)] = 50_000,
-    port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 takes a free one.", min=0)] = 0,
+    port: Annotated[int, typer.Option(help="Port of /metrics on loopback; 0 chooses a free one.", min=0)] = 0,
 ) -> None:
     """Run the main job on data that ships with River, beside River's LogisticRegression."""
     from streamkernel import demo as demonstration
@@ -46,7 +46,7 @@ def warm_up(
     except EXPECTED as error:
         fail(error)
     if folder() is None:
-        fail(OSError("there is no folder to store compiled code in; set NUMBA_CACHE_DIR to one that can be written"))
+        fail(OSError("no folder for compiled code is writable; set NUMBA_CACHE_DIR to a writable folder"))
     for name, model in models.items():
         began = time.perf_counter()
         with Console(stderr=True).status(f"compiling for {name}"):

@@ -1,4 +1,4 @@
-"""Signals that a run answers to."""
+"""Signals that a run handles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StopSignal:
         if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
             signal.signal(signal.SIGHUP, self._request)
 
-    def requested(self) -> bool:
+    def is_requested(self) -> bool:
         """Say whether a signal has come."""
         return self._requested
 
@@ -53,7 +53,7 @@ class WorkerCount:
         self._path, self._count, self._is_due = path, config.cluster.workers, False
         signal.signal(signal.SIGHUP, self._request)
 
-    def wanted(self) -> int | None:
+    def target(self) -> int | None:
         """Return the number, ``None`` for as many as there is room for."""
         if self._is_due:
             from streamkernel.engine.config.config import load_config

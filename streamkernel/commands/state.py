@@ -1,4 +1,4 @@
-"""Commands that show what a state directory holds."""
+"""Commands that show the content of a state directory."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         Parameters
         ----------
         x : dict
-            The features by name.
-        **others
-            Whatever else the model takes.
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
         """
         return self.model.predict_one(x, **others)
 
@@ -76,9 +76,9 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         Parameters
         ----------
         x : dict
-            The features by name.
-        **others
-            Whatever else the model takes.
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
         """
         return self.model.predict_proba_one(x, **others)
 
@@ -91,7 +91,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         Parameters
         ----------
         x : dict
-            The features by name.
+            The features by name, as for the model.
         """
         return labels_within(self.model.predict_proba_one(x), self._scores.threshold())
 

@@ -80,9 +80,9 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
         Parameters
         ----------
         x : dict
-            The features by name.
-        **others
-            Whatever else the model takes.
+            The features by name, as for the model.
+        **others : object
+            Further arguments, which are passed to the model.
         """
         return self.model.predict_one(x, **others)
 
@@ -95,7 +95,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
         Parameters
         ----------
         x : dict
-            The features by name.
+            The features by name, as for the model.
         """
         return interval_around(self.model.predict_one(x), self._scores.threshold())
 

@@ -1,4 +1,4 @@
-"""The long-running part: events in, a model that learns, predictions and checkpoints out."""
+"""The engine: events in, a model that learns, predictions and checkpoints out."""
 
 from streamkernel.engine.engine import Engine
 

@@ -205,7 +205,7 @@ class Checkpointer:
             If there are no transactions, so that there is nothing to return to.
         """
         if self.transactions is None:
-            raise OSError(f"Expected to write what was learned, got a refusal: {error}") from error
+            raise OSError(f"Expected to write the checkpoint, got an error: {error}") from error
         self.is_uncertain = True
         self._refusals += 1
         self._health.count("commit_refused")

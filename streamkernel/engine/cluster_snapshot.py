@@ -1,4 +1,4 @@
-"""What a cluster is doing, at one moment, for any thread to read."""
+"""A snapshot of a cluster, for any thread to read."""
 
 from __future__ import annotations
 

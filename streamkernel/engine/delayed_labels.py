@@ -1,4 +1,4 @@
-"""Labels that come later than their features: what was predicted waits for its label, in a bounded store."""
+"""Labels that arrive later than their features: pending predictions in a bounded store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.engine.checkpoint.packing import pack, unpack
-from streamkernel.engine.examples import shortened
+from streamkernel.engine.examples import shorten
 from streamkernel.engine.label_clock import LabelClock
 from streamkernel.engine.pipelines import Answer
 from streamkernel.errors import JoinError
@@ -25,7 +25,7 @@ _FARTHEST = 1e15  # seconds
 Key = str | int
 
 
-class Waiting(NamedTuple):
+class PendingExample(NamedTuple):
     """Features without a label yet, with the predictions of the model and the baseline for them."""
 
     since: float
@@ -79,7 +79,7 @@ class DelayedLabels:
     >>> labels.wait(labels.arrive({"id": 7, "words": 120}), {"words": 120}, answers, "mails")
     >>> labels.waiting_for(labels.arrive({"id": 7, "y": "ham"}, is_label=True), "ham").answers[0]
     ('spam', None)
-    >>> labels.joined(7)
+    >>> labels.discard(7)
     >>> labels.waiting_for(7, "spam")
     Traceback (most recent call last):
         ...
@@ -106,7 +106,7 @@ class DelayedLabels:
         self._read = clock
         self._clock = LabelClock(timeout_seconds)
         self._event = 0.0  # the time of the record that came last
-        self._waiting: OrderedDict[Key, Waiting] = OrderedDict()
+        self._waiting: OrderedDict[Key, PendingExample] = OrderedDict()
         self._early: OrderedDict[Key, tuple[float, Key, Any]] = OrderedDict()
         self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
 
@@ -155,12 +155,12 @@ class DelayedLabels:
         comes.
         """
         answered = map(plain, (*answers[0], *answers[1]))
-        self._waiting[key] = Waiting._make((self._since, key, place, x, *answered, w))
+        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
-    def waiting_for(self, key: Key, y: Any) -> Waiting | None:
+    def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
         """Return the pending features of `key`, whose label is `y`; if there are none, the label becomes pending.
 
         Raises
@@ -184,7 +184,7 @@ class DelayedLabels:
             self._early.popitem(last=False)
         return None
 
-    def joined(self, key: Key) -> None:
+    def discard(self, key: Key) -> None:
         """Let go of what waited under `key`: its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
@@ -196,7 +196,7 @@ class DelayedLabels:
         return {
             "counts": dict(self.counts),
             "clock": self._clock.state(),
-            "waiting": pack(self._waiting.values(), width=len(Waiting._fields)),
+            "waiting": pack(self._waiting.values(), width=len(PendingExample._fields)),
             "early": pack(self._early.values(), width=3),
             "done": pack(self._done.items(), width=2),
         }
@@ -205,7 +205,7 @@ class DelayedLabels:
         """Continue from what `state` returned."""
         self.counts = dict(state["counts"])
         self._clock.restore(state["clock"])
-        self._waiting = OrderedDict((row[1], Waiting(*row)) for row in unpack(state["waiting"]))
+        self._waiting = OrderedDict((row[1], PendingExample(*row)) for row in unpack(state["waiting"]))
         self._early = OrderedDict((row[1], row) for row in unpack(state["early"]))
         self._done = OrderedDict(unpack(state["done"]))
 
@@ -217,10 +217,10 @@ class DelayedLabels:
                 raise JoinError(f"Expected a key of at most {LONGEST_KEY:,} characters, got {len(key):,} - {where}")
             return key
         if type(key) is not int:
-            got = shortened(key) if key is not None else "null" if self.key in record else "no such field"
+            got = shorten(key) if key is not None else "null" if self.key in record else "no such field"
             raise JoinError(f"Expected a string or an integer as key, got {got} - {where}")
         if not -(1 << 63) <= key < 1 << 64:
-            raise JoinError(f"Expected an integer of 64 bits as key, got {shortened(key)} - {where}")
+            raise JoinError(f"Expected an integer of 64 bits as key, got {shorten(key)} - {where}")
         return key
 
     @property
@@ -251,7 +251,7 @@ class DelayedLabels:
             since = entries[key][0]
             if since > now + limit and not self._clock.is_in_doubt:  # its time was wrong: it waits from now on
                 entry = entries.pop(key)
-                entries[key] = entry._replace(since=now) if isinstance(entry, Waiting) else (now, *entry[1:])
+                entries[key] = entry._replace(since=now) if isinstance(entry, PendingExample) else (now, *entry[1:])
             elif now - since > limit:
                 del entries[key]
                 self._count(key, entries)
@@ -276,7 +276,7 @@ def _seconds(record: Mapping[str, Any], field: str) -> float:
             pass
     elif type(value) in (int, float) and -_FARTHEST < value < _FARTHEST:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    got = shortened(value) if value is not None else "null" if field in record else "no such field"
+    got = shorten(value) if value is not None else "null" if field in record else "no such field"
     raise JoinError(f'Expected a time in seconds or ISO 8601, got {got} - at field "{field}"')
 
 

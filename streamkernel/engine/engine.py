@@ -1,4 +1,4 @@
-"""A run: its parts put together, from its start to its end, and what others read of it."""
+"""A run: its components, from start to end, and its read access for other threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from connectors import DeadLetters, KafkaDeadLetters, KafkaSource, Sink, Source,
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.cluster_snapshot import ClusterSnapshot
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.runner import Runner, StreamRunner
 from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.telemetry.history import History
@@ -62,7 +62,7 @@ class Engine:
 
     Attributes
     ----------
-    parts : Parts
+    parts : EngineParts
         The components of the run, each of which owns its state.
     runner : Runner
         The loop.
@@ -104,9 +104,9 @@ class Engine:
         checkpoint_seconds: float = 30.0,
         give_up_after: float | None = None,
         setup: Mapping[str, Any] | None = None,
-        runner: Callable[[Parts], Runner] = StreamRunner,
+        runner: Callable[[EngineParts], Runner] = StreamRunner,
     ) -> None:
-        self.parts = Parts.of(
+        self.parts = EngineParts.of(
             model,
             source,
             label=label,
@@ -234,9 +234,9 @@ class Engine:
         labels = self.parts.processor.labels
         return 0 if labels is None else len(labels)
 
-    def refused_all(self) -> str:
+    def reason_all_refused(self) -> str:
         """Return the reason if all records so far were refused, else an empty string."""
-        return self.parts.outputs.refused_all()
+        return self.parts.outputs.reason_all_refused()
 
     @property
     def last_dead_letters(self) -> deque[dict[str, Any]]:

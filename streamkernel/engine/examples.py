@@ -1,4 +1,4 @@
-"""From a record to an example (x, y), or to the reason why it is none."""
+"""Conversion of a record to an example (x, y), or to the reason of its refusal."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Examples:
                 continue
             elif kind is not str:
                 raise InputError(
-                    f'Expected a number or a string, got {kind.__name__} {shortened(value)} - at field "{name}"'
+                    f'Expected a number or a string, got {kind.__name__} {shorten(value)} - at field "{name}"'
                 )
             elif name in numbers and name != label:
                 raise _not_a_number(name, value)
@@ -105,7 +105,7 @@ class Examples:
                 x[name] = value
         y = x.pop(label, None)
         if self._numeric_label and isinstance(y, str):
-            raise LabelError(f'Expected a number as label, got the string {shortened(y)} - at field "{label}"')
+            raise LabelError(f'Expected a number as label, got the string {shorten(y)} - at field "{label}"')
         return x, y
 
     def weight_of(self, record: Mapping[str, Any]) -> float:
@@ -122,7 +122,7 @@ class Examples:
         if isinstance(w, bool) or not isinstance(w, (int, float)):
             found = "null" if self.weight in record else "no such field"
             raise InputError(
-                f"Expected a weight, got {found if w is None else f'{type(w).__name__} {shortened(w)}'} - at {where}"
+                f"Expected a weight, got {found if w is None else f'{type(w).__name__} {shorten(w)}'} - at {where}"
             )
         return as_weight(w, where)
 
@@ -130,7 +130,7 @@ class Examples:
         """Count a number far outside its range, or refuse one that is none or too large."""
         if not -LARGEST <= value <= LARGEST:
             what = f"a number of at most {LARGEST:g}" if -inf < value < inf else "a finite number"
-            raise InputError(f'Expected {what}, got {shortened(value)} - at field "{name}"')
+            raise InputError(f'Expected {what}, got {shorten(value)} - at field "{name}"')
         self.ranges.outside(name, value)
 
     def check_again(self, x: Mapping[str, Any]) -> None:
@@ -170,10 +170,10 @@ class Examples:
 
 
 def _not_a_number(name: str, value: str) -> InputError:
-    return InputError(f'Expected a number as before, got the string {shortened(value)} - at field "{name}"')
+    return InputError(f'Expected a number as before, got the string {shorten(value)} - at field "{name}"')
 
 
-def shortened(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value as Python shows it, in at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,4 +1,4 @@
-"""A preprocessing step that sees some of the fields, while the others pass by untouched.
+"""A preprocessing step that reads some fields and passes the others through.
 
 River's own ``Select`` raises an error for a record that lacks a field, and its ``SelectType`` has no opposite
 that would keep what is left, so the two cannot be joined to this.

@@ -1,4 +1,4 @@
-"""What happened to a run that continued, and whether its main loop still turns."""
+"""Incidents of a run, and whether its main loop advances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where predictions and dead letters go, and the last dead letters for those who look at a run."""
+"""The sinks of predictions and dead letters, and the last dead letters."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Outputs:
             self.dead_letters.write(event, refusal, self.member)
         else:
             log.warning("dead letter", stream=event.stream, resume=event.resume, reason=reason)
-        if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.refused_all()):
+        if self._processor.outcomes["dead_letter"] == FIRST_RECORDS and (reason := self.reason_all_refused()):
             log.error(reason)
 
-    def refused_all(self) -> str:
+    def reason_all_refused(self) -> str:
         """Return why no record was of any use so far, or nothing if one was, or there was none."""
         outcomes, refused = self._processor.outcomes, self._processor.refused
         count, kinds = outcomes["dead_letter"], [kind for kind, n in refused.items() if n]

@@ -1,4 +1,4 @@
-"""The parts of a run, each of which owns its state, put together."""
+"""The components of a run, each of which owns its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamkernel.engine.telemetry.monitor import Monitor
 
 
 @dataclass(frozen=True)
-class Parts:
+class EngineParts:
     """The parts of a run.
 
     Parameters

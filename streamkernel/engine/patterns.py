@@ -1,4 +1,4 @@
-"""Patterns of a configuration file, searched for in time that is linear in the length of the text.
+"""Patterns of a configuration file, which match in time linear in the length of the text.
 
 Python's own ``re`` tries every way to match, which with ``(a+)+$`` takes years on thirty letters. RE2 does not.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def tokens(text: str, pattern: str) -> Iterator[str]:
-    """Yield the parts of a text that match: the first group of each match, or all of it where there is none.
+    r"""Yield the parts of a text that match: the first group of each match, or all of it where there is none.
 
     It is to River's vectorizers what their own ``tokenize_using_regex_pattern`` is.
 

@@ -1,4 +1,4 @@
-"""Parts and answers of a River model that may be a pipeline."""
+"""Access to the steps and the model of a River pipeline."""
 
 from __future__ import annotations
 

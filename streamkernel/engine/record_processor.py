@@ -1,4 +1,4 @@
-"""What one record leads to: a prediction, learning, or both, a judgement of the prediction, and a line of output."""
+"""Processing of one record: prediction, learning, evaluation of the prediction, and a line of output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from river import base, metrics
 
 from connectors import Event, Refusal
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.examples import Examples, shortened
+from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
 from streamkernel.engine.refusals import KINDS
 from streamkernel.engine.telemetry.quality import Quality
@@ -154,7 +154,7 @@ class RecordProcessor:
                 self._check_class(y)
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
-            labels.joined(key)
+            labels.discard(key)
         return x if labels is None else self._without_history(x), y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
@@ -230,7 +230,7 @@ class RecordProcessor:
         elif not isinstance(self.model, base.Classifier):
             return
         elif len(self._classes) >= MOST_CLASSES:
-            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shortened(y)}")
+            raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
         self._classes.add(y)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:

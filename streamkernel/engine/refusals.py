@@ -1,4 +1,4 @@
-"""Reasons for which a record becomes a dead letter."""
+"""Reasons of dead letters."""
 
 from __future__ import annotations
 

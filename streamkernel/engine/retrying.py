@@ -1,4 +1,4 @@
-"""Calls to brokers that may not answer: retried until they do, until we have to stop, or until the user gives up."""
+"""Retries of calls to unavailable brokers, until they succeed, the run stops, or a time limit is reached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoppedError(UnavailableError):
     """The service is still unavailable, and the run has to stop."""
 
 
-def retried(
+def retry_until_answered(
     ask: Callable[[], T],
     stopping: Callable[[], bool],
     count: Callable[[str], None],
@@ -117,7 +117,7 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
         threading.Thread(target=task, daemon=True, name="kafka-call").start()
         while not wait([answer], LOOK_SECONDS).done:
             if stopping():
-                raise StoppedError("stopped before there was an answer")
+                raise StoppedError("stopped before the response arrived")
         return answer.result()
 
     return run
@@ -139,11 +139,11 @@ class Retries:
         self._last: tuple[str, float] | None = None  # the trouble that was reported last, and when
 
     def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retried` does."""
-        return retried(call, stopping, self._count, self._give_up_after)
+        """Return an answer as :func:`retry_until_answered` does."""
+        return retry_until_answered(call, stopping, self._count, self._give_up_after)
 
     def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retried` does, of a call that may take long."""
+        """Return an answer as :func:`retry_until_answered` does, of a call that may take long."""
         return self.ask(aside(call, stopping), stopping)
 
     def report(self, trouble: Trouble | None) -> GaveUpError | None:

@@ -1,4 +1,4 @@
-"""The main loop: an event comes in, is predicted, learned and written out, and now and then all is made durable."""
+"""The main loop: it predicts, learns and writes each event, and commits checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from connectors import CommitRefusedError, Event, KafkaSource
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.refusals import refusal_of
 
 POLL_SECONDS = 0.2
@@ -44,7 +44,7 @@ class StreamRunner:
         The parts of the run.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self._source, self._processor, self._outputs = parts.source, parts.processor, parts.outputs
         self._checkpointer, self._monitor, self._history = parts.checkpointer, parts.monitor, parts.monitor.history
         self._health, self._retries = parts.health, parts.retries

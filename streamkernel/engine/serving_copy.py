@@ -1,4 +1,4 @@
-"""A model that predicts while another thread continues learning: a copy, made now and then, that never changes."""
+"""A copy of the model for predictions, made periodically, while another thread continues learning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from river import base
 
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import most_likely
-from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.estimators.prediction_copy import prediction_copy
 
 SECONDS = 1.0
 """How old a copy becomes at least, before there is another one."""
@@ -20,7 +20,7 @@ SHARE = 0.01
 """How much of the time goes into copies at most."""
 
 
-class Published(NamedTuple):
+class PublishedModel(NamedTuple):
     """A model as it was after so many events.
 
     Parameters
@@ -72,7 +72,7 @@ class Publisher:
     ----------
     wanted : bool
         Whether predictions are requested.
-    newest : Published or None
+    newest : PublishedModel or None
         The last copy.
 
     Examples
@@ -88,7 +88,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.wanted = False
-        self.newest: Published | None = None
+        self.newest: PublishedModel | None = None
         self._next = 0.0
 
     def is_due(self, events: int) -> bool:
@@ -101,6 +101,6 @@ class Publisher:
         """Make a copy; `checkpoint` is as for `Published`."""
         began = time.monotonic()
         version = 1 if self.newest is None else self.newest.version + 1
-        self.newest = Published(version, events, frozen(model), copy.deepcopy(examples), checkpoint)
+        self.newest = PublishedModel(version, events, prediction_copy(model), copy.deepcopy(examples), checkpoint)
         now = time.monotonic()
         self._next = now + max(SECONDS, (now - began) / SHARE)

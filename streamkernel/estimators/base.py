@@ -1,4 +1,4 @@
-"""What the classifier and the regressor share: parameters, the first examples, the numbers a dashboard shows."""
+"""The common part of the classifier and the regressor: parameters, the first examples, figures for dashboards."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streamkernel.estimators.learning import LearningModel, while_still
 from streamkernel.estimators.model_state import State
 from streamkernel.features import example_tensors, field_names, numeric_names, scaling
 from streamkernel.features.rows import Rows
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.kernels import Gaussian, Kernel, Ladder, bandwidth
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.kernels import Gaussian, Kernel, MultiScale, bandwidth
 from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep import Pruning, Refit
 from streamkernel.upkeep.scheduler import BackgroundTasks
 
@@ -32,7 +32,7 @@ Choice = str | Newton | DSG
 """A value of the parameter `learner`."""
 
 DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
-MANY_BANDWIDTHS = Ladder(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
+MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
 
 class KernelModel(LearningModel):
@@ -74,7 +74,7 @@ class KernelModel(LearningModel):
         self.seed = seed
         self.pruning = pruning
         self.refit = refit
-        self._loss = losses.named(loss, self._for_classes)
+        self._loss = losses.resolve_loss(loss, self._for_classes)
         chosen = learner_choice.check(learner, self._loss.is_curved, loss=loss, max_features=max_features, refit=refit)
         self._cap, self._options = learner_choice.resolve(chosen, max_features, self._loss)
         is_second_order = isinstance(self._options, Newton)
@@ -86,7 +86,7 @@ class KernelModel(LearningModel):
             first=() if self._wanted.is_pending or is_second_order else None,
             labels={},
             upkeep=None,
-            numeric=numeric_names.Names(fields={} if is_second_order and kernel is None else None),
+            numeric=numeric_names.NumericNames(fields={} if is_second_order and kernel is None else None),
             own=self._new_own(),
         )
         self._state = replace(self._state, upkeep=self._new_upkeep())
@@ -155,7 +155,7 @@ class KernelModel(LearningModel):
         """Return what a subclass keeps besides, before the first example."""
         return None
 
-    def _new_learner(self, kernel: Kernel, columns: int) -> Expansion | Mixture:
+    def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
         """Return a function that has learned nothing."""
         return learner_choice.new_function(
             self._options,
@@ -186,7 +186,7 @@ class KernelModel(LearningModel):
         """Return a target as a number."""
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
-    def _with_columns(self, columns: int) -> Expansion | Mixture:
+    def _with_columns(self, columns: int) -> FirstOrderLearner | SecondOrderLearner:
         """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
         return self._new_learner(self.kernel_, columns)
 
@@ -258,7 +258,7 @@ class KernelModel(LearningModel):
             If it cannot be done to this model.
         """
         task.check(self._learner, self.max_features)
-        from streamkernel.upkeep.work import done
+        from streamkernel.upkeep.work import do_task
 
         directions = self._learner.directions
         rows = Rows.stack([directions.row(x) for x, _ in events])
@@ -267,7 +267,7 @@ class KernelModel(LearningModel):
         found = self._state
         rows = found.learner.directions.adopt_rows(rows)
         read = rows if found.scales is None else found.scales(rows)
-        learner, gap = done(task, found.learner, read, y, self._with_columns, tell)
+        learner, gap = do_task(task, found.learner, read, y, self._with_columns, tell)
         self._state = replace(found, learner=learner)
         return gap
 
@@ -293,7 +293,7 @@ class KernelModel(LearningModel):
         )
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         return self._description(), self._tensors()
 
@@ -315,11 +315,11 @@ class KernelModel(LearningModel):
         if fields is not None and "fields" in description:
             pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
             fields = field_names.unpack(description["fields"], pairs)
-        numeric = numeric_names.Names(numbers, fields)
+        numeric = numeric_names.NumericNames(numbers, fields)
         self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, self._own_in(tensors))
         upkeep = self._state.upkeep
         if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
-            self._state = replace(self._state, upkeep=upkeep.restored(learner, tensors))  # its job reads the kernel
+            self._state = replace(self._state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
         """Return the labels that a description has."""

@@ -10,7 +10,7 @@ import numpy as np
 from streamkernel.estimators.explained import ExplainedModel
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.estimators.targets import as_label
-from streamkernel.estimators.weighting import ClassWeight, balanced, class_counts
+from streamkernel.estimators.weighting import ClassWeight, balanced_weights, class_counts
 from streamkernel.features.rows import F64, Rows
 from streamkernel.tensor_file import Tensors, require_tensor
 
@@ -31,17 +31,17 @@ class ClassWeightedModel(ExplainedModel):
     def _new_own(self) -> Any:
         return np.zeros(0) if self.class_weight == "balanced" else None  # examples of each class
 
-    def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
+    def _weigh_rows(self, rows: Rows, y: F64, found: State) -> Rows:
         if found.own is None:
             return rows
         known = class_counts(found.own, np.zeros(0), len(found.labels))
-        return rows._replace(weights=rows.weights * balanced(y, known))
+        return rows._replace(weights=rows.weights * balanced_weights(y, known))
 
-    def _followed(self, found: State, journal: Journal, learned: int) -> State:
+    def _advance_state(self, found: State, journal: Journal, learned: int) -> State:
         if found.own is not None:
             counts = class_counts(found.own, journal.y[:learned], len(found.labels))
             found = found.with_journal(None, counts)
-        return super()._followed(found, journal, learned)
+        return super()._advance_state(found, journal, learned)
 
     def _tensors(self) -> Tensors:
         own = self._state.own

@@ -39,7 +39,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
     ----------
     kernel : Kernel or None, default None
         The kernel, which reads unscaled inputs. By default inputs are scaled by their running mean and standard
-        deviation, and the kernel is a :class:`~streamkernel.kernels.Ladder` of Gaussians around the median distance
+        deviation, and the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance
         between the first 256 examples. With ``learner="dsg"`` the default is a Gaussian of 0.4 times that distance on
         unscaled inputs. During the first 256 examples the bandwidth is provisional, and the examples are learned
         again each time it changes.

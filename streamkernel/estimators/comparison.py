@@ -1,4 +1,4 @@
-"""An example beside the running mean of each of its fields, and the examples in between."""
+"""An example, the running mean of each of its fields, and the examples between them."""
 
 from __future__ import annotations
 

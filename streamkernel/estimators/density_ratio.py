@@ -13,7 +13,7 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
 from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Kernel
 from streamkernel.learners import state
@@ -57,12 +57,12 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     (λ/2)‖f‖². (Dai et al. 2014, eq. 8, has p and q exchanged: E_q[exp f] - E_p[f] is smallest where
     q exp f = p, which is f = log p/q.)
 
-    * ``form="kl"``: r(t) = -log t and r*(χ) = -1 - log(-χ), so the loss is E_p[exp f] - E_q[1 + f]. Pointwise
+    * ``divergence="kl"``: r(t) = -log t and r*(χ) = -1 - log(-χ), so the loss is E_p[exp f] - E_q[1 + f]. Pointwise
       p exp f - q f is smallest where p exp f = q, which is f = log q/p, and minus the smallest value is KL(q‖p).
-    * ``form="novelty"``: r(t) = max(0, ρ - log t). In χt - r(t) the best t is -1/χ if that is below exp ρ, and exp ρ
-      otherwise, so r*(χ) = -1 - ρ - log(-χ) for χ < -exp(-ρ), and χ exp ρ for -exp(-ρ) ≤ χ ≤ 0. Pointwise the loss
-      is as before where f > -ρ, and (p - q exp ρ) exp f below: f is log q/p where that is above -ρ, and decreases where
-      it is not. The model does not distinguish small ratios, and a prediction is at least -ρ.
+    * ``divergence="novelty"``: r(t) = max(0, ρ - log t). In χt - r(t) the best t is -1/χ if that is below exp ρ, and
+      exp ρ otherwise, so r*(χ) = -1 - ρ - log(-χ) for χ < -exp(-ρ), and χ exp ρ for -exp(-ρ) ≤ χ ≤ 0. Pointwise the
+      loss is as before where f > -ρ, and (p - q exp ρ) exp f below: f is log q/p where that is above -ρ, and decreases
+      where it is not. The model does not distinguish small ratios, and a prediction is at least -ρ.
 
     Streams of unequal length are weighted by the inverse of their shares π of the events so far, so that both
     expectations have equal weight: an event of the rarer stream has the weight 2, one of the other
@@ -73,7 +73,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     ----------
     kernel : Kernel or None, default None
         The kernel; by default a Gaussian of the median distance between the first 256 events.
-    form : {"kl", "novelty"}, default "kl"
+    divergence : {"kl", "novelty"}, default "kl"
         The divergence: Kullback-Leibler, or its truncation, as above.
     rho : float, default 0.0
         With ``"novelty"``, ρ ≤ 0: ratios q/p below exp(-ρ) are not distinguished.
@@ -93,7 +93,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
 
     Attributes
     ----------
-    divergence : float
+    divergence_ : float
         The running estimate of the divergence.
     n_features, n_seeds, n_steps, n_reused, kernel_
         As for :class:`~streamkernel.KernelClassifier`.
@@ -121,7 +121,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     ...     model.learn_one({"x": generator.gauss(0.0, 1.0)}, False)
     >>> [round(model.predict_one({"x": x}), 1) for x in (-1.0, 0.0, 1.0, 2.0)]
     [-1.5, -0.5, 0.4, 1.4]
-    >>> round(model.divergence, 1)
+    >>> round(model.divergence_, 1)
     0.5
     """
 
@@ -132,7 +132,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         self,
         kernel: Kernel | None = None,
         *,
-        form: Literal["kl", "novelty"] = "kl",
+        divergence: Literal["kl", "novelty"] = "kl",
         rho: float = 0.0,
         learner: str | learners.DSG | None = None,
         max_features: int | None = 1024,
@@ -140,13 +140,13 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        if form not in ("kl", "novelty"):
-            raise ValueError(f'Expected form to be "kl" or "novelty", got {form!r}')
+        if divergence not in ("kl", "novelty"):
+            raise ValueError(f'Expected divergence to be "kl" or "novelty", got {divergence!r}')
         if isinstance(rho, str) or not -math.inf < rho <= 0.0:
             raise ValueError(f"Expected rho <= 0, got {rho!r}")
-        self.form = form
+        self.divergence = divergence
         self.rho = rho
-        loss = Ratio() if form == "kl" else TruncatedRatio(float(rho))
+        loss = Ratio() if divergence == "kl" else TruncatedRatio(float(rho))
         super().__init__(
             kernel=kernel,
             loss=loss,
@@ -159,11 +159,11 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         self.learner = learner
 
     @property
-    def divergence(self) -> float:
+    def divergence_(self) -> float:
         """The divergence of q from p, over the last thousand events of each, evaluated before learning.
 
-        -E_p[exp f] - E_q[r*(-exp f)] is a lower bound, up to sampling error, of KL(q‖p) with ``form="kl"`` and of
-        E_q[max(0, ρ + log q/p)] with ``form="novelty"``. It is 0 until events of both streams have been learned.
+        -E_p[exp f] - E_q[r*(-exp f)] is a lower bound, up to sampling error, of KL(q‖p) with ``divergence="kl"`` and of
+        E_q[max(0, ρ + log q/p)] with ``divergence="novelty"``. It is 0 until events of both streams have been learned.
         """
         counts, running = self._state.own
         return -float(running.sum()) if counts.all() else 0.0
@@ -197,7 +197,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             raise
 
     @locked
-    def _learn_side(self, row: Rows, side: int, numeric: Names) -> None:
+    def _learn_side(self, row: Rows, side: int, numeric: NumericNames) -> None:
         """Learn from one event of p, side 0, or of q, side 1."""
         self._recover()
         found, sign = self._state, 1.0 if side else -1.0
@@ -212,7 +212,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
         self._offer(row, np.array([sign * 2.0 * rarer / own]), found, (counts, running))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
-        """Return the estimate of log q(x)/p(x), or with ``form="novelty"`` of its maximum with -ρ.
+        """Return the estimate of log q(x)/p(x), or with ``divergence="novelty"`` of its maximum with -ρ.
 
         Parameters
         ----------
@@ -225,7 +225,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
             If a value is neither a finite number nor a string.
         """
         f = float(self._score(x))
-        return f if self.form == "kl" else max(f, -self.rho)
+        return f if self.divergence == "kl" else max(f, -self.rho)
 
     def _default_step(self) -> step_sizes.Step:
         return step_sizes.Constant(0.02)

@@ -179,7 +179,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             statistic=statistic,
             drift_detected=statistic >= 0.5 * self.average_run_length,
         )
-        self._seen = seen._replace(journal=(pair, model._learner.offered, after))
+        self._seen = seen._replace(journal=(pair, model._learner.n_offered, after))
         try:
             model._learn(pair, OLD_AND_NEW, model._learner.directions, numeric_names.NONE)
         finally:
@@ -193,16 +193,16 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         pair, offered, after = journal
         model = after.model
         model._complete()
-        learned = model._learner.offered - offered
+        learned = model._learner.n_offered - offered
         if learned == 1:
             model._learn(pair.part(1, 2), OLD_AND_NEW[1:], model._learner.directions, numeric_names.NONE)
         self._seen = after if learned else self._seen._replace(journal=None)
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
-        model, tensors = seen.model._described()
+        model, tensors = seen.model._describe()
         waiting = example_tensors.pack_examples("waiting", [(row, 0.0) for row in seen.waiting])
         description = {
             "model": model,

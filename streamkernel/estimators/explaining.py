@@ -1,4 +1,4 @@
-"""What each field of an example contributes to a score, and how much each field matters to a model."""
+"""Contributions of the fields of an example to a score, and importances of fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamkernel.estimators.model_state import State
 from streamkernel.features.counter_rng import domain_key, hash64
 from streamkernel.features.rows import F64
 from streamkernel.features.running_moments import moments_of
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
 
 METHODS = ("gradient", "sampling")
@@ -133,7 +133,7 @@ def importances(found: State) -> dict[Hashable, float]:
         If it has not yet learned enough examples.
     """
     learner, fields = found.learner, found.numeric.fields
-    if found.scales is None or fields is None or not isinstance(learner, Mixture):
+    if found.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):
         raise AttributeError(
             'Expected the default kernel and learner="newton" for feature_importances_, for other models keep no '
             "gradients; explain_one explains each example"

@@ -162,7 +162,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         y : series of shape (n_examples,)
             The targets.
         w : series of shape (n_examples,) or None, default None
-            Their weights, as for :meth:`learn_one`; 1 each if it is ``None``.
+            Their weights, as for :meth:`learn_one`; by default 1 each.
 
         Raises
         ------
@@ -259,11 +259,11 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         itself.
         """
         if self._seen.journal is not None and not self._lock.locked():
-            self._recovered()
+            self._recover_locked()
         return self._seen
 
     @locked
-    def _recovered(self) -> None:
+    def _recover_locked(self) -> None:
         self._recover()
 
     def _recover(self) -> None:
@@ -277,10 +277,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             first = (*(seen.first or ()), (row, y))
             after = after._replace(first=first)
             if len(first) == 1 or bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first]):
-                after = self._decided(after, first)
+                after = self._decide(after, first)
         self._seen = after
 
-    def _decided(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
+    def _decide(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
         """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
         again.
         """
@@ -307,7 +307,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
     @locked
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         self._recover()
         seen = self._seen
         tensors = seen.posterior.tensors()

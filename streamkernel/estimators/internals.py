@@ -1,4 +1,4 @@
-"""Parts of a kernel model that the engine and the cluster need, and that are no business of its users."""
+"""Parts of a kernel model that the engine and the cluster need, and that are not public."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.losses import Loss
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 
-def learner_of(model: KernelModel) -> Expansion | Mixture:
+def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:
     """Return the function that a model learns."""
     return model._learner
 
@@ -29,7 +29,7 @@ def loss_of(model: KernelModel) -> Loss:
     return model._loss
 
 
-def names_learned_by(model: KernelModel) -> Names:
+def names_learned_by(model: KernelModel) -> NumericNames:
     """Return what is known of the names that a model has learned."""
     return model._state.numeric
 

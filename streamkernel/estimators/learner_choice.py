@@ -1,4 +1,4 @@
-"""The learner that an estimator runs, by its parameters."""
+"""The learner of an estimator, chosen by its parameters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from streamkernel import losses, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel
-from streamkernel.learners.options import DSG, Newton, as_step, chosen
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.learners.options import DSG, Newton, as_step, resolve_learner
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 LARGEST_BLOCK = 256
 """Features in a block at most, unless `features_per_seed` says otherwise."""
@@ -40,7 +40,7 @@ def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
     >>> check("dsg", False, loss="hinge", max_features=None, refit=None).averaging
     False
     """
-    found = chosen(learner)
+    found = resolve_learner(learner)
     if isinstance(found, DSG):
         return found
     if not is_curved:
@@ -97,7 +97,7 @@ def new_function(
     is_scaled: bool,
     loss_per_error: float = 0.0,
     **others: Any,
-) -> Expansion | Mixture:
+) -> FirstOrderLearner | SecondOrderLearner:
     """Return a function of a resolved learner that has learned nothing.
 
     Parameters
@@ -120,7 +120,7 @@ def new_function(
     step, block_size = as_step(learner.step_size), learner.features_per_seed
     gamma = step or default_step or step_sizes.Constant(default_gamma(loss))
     if isinstance(learner, Newton):
-        return Mixture(
+        return SecondOrderLearner(
             kernel,
             loss,
             gamma,
@@ -134,7 +134,7 @@ def new_function(
             loss_per_error=loss_per_error,
             **others,
         )
-    return Expansion(
+    return FirstOrderLearner(
         kernel,
         loss,
         learner.rule,

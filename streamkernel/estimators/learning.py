@@ -17,11 +17,11 @@ from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64, Rows
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
 from streamkernel.locking import locked
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.solvers.progress import progress_line
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class LearningModel(model_file.Serializable):
     _wanted: Kernel
 
     @property
-    def _learner(self) -> Expansion | Mixture:
+    def _learner(self) -> FirstOrderLearner | SecondOrderLearner:
         return self._state.learner
 
     def _score(self, x: Mapping[Hashable, Any]) -> Any:
@@ -74,11 +74,11 @@ class LearningModel(model_file.Serializable):
         """
         found = self._state
         if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
-            self._recovered()
+            self._recover_locked()
         return self._state
 
     @locked
-    def _recovered(self) -> State:
+    def _recover_locked(self) -> State:
         """Return the state without anything that an interruption has left to be done."""
         self._recover()
         return self._state
@@ -97,7 +97,12 @@ class LearningModel(model_file.Serializable):
 
     @locked
     def _learn(
-        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any] = ()
+        self,
+        rows: Rows,
+        y: F64,
+        directions: Directions,
+        numeric: numeric_names.NumericNames,
+        labels: Sequence[Any] = (),
     ) -> None:
         """Learn `rows` in order.
 
@@ -125,10 +130,10 @@ class LearningModel(model_file.Serializable):
             elif found.upkeep is not None:
                 last = min(last, done + found.upkeep.until_due())
             if labels:
-                last, found = self._labelled(found, labels, y, done, last)
+                last, found = self._number_labels(found, labels, y, done, last)
             if found.numeric is not numeric:
                 found = replace(found, numeric=numeric_names.join_names(found.numeric, numeric))
-            self._offer(self._weighted(rows.part(done, last), y[done:last], found), y[done:last], found)
+            self._offer(self._weigh_rows(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
 
     def _learn_table(self, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False) -> None:
@@ -147,7 +152,7 @@ class LearningModel(model_file.Serializable):
                     tell(done / len(y), f"{done:,} of {len(y):,} rows")
 
     def _learn_weighted(
-        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.Names, labels: Sequence[Any]
+        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.NumericNames, labels: Sequence[Any]
     ) -> None:
         """Learn those of `rows` whose weight is not 0, as :meth:`_learn` does."""
         chosen = rows.weights > 0.0
@@ -156,11 +161,11 @@ class LearningModel(model_file.Serializable):
             rows, y = rows.where(chosen), y[chosen]
         self._learn(rows, y, directions, numeric, labels)
 
-    def _weighted(self, rows: Rows, y: F64, found: State) -> Rows:
+    def _weigh_rows(self, rows: Rows, y: F64, found: State) -> Rows:
         """Return rows with the weights that they are learned with, the next ones after `found`."""
         return rows
 
-    def _labelled(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
+    def _number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
         """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there
         is room.
 
@@ -190,7 +195,7 @@ class LearningModel(model_file.Serializable):
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
-        self._state = after.with_journal(Journal(self._state, rows, y, read, learner.offered, own), after.own)
+        self._state = after.with_journal(Journal(self._state, rows, y, read, learner.n_offered, own), after.own)
         try:
             learner.learn(rows, y, after.scales, read)
         finally:
@@ -206,15 +211,15 @@ class LearningModel(model_file.Serializable):
         if journal is None:
             found.learner.open()
             return
-        learned = found.learner.offered - journal.offered
+        learned = found.learner.n_offered - journal.offered
         if learned <= 0:
             self._state = journal.before
         else:
             after = found.with_journal(None, found.own if journal.own is None else journal.own)
-            self._state = self._followed(after, journal, learned)
+            self._state = self._advance_state(after, journal, learned)
         self._learner.open()
 
-    def _followed(self, found: State, journal: Journal, learned: int) -> State:
+    def _advance_state(self, found: State, journal: Journal, learned: int) -> State:
         """Return the state after the first examples of a journal have been learned."""
         if found.first is None and found.upkeep is None:
             return found
@@ -222,14 +227,14 @@ class LearningModel(model_file.Serializable):
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return self._restarted(found, first) if is_due else replace(found, first=first)
+            return self._restart(found, first) if is_due else replace(found, first=first)
         if found.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
 
-    def _restarted(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
+    def _restart(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
         """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
         rows = given = Rows.stack([row for row, _ in first])
         scales = found.scales

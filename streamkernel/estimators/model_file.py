@@ -55,7 +55,7 @@ class Serializable:
         """
         write(Path(path), "model", *describe(self))
 
-    def _described(self) -> tuple[dict[str, Any], Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], Tensors]:
         """Return what the model is apart from its parameters, JSON values and kernels, and what it has learned.
 
         Both are of one moment, and share nothing with the model.
@@ -78,7 +78,7 @@ class Serializable:
         """
         twin: Self = super().clone(new_params)  # type: ignore[misc]  # River's
         if include_attributes:
-            twin._restore(*self._described())
+            twin._restore(*self._describe())
         return twin
 
     def _get_params(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Serializable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: the same as a model file."""
-        description, tensors = self._described()
+        description, tensors = self._describe()
         return {"parameters": self._get_params(), "description": description, "tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -97,9 +97,9 @@ class Serializable:
 
 def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
     """Return what `model` is, as JSON values and as tensors."""
-    description, tensors = model._described()
+    description, tensors = model._describe()
     found = {"class": type(model).__name__, "parameters": model._get_params(), "state": description}
-    return _encoded(found), tensors
+    return _encode(found), tensors
 
 
 def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any:
@@ -115,9 +115,9 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
     if not isinstance(found, str) or found not in classes:
         raise ModelFileError(f"Expected a model of class {' or '.join(sorted(classes))}, got {found!r} - in {where}")
     try:
-        parts = older_files.renamed(description)
-        parameters, state = (_decoded(name, parts[name]) for name in ("parameters", "state"))
-        found, parameters = older_files.upgraded(found, parameters)
+        parts = older_files.translate_names(description)
+        parameters, state = (_decode(name, parts[name]) for name in ("parameters", "state"))
+        found, parameters = older_files.upgrade(found, parameters)
         model = classes[found](**parameters)
         model._restore(state, tensors)
     except (
@@ -157,15 +157,15 @@ def _is_with_bandwidths(found: Any, wanted: Any) -> bool:
     return all(_is_with_bandwidths(getattr(found, name), getattr(wanted, name)) for name in names)
 
 
-def _encoded(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     """Return a kernel, a loss, a rule or a step as a table with its ``type``, and JSON values as they are."""
     if dataclasses.is_dataclass(value):
-        fields = {field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: _encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, dict):
-        return {name: _pairs(item) if name == CLASS_WEIGHT else _encoded(item) for name, item in value.items()}
+        return {name: _pairs(item) if name == CLASS_WEIGHT else _encode(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return [_encoded(item) for item in value]
+        return [_encode(item) for item in value]
     if callable(value):
         raise ValueError(f"Expected a transform by its name in a model that is written to a file, got {value!r}")
     return value
@@ -176,15 +176,15 @@ def _pairs(value: Any) -> Any:
     return [[label, w] for label, w in value.items()] if isinstance(value, Mapping) else value
 
 
-def _decoded(name: str, value: Any) -> Any:
-    """Return the value that :func:`_encoded` wrote for the parameter called `name`."""
+def _decode(name: str, value: Any) -> Any:
+    """Return the value that :func:`_encode` wrote for the parameter called `name`."""
     if name == CLASS_WEIGHT and isinstance(value, list):
         return dict(value)
     if not isinstance(value, dict):
         return value
     if "type" not in value:
-        return {key: _decoded(key, part) for key, part in value.items()}
+        return {key: _decode(key, part) for key, part in value.items()}
     found = _PARTS.get(name, _PARTS["kernel"]).get(str(value.get("type")))
     if found is None:
         raise ValueError(f"a {name} of unknown type {value.get('type')!r}")
-    return found(**{key: _decoded(key, part) for key, part in value.items() if key != "type"})
+    return found(**{key: _decode(key, part) for key, part in value.items() if key != "type"})

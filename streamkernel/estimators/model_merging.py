@@ -1,4 +1,4 @@
-"""Whole models as one: what must be the same, labels, scales, and the functions behind them."""
+"""Merging of whole models: equal parameters, labels, scales, and their functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import bandwidth
 from streamkernel.merging import first_order, second_order
 from streamkernel.merging.labels import columns_of, union
-from streamkernel.merging.moments import merged_scales
+from streamkernel.merging.moments import merge_scales
 from streamkernel.merging.summaries import FirstOrderSummary, SecondOrderSummary
 
 KernelModel = Any
@@ -69,7 +69,7 @@ class Summary(NamedTuple):
     labels: list[Hashable]
     learned: Outline | FirstOrderSummary | SecondOrderSummary
     scales: Mapping[str, Any] | None
-    numeric: numeric_names.Names
+    numeric: numeric_names.NumericNames
     counts: F64 | None
 
     @property
@@ -230,7 +230,7 @@ def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
     """Return the scales of all, as tensors, if they have any."""
     if not parts or parts[0].scales is None:
         return {}
-    return merged_scales([part.scales or {} for part in parts], None if base is None else base.scales)
+    return merge_scales([part.scales or {} for part in parts], None if base is None else base.scales)
 
 
 def _class_counts(parts: Sequence[Summary], base: Summary | None, labels: Sequence[Hashable]) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
     """Return the summary of a function with columns for all labels."""
     if not labels or isinstance(part.learned, Outline):
         return part.learned
-    loss = losses.named(part.same["loss"], for_classes=True)
+    loss = losses.resolve_loss(part.same["loss"], for_classes=True)
     half = 0.5 if isinstance(loss, losses.Logistic) else 1.0
     is_binary = not isinstance(loss, losses.Softmax)
     return part.learned.with_columns(columns_of(part.labels, labels, is_binary, half))

@@ -1,4 +1,4 @@
-"""All that a model has learned, and what is being learned, as values that are replaced in one assignment."""
+"""The state of a model and of a step in progress, as values that are replaced in one assignment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import F64, Rows
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.scheduler import BackgroundTasks
 
 
@@ -39,12 +39,12 @@ class State:
         Whether one call of the function is all that learning from an example takes.
     """
 
-    learner: Expansion | Mixture
+    learner: FirstOrderLearner | SecondOrderLearner
     scales: scaling.Scales | None
     first: tuple[tuple[Rows, float], ...] | None
     labels: Mapping[Any, int]
     upkeep: BackgroundTasks | None
-    numeric: numeric_names.Names = numeric_names.NONE
+    numeric: numeric_names.NumericNames = numeric_names.NONE
     own: Any = None
     journal: Journal | None = None
     is_direct: bool = field(init=False)

@@ -1,4 +1,4 @@
-"""Model files of format version 3, which 0.1 wrote: their names, and the parameters that a learner has now."""
+"""Model files of format version 3, written by 0.1: their names, and the parameters of learners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _NAMES = {
 }
 """Parameters of kernels, rules and estimators that have another name now."""
 
-_TYPES = {"Compaction": "Pruning", "Polish": "Refit"}
+TYPES = {"Compaction": "Pruning", "Polish": "Refit", "Ladder": "MultiScale", "On": "OnInputs"}
+"""Classes of kernels and tasks that have another name now."""
 
 _LEARNERS = {
     "rule": "rule",
@@ -33,23 +34,23 @@ _LARGEST = 1 << 29
 """Numbers in the factors of the first four groups, beyond which version 3 learned by first order."""
 
 
-def renamed(value: Any) -> Any:
-    """Return a description with the names of today.
+def translate_names(value: Any) -> Any:
+    """Return a description with the names of today, of parameters and of classes.
 
     Examples
     --------
-    >>> renamed({"rule": {"type": "CDSG", "longest": 1.0}})
+    >>> translate_names({"rule": {"type": "CDSG", "longest": 1.0}})
     {'rule': {'type': 'CDSG', 'max_step_ratio': 1.0}}
     """
     if isinstance(value, list):
-        return [renamed(item) for item in value]
+        return [translate_names(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {_NAMES.get(name, name): renamed(item) for name, item in value.items()}
-    return found | {"type": _TYPES[found["type"]]} if found.get("type") in _TYPES else found
+    found = {_NAMES.get(name, name): translate_names(item) for name, item in value.items()}
+    return found | {"type": TYPES[found["type"]]} if found.get("type") in TYPES else found
 
 
-def upgraded(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def upgrade(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the class of an estimator and its parameters as they are today, given those of version 3.
 
     Parameters
@@ -62,11 +63,15 @@ def upgraded(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, A
     Examples
     --------
     >>> old = {"loss": "hinge", "rule": None, "average": True, "second_order": "auto", "batch_size": 8}
-    >>> upgraded("KernelClassifier", old)[1]["learner"].batch_size
+    >>> upgrade("KernelClassifier", old)[1]["learner"].batch_size
     8
     """
     if kind == _GAUSSIAN_PROCESS and "variance" in parameters:
-        return _upgraded_process(parameters)
+        return _upgrade_process(parameters)
+    if kind == "KernelDensityRatio" and "form" in parameters:
+        given = dict(parameters)
+        given["divergence"] = given.pop("form")
+        return upgrade(kind, given)
     if "batch_size" not in parameters or kind == "StochasticGaussianProcessRegressor":
         return kind, dict(parameters)
     given = dict(parameters)
@@ -84,7 +89,7 @@ def upgraded(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, A
     return kind, {**given, "learner": DSG(**own)}
 
 
-def _upgraded_process(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _upgrade_process(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     given = dict(parameters)
     own = {name: given.pop(name) for name in ("variance", "points", "features_per_seed", "batch_size", "step")}
     if own["variance"] == "recursive":
@@ -137,7 +142,7 @@ def _is_second_order(kind: str, order: str | None, own: Mapping[str, Any], given
     """Return whether version 3 learned by second order with these parameters."""
     if order != "auto":
         return order is not None
-    loss = losses.named(given["loss"], kind == "KernelClassifier")
+    loss = losses.resolve_loss(given["loss"], kind == "KernelClassifier")
     first_order = own.keys() & {"rule", "preconditioner", "step_size"} or own.get("averaging")
     too_large = 4 * (2 * own.get("features_per_seed", 256)) ** 2 > _LARGEST
     without = given.get("max_features") is None or given.get("refit") is not None or given.get("l2", 0.0) > 0.0

@@ -159,7 +159,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
             features = features.with_kernel(kernel)
         self._seen = features, None if is_enough else first
 
-    def _described(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
+    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
         features, first = self._seen
         rows = {} if first is None else example_tensors.pack_examples("first", [(row, 0.0) for row in first])
         return {"kernel": features.kernel}, rows

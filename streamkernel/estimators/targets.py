@@ -1,4 +1,4 @@
-"""Labels and targets as they are given, and the probabilities of labels by their scores."""
+"""Labels and targets from users, and the probabilities of labels from their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of examples as they are given, and those of classes."""
+"""Weights of examples from users, and weights of classes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     return class_weight
 
 
-def balanced(y: F64, counts: F64) -> F64:
+def balanced_weights(y: F64, counts: F64) -> F64:
     """Return the weights min n/n_y of examples in order, with which all classes weigh as much as the rarest one.
 
     Parameters
@@ -85,7 +85,7 @@ def balanced(y: F64, counts: F64) -> F64:
 
     Examples
     --------
-    >>> balanced(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
+    >>> balanced_weights(np.array([0.0, 1.0, 1.0, 0.0]), np.array([3.0, 0.0])).tolist()
     [1.0, 1.0, 1.0, 0.4]
     """
     known, found = counts.tolist(), []

@@ -9,7 +9,7 @@ from numba import from_dtype, types
 
 from streamkernel.features.rows import F32, F64, I64
 
-PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, LADDER = range(8)
+PHASE, LINEAR, ADDITIVE, EXPONENTIAL, ARC_COSINE, SIGN_PRODUCTS, SKETCH, MULTI_SCALE = range(8)
 """Forms, with s = Σ ω_i v_i over the transformed inputs: exp(2πis); s; Σ √v_i sign(ω_i) exp(2πi|ω_i| log v_i);
 exp(-s); √2 sⁿ for s > 0; products of as many s as are drawn; circular convolutions of count sketches; exp(2πis r) with
 factors r of the table in turns."""
@@ -19,8 +19,8 @@ IDENTITY, ROOT, LOG = range(3)
 
 MOST_DEGREE = 31
 TABLE_SIZE = 2 * (MOST_DEGREE + 1)
-"""The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of a ladder: factors, as
-many as its order; its shift says whether they take turns by blocks or by features."""
+"""The table of a power series: cumulative probabilities of its degrees, and √(aₙ/P[n]). That of several scales:
+factors, as many as its order; its shift says whether they take turns by blocks or by features."""
 
 PART = np.dtype(
     [
@@ -41,7 +41,7 @@ PART = np.dtype(
 
 BLOCK, PLACE, RUNG = range(3)
 """Columns of `kept`, which has a row for each of the first features of a model that was pruned: the block it was drawn
-in, its position there, and its factor of a ladder, modulo their number. One row more has the number by which the blocks
+in, its position there, and its factor of a scale, modulo their number. One row more has the number by which the blocks
 after them are ahead of their positions, and how many blocks there may be in all."""
 
 LARGEST_VALUE = 1e30

@@ -1,4 +1,4 @@
-"""The values of a dictionary read by compiled code, and what is known of its names.
+"""The values of a dictionary, read by compiled code, and a table of known names.
 
 Most events have the names of the event before, as the same objects in the same order. Then their values can be read
 through CPython's own functions, which is much faster than to look names up and to pack values from Python. The

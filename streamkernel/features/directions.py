@@ -1,4 +1,4 @@
-"""Random directions that are never stored: any entry is regenerated from (seed, block, feature, name).
+"""Random directions that are not stored: each entry is generated from (seed, block, feature, name).
 
 The direction of feature `f` of block `b` along the input called `name` is a pure function of
 ``(seed, b, f, hash64(name))``. It is computed by a counter-based generator with no state, in plain IEEE arithmetic
@@ -19,7 +19,7 @@ from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import NameRecord
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
 from streamkernel.jit import compiled
@@ -27,7 +27,7 @@ from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
 if TYPE_CHECKING:
-    from streamkernel.kernels.plan import KernelProgram
+    from streamkernel.kernels.program import KernelProgram
 
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
@@ -89,7 +89,7 @@ class Directions:
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> from streamkernel.kernels.program import KernelProgram
     >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=1), block_size=4, cache_bytes=0)
     >>> row, same = directions.row({"b": 2.0, "a": 1.0}), directions.row({"a": 1.0, "b": 2.0})
     >>> (row.values == same.values).all(), (row.hashes == same.hashes).all()
@@ -131,9 +131,9 @@ class Directions:
     @property
     def kernel(self) -> CompiledKernel:
         """The kernel as compiled code reads it, with the cache; to be read after the places of names."""
-        return self.plan.compiled(self.store.table, self.kept)
+        return self.plan.compiled_kernel(self.store.table, self.kept)
 
-    def row(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Rows:
+    def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Rows:
         """Return one example in the order of its names' hashes.
 
         Raises
@@ -145,7 +145,7 @@ class Directions:
         return Rows(record.start, record.slots, record.hashes, record.readers, np.array(values), _ONE)
 
     def example(
-        self, x: Mapping[Hashable, Any], numeric: Names | None = None
+        self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
     ) -> tuple[NameRecord, dict[Hashable, float]]:
         """Return what is known of the names of one example, and a dictionary of floats that compiled code can read.
 
@@ -158,7 +158,7 @@ class Directions:
         in_order = dict(zip(record.ordered, values, strict=True))
         return record, {name: in_order[name] for name in record.names}
 
-    def with_numeric(self, x: Mapping[Hashable, Any], numeric: Names) -> Names:
+    def with_numeric(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> NumericNames:
         """Return the names that are known with those of an example; `numeric` itself if there is no new one."""
         record = self.store.records.get(tuple(x))
         if record is not None and record.is_numeric:
@@ -168,7 +168,7 @@ class Directions:
             record.is_numeric = not any(isinstance(value, str) or is_missing(value) for value in x.values())
         return found
 
-    def _read(self, x: Mapping[Hashable, Any], numeric: Names | None) -> tuple[NameRecord, array[float]]:
+    def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
         """Return what is known of the names of one example, and its values in the order of their hashes."""
         given = x
         if self.plan.transforms:
@@ -306,6 +306,6 @@ class Directions:
         table[: len(old), : old.shape[1]] = old
         hashes = np.zeros(names, np.uint64)
         hashes[: len(store.hashes)] = store.hashes
-        _fill(self.plan.compiled(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
+        _fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
         store.hashes = hashes
         store.table = table

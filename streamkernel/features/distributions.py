@@ -161,7 +161,7 @@ def of_one_word(distribution: int, one: Any) -> None:
 
 
 @inlined(error_model="numpy")
-def _signed(size, bits):  # type: ignore[no-untyped-def]
+def _with_sign(size, bits):  # type: ignore[no-untyped-def]
     """Return `size` with the sign of the lowest random bit."""
     return size if bits & np.uint64(1) else -size
 
@@ -170,19 +170,19 @@ def _signed(size, bits):  # type: ignore[no-untyped-def]
 def _cauchy(bits):  # type: ignore[no-untyped-def]
     """Return ω of density 1/(π(1 + ω²)): |ω| is tan(¼πu) or its inverse, each half of the time."""
     c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
-    return _signed(c / s if bits & np.uint64(2) else s / c, bits)
+    return _with_sign(c / s if bits & np.uint64(2) else s / c, bits)
 
 
 @inlined(error_model="numpy")
 def _laplace(bits):  # type: ignore[no-untyped-def]
-    return _signed(-log_unit(unit_interval(bits)), bits)
+    return _with_sign(-log_unit(unit_interval(bits)), bits)
 
 
 @inlined(error_model="numpy")
 def _sech(bits):  # type: ignore[no-untyped-def]
     """Return ω of density sech(πω): |ω| = -(1/π) log tan(¼πu)."""
     c, s = cos_sin_turns(np.float32(0.125) * unit_interval(bits))
-    return _signed(np.float32(0.3183098861837907) * (log_unit(c) - log_unit(s)), bits)
+    return _with_sign(np.float32(0.3183098861837907) * (log_unit(c) - log_unit(s)), bits)
 
 
 @inlined(error_model="numpy")

@@ -1,4 +1,4 @@
-"""Random features of a row, compiled: what each part of a kernel computes from the row and its random directions.
+"""Random features of a row, compiled: the output of each part of a kernel for the row and its random directions.
 
 A feature is a complex number z_f(x), kept as its real and imaginary part (only the real one where the other is 0 for
 all parts of a kernel), with
@@ -112,7 +112,7 @@ def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def power(phi, first, last):  # type: ignore[no-untyped-def]
-    """Return the means of \\|z\\|² and \\|z\\|⁴ over features, -1 for both if one of them is too large to use."""
+    r"""Return the means of \\|z\\|² and \\|z\\|⁴ over features, -1 for both if one of them is too large to use."""
     square, fourth, usable = 0.0, 0.0, True
     for f in range(first, last):
         total = 0.0

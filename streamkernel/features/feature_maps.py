@@ -1,4 +1,4 @@
-"""Feature maps, compiled: what one part of a kernel makes of a row and its random directions, for each form of z."""
+"""Feature maps: the output of one part of a kernel for a row and its random directions, by the form of z; compiled."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from streamkernel.features.compiled_kernel import (
     ENTRIES,
     EXPONENTIAL,
     KERNEL,
-    LADDER,
     LINEAR,
     MOST_DEGREE,
+    MULTI_SCALE,
     PHASE,
     PLACE,
     RUNG,
@@ -52,8 +52,8 @@ def phases(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-de
     return True
 
 
-@form.member(LADDER, allocates=False, error_model="numpy")
-def ladder(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
+@form.member(MULTI_SCALE, allocates=False, error_model="numpy")
+def multi_scale(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
     """Set z to exp(2πisr): the factors r take turns, each for `run` features, after those of the kept features."""
     own, s = kernel.parts[part], room[1][: span.last - span.first]
     project(kernel, part, row, span, s, room[0])

@@ -13,12 +13,12 @@ from streamkernel.errors import InputError
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
 from streamkernel.features.field_names import MOST_NAMES, add_fields, read_fields
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows, in_row, is_missing, number
 from streamkernel.features.sparse_tables import ENTRIES, is_sparse, reads_zeros, sparse_rows
 
 
-def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NONE) -> tuple[Rows, Names]:
+def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_names.NONE) -> tuple[Rows, NumericNames]:
     """Return the rows of a data frame, or of an array or sparse matrix of numbers, whose columns are called 0, 1, ...
 
     Strings are indicators, as in an example; ``None``, NaN and ``pandas.NA`` are missing values.
@@ -90,7 +90,7 @@ def table_rows(directions: Directions, X: Any, numeric: Names = numeric_names.NO
     return found, numeric
 
 
-def table_blocks(directions: Directions, X: Any, numeric: Names) -> Iterator[tuple[Rows, Names]]:
+def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Iterator[tuple[Rows, NumericNames]]:
     """Yield the rows of a table as :func:`table_rows` returns them, in blocks where a sparse matrix has zeros to read.
 
     Raises
@@ -167,7 +167,7 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
     return Rows.stack(found)
 
 
-def _with_column(numeric: Names, name: str, column: Any) -> Names:
+def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
     """Return the names that hold numbers with that of a column if it holds one; refuse a string below a number."""
     values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":

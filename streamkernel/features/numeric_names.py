@@ -1,4 +1,4 @@
-"""What is known of the names that have been learned: under which ones numbers were, and the fields that they come from.
+"""Known names: those with numeric values, and the fields of names.
 
 A string under a name of a number is refused.
 
@@ -27,7 +27,7 @@ MOST_NAMES = 1024
 """Names that are kept, the first ones; under others anything is accepted."""
 
 
-class Names(NamedTuple):
+class NumericNames(NamedTuple):
     """Names that have been learned.
 
     Attributes
@@ -42,10 +42,10 @@ class Names(NamedTuple):
     fields: Fields | None = None
 
 
-NONE = Names()
+NONE = NumericNames()
 
 
-def add_names(known: Names, x: Mapping[Hashable, Any]) -> Names:
+def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
     """Return the names with those of an example; `known` itself if there is no new one."""
     numbers, fields = known
     read = {hash64(name): name for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
@@ -54,22 +54,22 @@ def add_names(known: Names, x: Mapping[Hashable, Any]) -> Names:
     if fields is not None:
         read.update((read_hash(name, value), name) for name, value in x.items() if isinstance(value, str))
         fields = add_fields(fields, read)
-    return known if numbers is known.numbers and fields is known.fields else Names(numbers, fields)
+    return known if numbers is known.numbers and fields is known.fields else NumericNames(numbers, fields)
 
 
-def join_names(known: Names, more: Names) -> Names:
+def join_names(known: NumericNames, more: NumericNames) -> NumericNames:
     """Return the names of both, as far as there is room."""
     fields = known.fields
     if fields is not None and more.fields is not None:
         fields = join_fields(fields, more.fields)
-    return Names(_join(known.numbers, more.numbers), fields)
+    return NumericNames(_join(known.numbers, more.numbers), fields)
 
 
 def _join(known: frozenset[int], more: frozenset[int]) -> frozenset[int]:
     return known | frozenset(sorted(more - known)[: MOST_NAMES - len(known)])
 
 
-def check(known: Names, x: Mapping[Hashable, Any]) -> None:
+def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
     """Raise an error if a string stands where a number was learned.
 
     Raises

@@ -1,4 +1,4 @@
-"""The first values of a stream that are far from all others of their name, by medians: no scale is known yet."""
+"""Outliers among the first values of a name, by medians, while its scale is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def without_outliers(rows: Rows) -> Rows:
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
-    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> from streamkernel.kernels.program import KernelProgram
     >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> values = np.array([*range(20), -99999.0])[:, None]
     >>> without_outliers(directions.rows(["a"], values)).values[-3:].tolist()

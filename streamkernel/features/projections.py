@@ -1,4 +1,4 @@
-"""Projections of a row on random directions, compiled; entries of directions come from the cache or are drawn again."""
+"""Projections of a row on random directions, compiled; entries are read from the cache or generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples as compiled code reads them: the values of names, which are given by their hashes."""
+"""Examples as compiled code reads them: values of names, which are identified by their hashes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 
-class Derived(NamedTuple):
+class DerivedName(NamedTuple):
     """The name of an output of a transform inside a kernel; it differs from a tuple that an example has as a name."""
 
     space: int
@@ -28,11 +28,11 @@ class Derived(NamedTuple):
 
     def __eq__(self, other: object) -> bool:
         """Return whether it is the same name of the same transform."""
-        return isinstance(other, Derived) and tuple(self) == tuple(other)
+        return isinstance(other, DerivedName) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
         """Return a hash that goes with ``==``."""
-        return hash((Derived, *self))
+        return hash((DerivedName, *self))
 
 
 class Rows(NamedTuple):
@@ -104,15 +104,18 @@ def numbers(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     """
     x = {name: value for name, value in x.items() if not is_missing(value)}
     found = {
-        name: number(value, f"x[{_told(name)}]", "a number or a string")
+        name: number(value, f"x[{_name_as_text(name)}]", "a number or a string")
         for name, value in x.items()
         if not isinstance(value, str)
     }
     for name, value in x.items():
         if isinstance(value, str):
-            indicator = Derived(name.space, f"{name.name}={value}") if isinstance(name, Derived) else f"{name}={value}"
+            indicator = (
+                DerivedName(name.space, f"{name.name}={value}") if isinstance(name, DerivedName) else f"{name}={value}"
+            )
             if indicator in found or indicator in x:
-                raise InputError(f"Expected one feature of a name, got two of {_told(indicator)} - at x[{_told(name)}]")
+                where = f"x[{_name_as_text(name)}]"
+                raise InputError(f"Expected one feature of a name, got two of {_name_as_text(indicator)} - at {where}")
             found[indicator] = 1.0
     return found
 
@@ -153,6 +156,6 @@ def in_row(error: InputError, i: int) -> InputError:
     return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")
 
 
-def _told(name: Hashable) -> str:
+def _name_as_text(name: Hashable) -> str:
     """Return a name as a user knows it."""
-    return f"{name.name!r} of a transform" if isinstance(name, Derived) else repr(name)
+    return f"{name.name!r} of a transform" if isinstance(name, DerivedName) else repr(name)

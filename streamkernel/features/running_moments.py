@@ -1,4 +1,4 @@
-"""Means and deviations of inputs by name, as scales have counted them."""
+"""Means and deviations of inputs by name, as used for scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moments and scales of names in a table, compiled: rows are counted in the moments and brought to the scales."""
+"""The moments and scales of names in a table, compiled: rows update the moments and are scaled."""
 
 from __future__ import annotations
 

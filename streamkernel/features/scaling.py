@@ -1,4 +1,4 @@
-"""One scale for a stream's inputs: centred, divided by their spread, and bent where they are far out."""
+"""Scaling of inputs: centred, divided by their spread, and logarithmic far from the mean."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _columns(edition: int) -> int:
 
 
 class Scales:
-    """The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
+    r"""The scales of a stream's inputs by name, from running moments: what is large and what is small needs no unit.
 
     A value v of a name whose scale is (c, s) becomes
 
@@ -84,7 +84,7 @@ class Scales:
     --------
     >>> from streamkernel import kernels
     >>> from streamkernel.features.directions import Directions
-    >>> from streamkernel.kernels.plan import KernelProgram
+    >>> from streamkernel.kernels.program import KernelProgram
     >>> directions = Directions(KernelProgram(kernels.Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)
     >>> scales = Scales()
     >>> for i in range(4):

@@ -16,7 +16,7 @@ from streamkernel.errors import InputError
 from streamkernel.features import field_names, numeric_names
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import I64, Rows, in_row
 
 ENTRIES = 1 << 20
@@ -28,7 +28,7 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr")
 
 
-def reads_zeros(directions: Directions, X: Any, numeric: Names) -> bool:
+def reads_zeros(directions: Directions, X: Any, numeric: NumericNames) -> bool:
     """Return whether the zeros of a sparse matrix are values that a model reads."""
     return (numeric.fields is not None or directions.plan.transforms) and X.shape[1] <= numeric_names.MOST_NAMES
 
@@ -53,7 +53,7 @@ def as_csr(X: Any) -> Any:
     return found
 
 
-def sparse_rows(directions: Directions, X: Any, numeric: Names) -> tuple[Rows, Names]:
+def sparse_rows(directions: Directions, X: Any, numeric: NumericNames) -> tuple[Rows, NumericNames]:
     """Return the stored entries of a sparse matrix, whose columns are called 0, 1, 2, ..., as rows.
 
     NaN is a missing value.
@@ -108,7 +108,7 @@ def _example(X: Any, i: int) -> dict[Hashable, float]:
     return dict(zip(X.indices[part].tolist(), X.data[part].tolist(), strict=True))
 
 
-def _with_columns(numeric: Names, names: list[int], places: I64, indptr: Any) -> Names:
+def _with_columns(numeric: NumericNames, names: list[int], places: I64, indptr: Any) -> NumericNames:
     """Return the names that are known with those of columns, in the order of the rows that they are first in."""
     _, first = np.unique(places, return_index=True)
     row_of = np.searchsorted(indptr, first, side="right")

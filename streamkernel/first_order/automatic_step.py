@@ -1,4 +1,4 @@
-"""Steps of automatic size: they move all blocks of a function, compiled.
+"""Steps of automatic size, which move all blocks of a function; compiled.
 
 A step on one of n blocks that is drawn uniformly moves f, in the mean over the draws, as a step on all of them that is
 n times shorter. The features of all blocks at x are known once f(x) is, so this mean costs little more than one draw,

@@ -1,4 +1,4 @@
-"""Compiled: which block a step takes, a new one or an old one, and how far it goes."""
+"""The choice of a new or an old block at each step, and the length of the step; compiled."""
 
 from __future__ import annotations
 

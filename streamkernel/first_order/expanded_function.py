@@ -1,4 +1,4 @@
-"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients, and how it is evaluated."""
+"""The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streamkernel import losses, rules, step_sizes
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, Rows
 from streamkernel.first_order import coefficients, single_event
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import derivatives, scoring, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
@@ -189,7 +189,7 @@ class ExpandedFunction(Learner):
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self.numbers, self.directions, rows, self.n_blocks)
 
-    def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
+    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several.
 
         Raises
@@ -211,7 +211,7 @@ class ExpandedFunction(Learner):
                 return score
         return float(self.scores(directions.row(x, numeric))[0, 0])
 
-    def _scores_event(self, x: Mapping[Hashable, Any], numeric: Names | None) -> F64:
+    def _scores_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> F64:
         """Return the several columns of f at one example."""
         directions, memory = self.directions, self._arena.memory
         out: F64 = np.empty(self._columns)

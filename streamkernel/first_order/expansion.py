@@ -11,12 +11,12 @@ from streamkernel import tensor_file
 from streamkernel.features import example_tensors
 from streamkernel.features.dictionaries import FAST
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order import coefficients, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import RefusedError
 
@@ -27,7 +27,7 @@ _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
 
 
-class Expansion(ExpandedFunction):
+class FirstOrderLearner(ExpandedFunction):
     """A function that grows by blocks of seeded random features, and the steps that train it.
 
     Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
@@ -35,7 +35,7 @@ class Expansion(ExpandedFunction):
     Examples
     --------
     >>> from streamkernel import kernels, losses, rules, step_sizes
-    >>> f = Expansion(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
+    >>> f = FirstOrderLearner(kernels.Gaussian(1.0), losses.Square(), rules.CDSG(), step_sizes.Constant(0.5), seed=1)
     >>> row = f.row({"x": 1.0})
     >>> f.learn(row, np.array([2.0]))
     >>> f.scores(row).round(6)
@@ -46,13 +46,13 @@ class Expansion(ExpandedFunction):
         super()._start(columns, intercept)
         self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
 
-    def to_predict_apart(self) -> Expansion:
+    def to_predict_apart(self) -> FirstOrderLearner:
         """Return a copy that shares nothing that learning changes."""
         twin = super().to_predict_apart()
         twin._pending = (0, [])
         return twin
 
-    def start_over(self, kernel: Kernel, rows: Rows) -> Expansion:
+    def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
         """Return a function of the same parameters that has learned nothing, with other bandwidths.
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
@@ -68,11 +68,11 @@ class Expansion(ExpandedFunction):
         return waiting if since == self.examples else []  # or a step has taken them
 
     @property
-    def offered(self) -> int:
+    def n_offered(self) -> int:
         """Examples that have been learned or wait for a batch."""
         return self.examples + len(self.pending)
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: Names) -> bool:
+    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
         """Learn from one example of the weight w if no more is needed for it than one compiled call; return whether it
         is learned.
 
@@ -173,7 +173,7 @@ class Expansion(ExpandedFunction):
         if status == state.BAD_VALUE:
             raise RefusedError(row, self._unusable(rows.part(row, row + 1)))
         if status == state.DIVERGED:
-            raise RefusedError(row, self._diverged(y[row]))
+            raise RefusedError(row, self._divergence_error(y[row]))
 
     def _reserve(self, blocks: int) -> None:
         """Make room for a number of blocks."""
@@ -195,7 +195,7 @@ class Expansion(ExpandedFunction):
         """Learn single events again."""
         self.numbers["closed"] = 0
 
-    def with_column(self) -> Expansion:
+    def with_column(self) -> FirstOrderLearner:
         """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
 
         This function learns no event any more until :meth:`open` is called.
@@ -226,7 +226,7 @@ class Expansion(ExpandedFunction):
         learned = {
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
-        } | (self._kept() if kept is None else {"kept": kept})
+        } | (self._kept_tensor() if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
     def _begin_automatic_steps(self, numbers: Any) -> None:
@@ -267,7 +267,12 @@ class Expansion(ExpandedFunction):
         used = -(-blocks * self.block_size // self.directions.width)
         learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
         waiting = pending[1] if pending[0] == numbers["examples"] else []
-        return learned | self._kept() | state.pack_learned(numbers) | example_tensors.pack_examples("pending", waiting)
+        return (
+            learned
+            | self._kept_tensor()
+            | state.pack_learned(numbers)
+            | example_tensors.pack_examples("pending", waiting)
+        )
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict: all, which is small."""
@@ -283,7 +288,7 @@ class Expansion(ExpandedFunction):
         """
         learned = self._read_learned(tensors)
         blocks = int(learned["blocks"])
-        kept = self._kept_in(tensors)
+        kept = self._read_kept(tensors)
         columns, numbers = self.columns, self.numbers.copy()
         if kept is not None:
             most, features = int(kept[-1, 1]), len(kept) - 1

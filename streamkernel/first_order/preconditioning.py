@@ -1,4 +1,4 @@
-"""A block's gradient against the covariance of its features over the batch, compiled.
+"""A block's gradient, preconditioned by the covariance of its features over the batch; compiled.
 
 With Φ of shape (B, P), the features of block k at the batch, and g the gradients, the step goes along
 

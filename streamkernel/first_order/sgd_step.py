@@ -1,4 +1,4 @@
-"""One doubly stochastic step after another, compiled, on the arrays that `streamkernel.learners.scoring` explains.
+"""Doubly stochastic gradient steps, compiled, on the arrays described in `streamkernel.learners.scoring`.
 
 Nothing in a step allocates memory, so that a step is taken whole or not at all.
 """
@@ -19,7 +19,7 @@ from streamkernel.first_order import automatic_step, block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, Work, score, workspace
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, score, workspace
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
@@ -41,7 +41,7 @@ class StepWork(NamedTuple):
     blocks where a step moves them and has more than one example.
     """
 
-    evaluation: Work
+    evaluation: ScoringRoom
     mean: F64
     block: F64
     gram: F64

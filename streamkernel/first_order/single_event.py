@@ -17,8 +17,8 @@ from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
 from streamkernel.jit import compiled, inlined
 from streamkernel.jit.arena import Arena, array_at
-from streamkernel.kernels.plan import KernelProgram
-from streamkernel.learners.scoring import FirstOrder, Work, score
+from streamkernel.kernels.program import KernelProgram
+from streamkernel.learners.scoring import FirstOrder, ScoringRoom, score
 from streamkernel.learners.state import CLOSED, NO_ROOM, NUMBERS, UNREAD
 
 _ARRAYS = (
@@ -103,7 +103,7 @@ def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     hashes_of, sorted_values = names[HASH].view(np.uint64), names[SORTED].view(np.float64)
     rows = Rows(start, names[SLOT], hashes_of, names[READERS], sorted_values, weight)
     room = StepWork(
-        Work(
+        ScoringRoom(
             Entries(slots, hashes, values, counts),
             array_at(memory, at[_WORK], (ROOM + 2 * parts, width), np.float32),
             array_at(memory, at[_SUMS], (summed, width), np.float64),

@@ -10,16 +10,16 @@ from streamkernel.features import compiled_kernel as codes
 from streamkernel.features.counter_rng import counter_bits, stream_of
 from streamkernel.features.distributions import shared_stream
 from streamkernel.features.rows import F32, F64, U64
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.jit import compiled
 from streamkernel.learners.derivatives import directions_along, rungs
 from streamkernel.second_order.metric import NAMES
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import COUNT, FIRST
 
 FORMS = {
     codes.PHASE: "phase",
-    codes.LADDER: "phase",
+    codes.MULTI_SCALE: "phase",
     codes.LINEAR: "linear",
     codes.EXPONENTIAL: "exponential",
     codes.ARC_COSINE: "arc_cosine",
@@ -27,11 +27,11 @@ FORMS = {
     codes.SIGN_PRODUCTS: "sign_products",
     codes.SKETCH: "sketch",
 }
-"""The names of forms; the factors of a ladder are multiplied into its directions."""
+"""The names of forms; the factors of a `MultiScale` are multiplied into its directions."""
 
 TRANSFORMS = {codes.IDENTITY: "identity", codes.ROOT: "root", codes.LOG: "log"}
 
-Learner = Expansion | Mixture
+Learner = FirstOrderLearner | SecondOrderLearner
 
 
 def parts_of(learner: Learner, hashes: U64, readers: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -55,7 +55,7 @@ def parts_of(learner: Learner, hashes: U64, readers: Any) -> tuple[list[dict[str
             tensors |= _signed(learner, p, hashes)
         else:
             drawn = _directions(learner, p, hashes)
-            factors = rungs(kernel, p, directions.block_size, drawn.shape[1]) if form == codes.LADDER else 1.0
+            factors = rungs(kernel, p, directions.block_size, drawn.shape[1]) if form == codes.MULTI_SCALE else 1.0
             tensors["directions"] = (drawn * factors).astype(np.float32)
         arrays |= {f"part{p}.{name}": array for name, array in tensors.items()}
     return found, arrays
@@ -81,7 +81,7 @@ def terms_of(learner: Learner, weights: F64) -> tuple[list[list[int]], dict[str,
 
 def _features(learner: Learner) -> int:
     """Return how many features there are that have coefficients."""
-    blocks = learner.n_positions if isinstance(learner, Mixture) else learner.n_blocks
+    blocks = learner.n_positions if isinstance(learner, SecondOrderLearner) else learner.n_blocks
     return int(max(1, blocks)) * learner.directions.block_size
 
 
@@ -89,7 +89,7 @@ def _directions(learner: Learner, part: int, hashes: U64) -> Any:
     """Return directions along inputs, shape (inputs, features), those of groups in a metric in that metric."""
     kernel, size, n = learner.directions.kernel, learner.directions.block_size, _features(learner)
     found: Any = directions_along(kernel, size, hashes, n, part).astype(np.float64)
-    if not isinstance(learner, Mixture):
+    if not isinstance(learner, SecondOrderLearner):
         return found
     metric, layout = learner.arrays.metric, learner.arrays.layout
     names = metric.names[: metric.counts[NAMES]]

@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from river import compose, preprocessing
 
 from streamkernel import losses
+from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
+from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, U64
 from streamkernel.features.scaling import Scales
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.interop import affine
 from streamkernel.interop.frozen_features import parts_of, terms_of
 from streamkernel.interop.frozen_mixture import coefficients, others
 from streamkernel.losses.compiled import SOFTMAX
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
 """Inputs of a frozen function at most."""
@@ -63,24 +65,22 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     ValueError
         If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
     """
-    *steps, model = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
-    if not isinstance(model, KernelModel):
-        raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(model).__name__}")
-    for step in steps:
-        if type(step) not in _AFFINE:
-            kinds = ", ".join(kind.__name__ for kind in _AFFINE)
-            raise ValueError(f"Expected one of {kinds} in front of the model, got a {type(step).__name__}")
-    model = prediction_copy.frozen(model)
+    last = last_step(model)
+    if not isinstance(last, KernelModel):
+        raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(last).__name__}")
+    affine.check(first_steps(model).values())
+    copied = prediction_copy.prediction_copy(model)
+    steps, model = list(first_steps(copied).values()), last_step(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
-    if steps and features is None:
-        features = _names_of_step(steps[0])
+    if steps and features is None and known.fields is None:
+        features = in_order(affine.names_of(steps[0]))
     names, hashes = _inputs(known, scales, features)
     readers = _readers(learner, names)
-    arrays: dict[str, Any] = {"hashes": hashes} | _scaled(scales, hashes) | _first(steps, names)
+    arrays: dict[str, Any] = {"hashes": hashes} | _scaled(scales, hashes) | affine.together(steps, names)
     about: dict[str, Any] = {
         "version": 1,
         "features": [list(name) if isinstance(name, tuple) else name for name in names],
-        "strings": known.fields is not None and None in names,
+        "strings": _has_strings(names, known),
         "columns": learner.columns,
         "offset": float(learner.numbers["predicted_offset"]),
         "linear": [],
@@ -88,25 +88,36 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     }
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
-    if isinstance(learner, Mixture):
+    if isinstance(learner, SecondOrderLearner):
         more, tensors = others(learner, hashes)
         about |= more
         arrays |= tensors
-    weights = _first_order(learner) if isinstance(learner, Expansion) else coefficients(learner)
+    weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
     return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
 
 
-def _first_order(learner: Expansion) -> F64:
+def _first_order(learner: FirstOrderLearner) -> F64:
     return learner.functions()[:, -learner.columns :]
 
 
+def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:
+    """Return whether there are columns of strings: those of which only the hash is known, or ``"field=value"``."""
+    if known.fields is not None and None in names:
+        return True
+    return any(isinstance(name, str) and "=" in name and hash64(name) not in known.numbers for name in names)
+
+
 def _inputs(
-    known: Names, scales: Scales | None, features: Sequence[Hashable] | None
+    known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
 ) -> tuple[list[Hashable | None], U64]:
     """Return the names of inputs, ``None`` for one of which only the hash is known, and their hashes."""
     learned = known.numbers if scales is None else {*scales.names.tolist()}
     if features is None:
+        if scales is None and len(learned) == numeric_names.MOST_NAMES:
+            raise ValueError(
+                f"Expected features=[...], the names of all inputs: the model keeps {len(learned)} of them"
+            )
         fields = known.fields or {}
         named = in_order(fields[one] for one in learned if one in fields and hash64(fields[one]) == one)
         hashes = [hash64(name) for name in named]
@@ -154,52 +165,6 @@ def _readers(learner: Any, names: Sequence[Hashable | None]) -> Any:
 def _scaled(scales: Scales | None, hashes: U64) -> dict[str, Any]:
     """Return what the model's own scales make of inputs."""
     return {} if scales is None else {f"scale.{name}": array for name, array in scales.in_use(hashes).items()}
-
-
-def _value(found: Any) -> float:
-    """Return a statistic that may be one of River's or a number."""
-    return float(found.get() if hasattr(found, "get") else found)
-
-
-def _standard(step: Any, name: Hashable) -> tuple[float, float]:
-    spread = _value(step.vars[name]) if step.with_std else 1.0
-    return _value(step.means[name]), spread**-0.5 if spread else 0.0
-
-
-def _least_to_most(step: Any, name: Hashable) -> tuple[float, float]:
-    low, high = step.min[name].get(), step.max[name].get()
-    return low, 1.0 / (high - low) if high > low else 0.0
-
-
-def _by_largest(step: Any, name: Hashable) -> tuple[float, float]:
-    most = step.abs_max[name].get()
-    return 0.0, 1.0 / most if most else 0.0
-
-
-_AFFINE: dict[type, Any] = {
-    preprocessing.StandardScaler: _standard,
-    preprocessing.MinMaxScaler: _least_to_most,
-    preprocessing.MaxAbsScaler: _by_largest,
-}
-"""River's scalers, and what each subtracts from a value and multiplies it by."""
-
-
-def _names_of_step(step: Any) -> list[Hashable]:
-    """Return the names that a scaler has learned."""
-    return in_order(next(getattr(step, at) for at in ("means", "min", "abs_max") if hasattr(step, at)))
-
-
-def _first(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str, Any]:
-    """Return what the steps in front of the model subtract and multiply by together."""
-    if not steps:
-        return {}
-    centre, factor = np.zeros(len(names)), np.ones(len(names))
-    for step in steps:
-        own = np.array([_AFFINE[type(step)](step, name) for name in names]).reshape(-1, 2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            centre = centre + np.where(factor == 0.0, 0.0, own[:, 0] / np.where(factor == 0.0, 1.0, factor))
-        factor = factor * own[:, 1]
-    return {"first.centre": centre, "first.factor": factor}
 
 
 def _output(model: Any) -> dict[str, Any]:

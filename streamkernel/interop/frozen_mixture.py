@@ -11,11 +11,11 @@ from streamkernel.learners.state import MEAN
 from streamkernel.second_order.evaluation import BEYOND
 from streamkernel.second_order.linear import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.linear_state import PLACES, REMEMBERED
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST
 
 
-def coefficients(learner: Mixture) -> F64:
+def coefficients(learner: SecondOrderLearner) -> F64:
     """Return Σ v_k w_k over the functions of random features, shape (outputs, columns)."""
     state, columns = learner.arrays, learner.columns
     groups, n = len(state.layout), max(1, learner.n_positions) * learner.outputs
@@ -31,7 +31,7 @@ def coefficients(learner: Mixture) -> F64:
     return found[:n]
 
 
-def others(learner: Mixture, hashes: U64) -> tuple[dict[str, Any], dict[str, Any]]:
+def others(learner: SecondOrderLearner, hashes: U64) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the level, the linear functions, the neighbours and the bounds, with the inputs of these hashes."""
     state, numbers = learner.arrays, learner.numbers
     own, level = state.linear, 2 * len(state.layout)

@@ -1,6 +1,4 @@
-"""Compiled functions: kept on disk under a hash of their code, and linked by name instead of copied into each
-caller.
-"""
+"""Compiled functions: stored on disk under a hash of their code, and linked by name instead of copied into callers."""
 
 from streamkernel.jit.cache import compiled
 from streamkernel.jit.direct import direct

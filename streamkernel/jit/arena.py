@@ -1,4 +1,4 @@
-"""Many arrays in one piece of memory, so that a compiled call takes one argument instead of one for each array.
+"""Many arrays in one piece of memory, so that a compiled call has one argument instead of one for each array.
 
 numba checks and unpacks every array that a call is given; for the arrays of a model that takes as long as the
 mathematics of a small event. An arena is one array of bytes. It begins with a table of offsets, and compiled code
@@ -87,11 +87,11 @@ class Arena:
         copied
             A compiled function that returns a copy of the memory, and may do more; ``None`` to copy alone.
         """
-        return Arena(self._shapes, (copied or _copied)(self.memory))
+        return Arena(self._shapes, (copied or _copy_memory)(self.memory))
 
 
 @compiled
-def _copied(memory):  # type: ignore[no-untyped-def]
+def _copy_memory(memory):  # type: ignore[no-untyped-def]
     """Return a copy; the interpreter's lock is held meanwhile."""
     copy = np.empty_like(memory)
     copy[:] = memory

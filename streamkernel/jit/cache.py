@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes, and when it is compiled again.
+"""The folder of compiled code, and the conditions of recompilation.
 
 numba's own cache has one index file a function, which two processes that start together may write over each other,
 and it does not see a change in a function that the cached one calls. Here each compiled function is a file of its
@@ -57,11 +57,11 @@ def compiled(function: F | None = None, *, allocates: bool = True, **options: An
     options |= {"no_cfunc_wrapper": True, "_nrt": allocates}  # always given: numba takes a missing one from the caller
     dispatcher = quick_to_compare(numba.njit(function, **options))
     dispatcher._cache = FileCache(function, _text(options))
-    dispatcher._compile_for_args = partial(uninterrupted, dispatcher._compile_for_args)
+    dispatcher._compile_for_args = partial(run_uninterrupted, dispatcher._compile_for_args)
     return dispatcher
 
 
-def uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def run_uninterrupted(do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Do something where no signal can interrupt it: in a thread of its own; a signal's exception is raised afterwards.
 
     Exceptions in the middle of numba and LLVM leave them such that the process may end.
@@ -152,7 +152,7 @@ class FileCache(NullCache):
 
 @cache
 def folder() -> Path | None:
-    """Return the folder that compiled code is kept in, ``None`` if none can be written.
+    """Return the folder that compiled code is stored in, ``None`` if none can be written.
 
     It is the one that ``NUMBA_CACHE_DIR`` names, or else the first of these that can be written: beside the sources,
     the user's cache folder, and a folder of the user's own in the temporary folder.
@@ -168,11 +168,11 @@ def folder() -> Path | None:
             tempfile.TemporaryFile(dir=candidate).close()
             if candidate == _temporary():
                 _check_own(candidate)
-                log.warning("compiled code is kept in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
+                log.warning("compiled code is stored in %s; NUMBA_CACHE_DIR can name a better folder", candidate)
             return candidate
     log.warning(
-        "compiled code cannot be kept, so each process compiles for some seconds; "
-        "set NUMBA_CACHE_DIR to a folder that can be written and is not shared with other users"
+        "compiled code cannot be stored, so each process compiles for some seconds; "
+        "set NUMBA_CACHE_DIR to a writable folder that is not shared with other users"
     )
     return None
 

@@ -1,4 +1,4 @@
-"""Calls of compiled code without finding out the types of all arguments each time."""
+"""Calls of compiled code without type dispatch of all arguments."""
 
 from __future__ import annotations
 

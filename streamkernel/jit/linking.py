@@ -24,7 +24,7 @@ from numba.core.targetconfig import ConfigStack
 from numba.core.typing.templates import AbstractTemplate
 from numba.extending import lower_builtin
 
-from streamkernel.jit.cache import compiled, uninterrupted
+from streamkernel.jit.cache import compiled, run_uninterrupted
 from streamkernel.jit.compiling import OnlyLinked, quick_to_compare
 
 MOST = 64
@@ -57,7 +57,7 @@ class _Pointers:
         """Compile a function, or read it from disk, and set its pointer."""
         if index in self:
             return
-        uninterrupted(dispatcher.compile, self.signature.args)
+        run_uninterrupted(dispatcher.compile, self.signature.args)
         found = dispatcher.overloads[self.signature.args]
         if types.unliteral(found.signature.return_type) != self.signature.return_type:
             raise TypeError(f"expected {self.signature}, got {found.signature} - in {self.symbol}")
@@ -214,10 +214,10 @@ class Inlined(_FromPython):
         if "fastmath" not in options:  # else it is optimised alone, so that all callers add up in the same order
             alone["pipeline_class"] = OnlyLinked
         self._dispatcher, self._allocates = quick_to_compare(numba.njit(function, **options | alone)), allocates
-        self._dispatcher.get_call_template = partial(self._checked, self._dispatcher.get_call_template)
+        self._dispatcher.get_call_template = partial(self._check_call, self._dispatcher.get_call_template)
         self._numba_type_, self.targetoptions = self._dispatcher._numba_type_, self._dispatcher.targetoptions
 
-    def _checked(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
+    def _check_call(self, template_of: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
         """Let numba compile a call, unless references to arrays would be lost by it, or counted twice."""
         found = template_of(arguments, keywords)
         counts, signatures = bool(ConfigStack().top().nrt), self._dispatcher.nopython_signatures

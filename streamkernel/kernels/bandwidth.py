@@ -8,7 +8,7 @@ import numpy as np
 
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 FIRST = 256
 """Examples that decide the bandwidth."""

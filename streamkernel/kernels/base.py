@@ -1,4 +1,4 @@
-"""What a kernel is: its exact value, the parts that its features are made of, and how kernels combine."""
+"""The base classes of kernels: exact values, parts of features, and composition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamkernel.features.compiled_kernel import IDENTITY, LARGEST_VALUE
 from streamkernel.features.rows import numbers
 
 if TYPE_CHECKING:
-    from streamkernel.kernels.composite import On, Product, Scaled, Sum, Transformed
-    from streamkernel.kernels.plan import KernelProgram, Term, View
+    from streamkernel.kernels.composite import OnInputs, Product, Scaled, Sum, Transformed
+    from streamkernel.kernels.program import KernelProgram, PartView, Term
 
 X = Mapping[Hashable, Any]
 Transform = Callable[[X], X]
@@ -90,7 +90,7 @@ class Kernel:
 
         return Scaled(self, factor) if isinstance(factor, (int, float)) else NotImplemented
 
-    def on(self, *names: Hashable) -> On:
+    def on(self, *names: Hashable) -> OnInputs:
         """Return this kernel on some of the features; a name stands also for its indicators ``name=value``.
 
         Parameters
@@ -98,9 +98,9 @@ class Kernel:
         *names : str
             The names that the kernel reads. A name includes its indicators ``name=value``.
         """
-        from streamkernel.kernels.composite import On
+        from streamkernel.kernels.composite import OnInputs
 
-        return On(self, names)
+        return OnInputs(self, names)
 
     def of(self, transform: str | Transform) -> Transformed:
         """Return this kernel of ψ(x): a name of :mod:`streamkernel.kernels.transforms`, or a function of x.
@@ -123,7 +123,7 @@ class Kernel:
         """Return the kernel with the bandwidths that are pending taken from median distances, one for each part."""
         raise NotImplementedError
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Add the parts of this kernel to `plan`, and return its terms, Σ weight ∏ parts."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ class SimpleKernel(Kernel):
         next(medians)
         return self
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Add this part to `plan`."""
         return plan.add(self, view)
 

@@ -1,4 +1,4 @@
-"""Kernels made of kernels (Dai et al. 2014, Theorem 3): sums, products, multiples, some of the features, transforms."""
+"""Compositions of kernels (Dai et al. 2014, Theorem 3): sums, products, multiples, selected inputs, transforms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from streamkernel.errors import InputError
 from streamkernel.kernels import transforms
 from streamkernel.kernels.base import Kernel, Transform, X
-from streamkernel.kernels.plan import KernelProgram, Term, View, covers
+from streamkernel.kernels.program import KernelProgram, PartView, Term, covers
 
 
 class _Composite(Kernel):
@@ -69,9 +69,9 @@ class Sum(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) + self.right(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Put the terms of both one after the other."""
-        return [*self.left.add_to_plan(plan, view), *self.right.add_to_plan(plan, view)]
+        return [*self.left.add_to_program(plan, view), *self.right.add_to_program(plan, view)]
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Product(_Pair):
         """Return k(x, x2)."""
         return self.left(x, x2) * self.right(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Multiply every term of the one by every term of the other."""
-        left, right = self.left.add_to_plan(plan, view), self.right.add_to_plan(plan, view)
+        left, right = self.left.add_to_program(plan, view), self.right.add_to_program(plan, view)
         plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
 
@@ -152,13 +152,13 @@ class Scaled(_Wrapper):
         """Return k(x, x2)."""
         return self.factor * self.kernel(x, x2)
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Multiply the weights."""
-        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.add_to_plan(plan, view)]
+        return [Term(self.factor * weight, parts) for weight, parts in self.kernel.add_to_program(plan, view)]
 
 
 @dataclass(frozen=True)
-class On(_Wrapper):
+class OnInputs(_Wrapper):
     """k₁ on some of the inputs; written ``k1.on("a", "b")``.
 
     Parameters
@@ -196,9 +196,9 @@ class On(_Wrapper):
     def _reads(self, name: Hashable, value: Any) -> bool:
         return covers(self.names, name) or (isinstance(value, str) and covers(self.names, f"{name}={value}"))
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Narrow what is read."""
-        return self.kernel.add_to_plan(plan, View(view.space, (*view.names, frozenset(self.names))))
+        return self.kernel.add_to_program(plan, PartView(view.space, (*view.names, frozenset(self.names))))
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ class Transformed(_Wrapper):
         """Return k(x, x2)."""
         return self.kernel(self.transformed(x), self.transformed(x2))
 
-    def add_to_plan(self, plan: KernelProgram, view: View) -> list[Term]:
+    def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
         """Read the outputs of the transform."""
-        return self.kernel.add_to_plan(plan, plan.space(self, view))
+        return self.kernel.add_to_program(plan, plan.space(self, view))
 
     def transformed(self, x: X) -> X:
         """Return ψ(x).

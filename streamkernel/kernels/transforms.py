@@ -1,4 +1,4 @@
-"""Transforms ψ(x) that a kernel can be of, by name: ``kernel.of("unit")``. What they do not mention stays."""
+"""Transforms ψ(x) for kernels, by name: ``kernel.of("unit")``. Inputs that they do not use are unchanged."""
 
 from __future__ import annotations
 

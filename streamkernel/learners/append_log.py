@@ -1,4 +1,4 @@
-"""A list that grows at its end and shrinks at its beginning, as values that share their items."""
+"""A list that grows at its end and shrinks at its start, as values that share their items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What first- and second-order functions of random features have in common."""
+"""The base class of first- and second-order functions of random features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state, threads
 
 
@@ -109,7 +109,7 @@ class Learner:
         return int(self.numbers["examples"])
 
     @property
-    def offered(self) -> int:
+    def n_offered(self) -> int:
         """Examples that have been learned or wait for a batch."""
         return self.examples
 
@@ -222,11 +222,11 @@ class Learner:
         """A number that no block of this function has been drawn with."""
         return int(self.n_positions + self.directions.kept[-1, BLOCK])
 
-    def _kept(self) -> dict[str, Any]:
+    def _kept_tensor(self) -> dict[str, Any]:
         """Return what is kept, as a tensor, if anything is."""
         return {"kept": self.directions.kept.copy()} if self.is_packed else {}
 
-    def _kept_in(self, tensors: Mapping[str, Any]) -> I64 | None:
+    def _read_kept(self, tensors: Mapping[str, Any]) -> I64 | None:
         """Return what is kept by `tensors`, ``None`` if nothing is.
 
         Raises
@@ -280,8 +280,8 @@ class Learner:
         ValueError
             If it is not what can be learned.
         """
-        ints = tensor_file.require_tensor(state.padded(tensors), "ints", np.int64, (len(state.LEARNED_INTS),))
-        reals = tensor_file.require_tensor(state.padded(tensors), "reals", np.float64, (len(state.LEARNED_REALS),))
+        ints = tensor_file.require_tensor(state.pad_tensors(tensors), "ints", np.int64, (len(state.LEARNED_INTS),))
+        reals = tensor_file.require_tensor(state.pad_tensors(tensors), "reals", np.float64, (len(state.LEARNED_REALS),))
         learned = state.unpack_learned(ints, reals)
         if (ints < 0).any() or learned["blocks"] > min(self.most_blocks, learned["steps"]) or learned["scale"] == 0.0:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
@@ -306,7 +306,7 @@ class Learner:
     def _unusable(self, row: Rows) -> InputError:
         return self.directions.plan.unusable(row)
 
-    def _diverged(self, y: float) -> InputError:
+    def _divergence_error(self, y: float) -> InputError:
         return DivergedError(
             f"The steps have diverged: refused the derivative of the loss at target {np.float64(y)!r} "
             f"(step {int(self.numbers['steps']) + 1}); use a smaller step"

@@ -1,4 +1,4 @@
-"""Compiled: the largest derivative that a step takes."""
+"""The bound on derivatives in a step; compiled."""
 
 from __future__ import annotations
 

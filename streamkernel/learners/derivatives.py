@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.errors import InputError
-from streamkernel.features.compiled_kernel import IDENTITY, LADDER, RUNG, CompiledKernel
+from streamkernel.features.compiled_kernel import IDENTITY, MULTI_SCALE, RUNG, CompiledKernel
 from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, U64
 from streamkernel.jit import compiled
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 
 def check(plan: KernelProgram) -> None:
@@ -22,7 +22,7 @@ def check(plan: KernelProgram) -> None:
     if not plan.is_plain or plan.parts_compiled["transform"][0] != IDENTITY:
         raise InputError(
             f'Expected method="sampling" for {plan.kernel!r}, got "gradient"; derivatives are known for Gaussian, '
-            "Matern and other stationary kernels of the inputs as they are, and for a Ladder of one of them"
+            "Matern and other stationary kernels of the inputs as they are, and for a MultiScale of one of them"
         )
 
 
@@ -65,13 +65,13 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
     cosine, sine = z.reshape(-1, 2, block_size).astype(np.float64).transpose(1, 0, 2)
     a, b = coefficients.reshape(len(coefficients), -1, 2, block_size).transpose(2, 0, 1, 3)
     found = 2.0 * np.pi * float(part["scale"]) * (b * cosine - a * sine).reshape(len(coefficients), n)
-    if part["form"] == LADDER:
+    if part["form"] == MULTI_SCALE:
         found *= rungs(kernel, 0, block_size, n)
     return np.asarray(found)
 
 
 def rungs(kernel: CompiledKernel, part: int, block_size: int, features: int) -> F64:
-    """Return the factors by which a ladder multiplies the projections of the first features."""
+    """Return the factors by which a `MultiScale` multiplies the projections of the first features."""
     own = kernel.parts[part]
     rung = np.arange(features) // (block_size if own["shift"] else 1)
     packed = min(len(kernel.kept) - 1, features)

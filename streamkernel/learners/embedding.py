@@ -1,4 +1,4 @@
-"""The features of all blocks of a model for a row, as one vector: compiled."""
+"""The features of all blocks of a model for a row, as one vector; compiled."""
 
 from __future__ import annotations
 

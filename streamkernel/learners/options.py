@@ -1,4 +1,4 @@
-"""Which learner an estimator runs, and how: values for the parameter `learner`."""
+"""The learners of an estimator and their options: values of the parameter `learner`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ BY_NAME: dict[str, type[Newton | DSG]] = {"newton": Newton, "dsg": DSG}
 """What the names of learners stand for."""
 
 
-def chosen(learner: Any) -> Newton | DSG:
+def resolve_learner(learner: Any) -> Newton | DSG:
     """Return the learner for a value of the parameter `learner`.
 
     Raises

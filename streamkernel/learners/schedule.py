@@ -1,4 +1,4 @@
-"""When a model looks at what it has learned: often at first, and from then on at fixed distances."""
+"""The schedule of structural changes of a model: frequent at first, and later at fixed distances."""
 
 from __future__ import annotations
 

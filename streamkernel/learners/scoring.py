@@ -36,7 +36,7 @@ class FirstOrder(NamedTuple):
     phi: F32
 
 
-class Work(NamedTuple):
+class ScoringRoom(NamedTuple):
     """Room for the entries of a row, the features of a part, the sums of f, the gradients, and the move of a block."""
 
     row: Entries
@@ -50,7 +50,8 @@ FIRST_ORDER = types.NamedTuple(
     [NUMBERS_TYPE, types.float64[:, :, :, ::1], types.float64[:, ::1], types.float32[:, :, ::1]], FirstOrder
 )
 WORK = types.NamedTuple(
-    [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]], Work
+    [ENTRIES, types.float32[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1]],
+    ScoringRoom,
 )
 
 
@@ -84,7 +85,7 @@ def part_room(parts, width):  # type: ignore[no-untyped-def]
 def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     """Return room to evaluate rows and to take steps on them."""
     numbers, parts = state.numbers[0], len(kernel.parts)
-    return Work(
+    return ScoringRoom(
         entries_room(parts, longest_row(rows)),
         part_room(parts, state.coef.shape[3]),
         np.empty((state.coef.shape[1], state.coef.shape[3])),

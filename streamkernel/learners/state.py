@@ -89,14 +89,14 @@ def pack_learned(numbers: Any) -> dict[str, Any]:
     return {"ints": ints, "reals": np.array([numbers[name] for name in LEARNED_REALS], np.float64)}
 
 
-def padded(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def pad_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return tensors of a file with what earlier files did not hold.
 
     That is 0 for what came with steps of automatic size, and a weight of 1 for each example.
 
     Examples
     --------
-    >>> found = padded({"ints": np.arange(5), "reals": np.ones(11)})
+    >>> found = pad_tensors({"ints": np.arange(5), "reals": np.ones(11)})
     >>> len(found["ints"]), found["reals"][-3:].tolist()
     (6, [0.0, 0.0, 3.0])
     """

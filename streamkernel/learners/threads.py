@@ -1,4 +1,4 @@
-"""More than one thread, for what can be split: the predictions of many rows."""
+"""Several threads for predictions of many rows."""
 
 from __future__ import annotations
 

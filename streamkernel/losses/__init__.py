@@ -23,7 +23,7 @@ __all__ = [
     "SquaredHinge",
     "curvature",
     "derivative",
-    "named",
+    "resolve_loss",
     "value",
 ]
 
@@ -43,7 +43,7 @@ _BY_NAME: dict[str, Loss] = {
 }
 
 
-def named(loss: str | Loss, for_classes: bool | None) -> Loss:
+def resolve_loss(loss: str | Loss, for_classes: bool | None) -> Loss:
     """Return the loss of a name, or the loss itself, if it fits the task.
 
     Parameters
@@ -62,7 +62,7 @@ def named(loss: str | Loss, for_classes: bool | None) -> Loss:
 
     Examples
     --------
-    >>> named("huber", for_classes=False)
+    >>> resolve_loss("huber", for_classes=False)
     Huber(delta=1.0)
     """
     fitting = [name for name, known in _BY_NAME.items() if known.for_classes == for_classes]

@@ -1,4 +1,4 @@
-"""What every loss is: a small value that names its formula."""
+"""The base class of losses: a small value that names its formula."""
 
 from __future__ import annotations
 

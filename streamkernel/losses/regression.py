@@ -35,7 +35,7 @@ class Square(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """½r² where r = \\|f - y\\| is at most δ, and δ(r - ½δ) beyond.
+    r"""½r² where r = \\|f - y\\| is at most δ, and δ(r - ½δ) beyond.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(Loss):
-    """max(0, \\|f - y\\| - ε), the loss of support vector regression.
+    r"""max(0, \\|f - y\\| - ε), the loss of support vector regression.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class EpsilonInsensitive(Loss):
 
 @dataclass(frozen=True)
 class Absolute(Loss):
-    """\\|f - y\\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
+    r"""\\|f - y\\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
 
     References
     ----------

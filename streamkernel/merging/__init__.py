@@ -1,4 +1,4 @@
-"""Models that learned apart, as one: with the same seeds their features are the same, so coefficients can be merged.
+"""Merging of models that learned separately: with equal seeds their features are equal, so coefficients can be merged.
 
 For replicas i with n_i events each since they were the same model 0, and n = Σ n_i:
 

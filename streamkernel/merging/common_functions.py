@@ -1,4 +1,4 @@
-"""Summaries of second-order functions without some of their functions, which others to be merged with have not."""
+"""Summaries of second-order functions restricted to the functions that all models have."""
 
 from __future__ import annotations
 

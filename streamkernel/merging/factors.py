@@ -1,4 +1,4 @@
-"""Triangular factors of Gram matrices, and what is solved with them."""
+"""Triangular factors of Gram matrices, and solutions of systems with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of blocks of features that learned apart, as one: the mean of their coefficients."""
+"""Merging of functions of blocks of features: the mean of their coefficients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.learners import state
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import FirstOrderSummary
 
 
-def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:
+def summarize(f: FirstOrderLearner, before: int | None = None) -> FirstOrderSummary:
     """Return the summary of a function; how many examples its base had learned does not matter."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
     return FirstOrderSummary(
@@ -31,7 +31,7 @@ def summarize(f: Expansion, before: int | None = None) -> FirstOrderSummary:
 
 
 def merge(
-    fresh: Expansion, parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64
+    fresh: FirstOrderLearner, parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64
 ) -> dict[str, Any]:
     """Return what `fresh`, which has learned nothing, is to be restored from.
 
@@ -75,7 +75,7 @@ def merge(
     average /= max(1, int(numbers["steps"]))
     for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
         fresh.numbers[name] = numbers[name]
-    kept = _kept(fresh, drawn, max(part.next for part in parts), most)
+    kept = _kept_features(fresh, drawn, max(part.next for part in parts), most)
     merged = functions.reshape(n * height, fresh.n_functions)
     return fresh.with_functions(merged, kept, float(numbers["distance2"])) | {"beta": beta}
 
@@ -103,10 +103,10 @@ def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[
     return drawn, [[place[block.tobytes()] for block in part.drawn] for part in parts]
 
 
-def _kept(fresh: Expansion, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
+def _kept_features(fresh: FirstOrderLearner, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
     """Return the features in the form that a function takes; ``None`` if they are simply the first ones."""
     features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
-    simple = Expansion.features_at(fresh, np.arange(len(features)))
+    simple = FirstOrderLearner.features_at(fresh, np.arange(len(features)))
     if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():
         return None
     last = [[following - len(drawn), most, 0]]

@@ -1,4 +1,4 @@
-"""Columns of models that know other labels, or the same in another order, as columns of one model."""
+"""Columns of models with different labels, or labels in different orders, as columns of one model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear functions that learned apart, as one: names in one order, on one scale, and sums of their Gram matrices.
+"""Merging of linear functions: names in one order, on one scale, and sums of their Gram matrices.
 
 All together remember the last of the recent examples of each, and what is left of those that they had in common.
 """

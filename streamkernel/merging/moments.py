@@ -1,4 +1,4 @@
-"""The scales of models that learned apart: the moments of all events, if what is in use is the same."""
+"""Merging of scales: the moments of all events, if the scales in use are equal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamkernel.features.rows import I64
 from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.features.scaling import MOMENTS
 from streamkernel.learners import schedule
-from streamkernel.merging.numbers import added
+from streamkernel.merging.numbers import add_parts
 
 
-def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what :class:`~streamkernel.features.scaling.Scales` is restored from.
 
     With k presences of mean m and sum of squares M, taken about one c for all parts of a name (Chan, Golub and LeVeque
@@ -59,7 +59,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     weights, n = (np.stack([part[f"scales.{name}"] for part in everything]) for name in ("weights", "n"))
     share = np.ones(len(everything))
     if base is not None:
-        left = [_left(base, part) for part in parts]
+        left = [_share_left(base, part) for part in parts]
         share[-1] = np.prod(left) - sum(left)
     sums = (moments[:, :, 0], moments[:, :, 0] * off, moments[:, :, 2] + moments[:, :, 0] * off**2, weights[:, :1])
     count, s, q, (weight,) = (share @ values for values in sums)
@@ -70,7 +70,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
         found += [*counts, moments[first, every, -1]]
     kept = slice(MOST_NAMES)
     return {
-        "scales.n": added([*n[: len(parts)]], n[-1] if base is not None else 0),
+        "scales.n": add_parts([*n[: len(parts)]], n[-1] if base is not None else 0),
         "scales.weights": np.array([weight, weights[:, 1].max()]),
         "scales.names": names[kept],
         "scales.moments": np.stack(found, axis=1)[kept],
@@ -78,7 +78,7 @@ def merged_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | 
     }
 
 
-def _left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
+def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
     """Return what the moments of a base still count in those of a part: they are halved from time to time."""
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:

@@ -1,4 +1,4 @@
-"""Counters and running means of models that learned apart, as those of one."""
+"""Merging of counters and running means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEANS = ("mean_square", "mean_fourth")
 """Means over all examples, whatever their weights."""
 
 
-def added(parts: Sequence[Any], base: Any) -> Any:
+def add_parts(parts: Sequence[Any], base: Any) -> Any:
     """Return the base and what each part has more than it."""
     return sum(parts[1:], parts[0]) - (len(parts) - 1) * base
 
@@ -24,7 +24,7 @@ def no_numbers() -> Any:
     return np.zeros(1, NUMBERS)[0]
 
 
-class Counted(Protocol):
+class CountingSummary(Protocol):
     """A summary with the scalar state of a function."""
 
     @property
@@ -36,7 +36,7 @@ class Counted(Protocol):
         """Whether the offset is a mean over all examples."""
 
 
-def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
+def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
     """Return what is learned of the scalar state, in a record of :mod:`streamkernel.learners.state`.
 
     Parameters
@@ -48,18 +48,18 @@ def merge_numbers(parts: Sequence[Counted], base: Counted, weights: F64) -> Any:
     """
     own, root, found = [part.numbers for part in parts], base.numbers, no_numbers()
     for name in LEARNED_INTS:
-        found[name] = added([int(part[name]) for part in own], int(root[name]))
+        found[name] = add_parts([int(part[name]) for part in own], int(root[name]))
     found["blocks"], found["buffered"] = max(part["blocks"] for part in own), 0
     for name in LEARNED_REALS:
         found[name] = np.array([part[name] for part in own]) @ weights
     found["scale"], found["scale_sum"] = 1.0, 0.0
-    found["gradient_sum"] = added([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
-    found["weight"] = added([float(part["weight"]) for part in own], float(root["weight"]))
+    found["gradient_sum"] = add_parts([float(part["gradient_sum"]) for part in own], float(root["gradient_sum"]))
+    found["weight"] = add_parts([float(part["weight"]) for part in own], float(root["weight"]))
     found["gradient_bound"] = max(part["gradient_bound"] for part in own)
     found["last_step"] = own[-1]["last_step"]
     means = {"examples": _MEANS, "weight": ("offset", "predicted_offset") if parts[0].is_mean else ()}
     for count, names in means.items():
         for name in names:
             sums = [float(part[count]) * float(part[name]) for part in own]
-            found[name] = added(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
+            found[name] = add_parts(sums, float(root[count]) * float(root[name])) / (float(found[count]) or 1.0)
     return found

@@ -1,4 +1,4 @@
-"""Groups of features that learned apart, as one: sums of their Gram matrices, and what these say together."""
+"""Merging of groups of features: sums of their Gram matrices, and the solution of the sum."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from streamkernel.merging.common_functions import (
 )
 from streamkernel.merging.factors import factor_of, solve
 from streamkernel.merging.numbers import merge_numbers
-from streamkernel.merging.summaries import Kept, SecondOrderSummary
+from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, steps
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import prior
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 
 _ROUNDING = 1e-3
 """What rounding may take of a sum of squares, of its size."""
 
 
-def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
+def summarize(f: SecondOrderLearner, before: int | None = None) -> SecondOrderSummary:
     """Return the summary of a function.
 
     Parameters
@@ -49,7 +49,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
     for g, group in enumerate(f.groups):
         grams.append(_gram(group.factor))
         moments.append(group.newton @ grams[g])
-        faded.append(1.0 if before is None else _faded(f, before, g))
+        faded.append(1.0 if before is None else _prior_left(f, before, g))
     function = f.arrays
     mixer = function.mixer.T @ function.mixer
     return SecondOrderSummary(
@@ -69,7 +69,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
         mixer=mixer,
         bounds=function.bounds.copy(),
         standing=function.losses.copy(),
-        metric=metric.copied(function.metric),
+        metric=metric.copy_metric(function.metric),
         linear=linear.summarize(function.linear),
         span=function.span.copy(),
         forgetting=function.kept.copy(),
@@ -78,7 +78,7 @@ def summarize(f: Mixture, before: int | None = None) -> SecondOrderSummary:
 
 
 def merge(
-    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64
+    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64
 ) -> dict[str, Any]:
     """Return what `fresh`, which has learned nothing, is to be restored from.
 
@@ -148,7 +148,7 @@ def merge(
         "span": _span(parts),
         **kept,
         **(_recency(parts) if forgetting else {}),
-        **metric_files.tensors(metric.merged([part.metric for part in parts], has)),
+        **metric_files.tensors(metric.merge_metrics([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, float(numbers["offset"])),
         **Groups(groups, [0] * count).tensors(0),
     }
@@ -176,25 +176,25 @@ def coefficients(parts: Sequence[SecondOrderSummary]) -> list[F64]:
     return found
 
 
-def check(parts: Sequence[Kept]) -> None:
+def check(parts: Sequence[PrunableSummary]) -> None:
     """Raise an error if functions have not the same features."""
     if any(not np.array_equal(part.kept, parts[0].kept) for part in parts):
         raise MergeError("Expected models of the same features, got some that were pruned in another way")
 
 
-def check_base(parts: Sequence[Mixture], base: Mixture) -> None:
+def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) -> None:
     """Raise an error if functions have not continued from a base: without forgetting, no sum of squares shrinks.
 
     Buffered examples count; it may also add l2 for as many examples as there are outputs, or wait.
     """
     if base.numbers["forgetting"] < 1.0:
         return
-    learnt = [f for f in parts if f.examples]
-    for f in (base, *learnt):
+    learned = [f for f in parts if f.examples]
+    for f in (base, *learned):
         steps.advance(f.arrays, True)
     for g, group in enumerate(base.groups):
         least = (1.0 - _ROUNDING) * _diagonal(group)
-        for f in learnt:
+        for f in learned:
             more = f.l2 * (len(least) + int(f.numbers["buffered"]))
             is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
             if is_same and (_diagonal(f.groups[g]) + more < least).any():
@@ -221,7 +221,7 @@ def _is_same(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool
 
 
 def _group(
-    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
+    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
 ) -> Group:
     """Return a group of all that have it."""
     n = len(_grams(parts[0])[g])
@@ -265,7 +265,11 @@ def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, A
 
 
 def _linear(
-    fresh: Mixture, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, offset: float
+    fresh: SecondOrderLearner,
+    parts: Sequence[SecondOrderSummary],
+    base: SecondOrderSummary,
+    weights: F64,
+    offset: float,
 ) -> dict[str, Any]:
     """Return the tensors of linear functions together; `offset` is what is added to f from now on."""
     root = None if base.grams is None or len(base.linear.w) < len(parts[0].linear.w) else base.linear
@@ -293,17 +297,17 @@ def _gram(factor: Any) -> F64:
     return gram
 
 
-def _faded(f: Mixture, before: int, g: int) -> float:
+def _prior_left(f: SecondOrderLearner, before: int, g: int) -> float:
     """Return what part of A_0 is left in the factor of a group."""
     kept = float(f.arrays.kept[g])
     if kept == 1.0:
         return 1.0
     last = f.examples
-    return float(_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor)))
+    return float(_share_left(before, last, int(f.batch_size), kept, len(f.groups[g].factor)))
 
 
 @compiled
-def _left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
+def _share_left(first, last, batch, kept, n):  # type: ignore[no-untyped-def]
     """Return ρ to the power of the examples that the steps from `first` to `last` have forgotten."""
     left, waiting = 1.0, 0
     for seen in range(first + 1, last + 1):

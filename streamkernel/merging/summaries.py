@@ -1,4 +1,4 @@
-"""What merging takes of functions that learned apart: values that are copied once and never changed."""
+"""Summaries of functions for merging: immutable copies of their state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamkernel.merging.numbers import no_numbers
 from streamkernel.second_order.metric import Metric
 
 
-class Kept(Protocol):
+class PrunableSummary(Protocol):
     """A summary of a function that may have been pruned."""
 
     @property

@@ -12,7 +12,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.frames import table_rows
 from streamkernel.features.rows import F64, Rows
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import scoring
 
 

@@ -1,4 +1,4 @@
-"""How likely a few examples are under a Gaussian process of unknown noise and scale: the marginal likelihood."""
+"""The marginal likelihood of a few examples under a Gaussian process of unknown noise and scale."""
 
 from __future__ import annotations
 

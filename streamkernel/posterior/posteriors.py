@@ -1,4 +1,4 @@
-"""What is known of f after the examples seen: by recursion, exactly, or by doubly stochastic gradients."""
+"""The posterior of f given the examples: exact by recursion, or by doubly stochastic gradients."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class Recursive:
 
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
-        return _joined(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
+        return _join(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row."""
-        return self.noise * _joined(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
+        return self.noise * _join(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
 
     def tensors(self) -> dict[str, Any]:
         """Return what has been learned."""
@@ -193,7 +193,7 @@ class Stochastic:
     def mean(self, rows: Rows) -> F64:
         """Return the mean of f(x) for each row."""
         f = self._learned.f
-        return _joined(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
+        return _join(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
         """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
@@ -204,7 +204,7 @@ class Stochastic:
             If a row is none of the points that were given beforehand.
         """
         A = self._learned.A
-        return _joined(self._variance(A, piece) for _, piece in _pieces(rows))
+        return _join(self._variance(A, piece) for _, piece in _pieces(rows))
 
     def _variance(self, A: OperatorVariance | RidgeFunctions, rows: Rows) -> F64:
         phi = self._features(rows)
@@ -213,7 +213,7 @@ class Stochastic:
         else:
             places = [self._places.get(key) for key in _keys(rows)]
             if None in places:
-                raise InputError("Expected one of the points that were given beforehand, got another x")
+                raise InputError("Expected one of the given points, got another x")
             explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
         return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
 
@@ -288,7 +288,7 @@ def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
         yield slice(first, last), rows.part(first, last)
 
 
-def _joined(parts: Iterator[F64]) -> F64:
+def _join(parts: Iterator[F64]) -> F64:
     return np.concatenate([np.zeros(0), *parts])
 
 

@@ -1,4 +1,4 @@
-"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and its variance in two forms.
+"""The posterior of a Gaussian process by doubly stochastic gradients: its mean, and two estimates of its variance.
 
 The process is y = f(x) + e with e ~ N(0, σ²) and f of mean 0 and covariance k; ν = σ²/n for n examples. Both classes
 are given matrices of features φ(x), whose columns are blocks of the same width. A step takes a batch of B examples, and
@@ -67,7 +67,7 @@ class RidgeFunctions:
         InputError
             If the steps have diverged.
         """
-        error = checked(self(phi) - y)
+        error = check_size(self(phi) - y)
         found = RidgeFunctions(self.width, self.alpha.shape[1])
         more = self.width if block == self.n_blocks else 0
         found.alpha = np.concatenate([self.alpha, np.zeros((more, self.alpha.shape[1]))])
@@ -132,7 +132,7 @@ class OperatorVariance:
         return np.asarray((phi[:, : self.n_blocks * self.width] * self._apply(phi2)).sum(axis=1))
 
     def after_step(self, phi: F64, phi2: F64, block: int, gamma: float, nu: float) -> OperatorVariance:
-        """Return the operator after a step on a batch. With a new block t, and a_i(x) = Σ_j θ_ij φ'_j(x),
+        """Return the operator after a step on a batch, with a new block t and a_i(x) = Σ_j θ_ij φ'_j(x).
 
             θ_ij ← (1 - γν) θ_ij                          for all i ≤ j < t
             θ_it ← -γ (1/B) Σ_b a_i(x_b) φ'_t(x_b)ᵀ       for all i < t
@@ -147,7 +147,7 @@ class OperatorVariance:
         InputError
             If the steps have diverged.
         """
-        a = checked(self._apply(phi2))
+        a = check_size(self._apply(phi2))
         part = slice(block * self.width, (block + 1) * self.width)
         if block == self.n_blocks:
             change = np.concatenate([-a, phi[:, part]], axis=1)
@@ -190,7 +190,7 @@ class OperatorVariance:
         self.theta = [column.copy() for column in np.split(theta, np.cumsum(rows)[:-1])] if blocks else []
 
 
-def checked(values: F64) -> F64:
+def check_size(values: F64) -> F64:
     """Return `values`, if they are of usable size.
 
     Raises

@@ -1,4 +1,4 @@
-"""The groups of a mixture with all their arrays at one time, and how they are made for the groups that there are."""
+"""The groups of a mixture with all their arrays, and their construction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
-from streamkernel.kernels import Kernel, Ladder
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels import Kernel, MultiScale
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.linear_state import grown, new_linear
+from streamkernel.second_order.linear_state import new_linear, with_more_room
 from streamkernel.second_order.mixture_state import BORN, Group, MixtureState
 
 BEGINNING = 0.4
@@ -74,7 +74,7 @@ class Arrangement(NamedTuple):
 
     def with_more_places(self) -> Arrangement:
         """Return the same with room for more names in the linear functions."""
-        return self._replace(state=self.state._replace(linear=grown(self.state.linear)))
+        return self._replace(state=self.state._replace(linear=with_more_room(self.state.linear)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
         """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
@@ -87,7 +87,7 @@ class Arrangement(NamedTuple):
         directions = self.directions.apart()
         sensitivities, totals = copy.metric.sensitivities.copy(), copy.metric.totals.copy()
         own = copy.metric._replace(sensitivities=sensitivities, totals=totals)
-        copy = copy._replace(metric=metric.placed(own, directions))
+        copy = copy._replace(metric=metric.with_places(own, directions))
         return Arrangement(copy, groups, directions, self.table)
 
 
@@ -178,7 +178,7 @@ class Arranger:
         all_groups = [groups.get(g) or Group.empty(n, columns, self.room) for g, n in enumerate(sizes)]
         arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
-        if isinstance(kernel, Ladder) and are_changed:
+        if isinstance(kernel, MultiScale) and are_changed:
             own = np.resize(kernel.multiples, alone)
             multiples = np.resize(kernel.multiples, self.most_blocks)
             for first, (n, rung, _) in zip(own_blocks, table[:ordinary], strict=True):

@@ -88,7 +88,7 @@ def _places(linear: Linear, row: Rows) -> I64:
 
 
 def _of_neighbours(function: MixtureState, row: Rows) -> F64:
-    """Return the derivatives by the values as the scales leave them, of what the nearest neighbours say:
+    """Return the derivatives of what the nearest neighbours predict by the scaled values.
 
     ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """

@@ -43,11 +43,11 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
 
 
 @inlined(allocates=False)
-def _set_others(own, numbers, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
+def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
     row i, which is read as `read` by the features.
     """
-    near = len(raw)
+    own, numbers, near = state.linear, state.numbers, len(raw)
     if len(out) == 0:
         return
     linear.read_row(own, scales, rows, i, room)
@@ -63,10 +63,9 @@ def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
     at row i, which is read as `read` by the features.
     """
-    own, numbers = state.linear, state.numbers
-    room, raw = room_for(own, longest_row(rows)), np.empty(own.w.shape[:2])
+    room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
     for i in range(len(out)):
-        _set_others(own, numbers, scales, rows, read, i, room, raw, out[i])
+        _set_others(state, scales, rows, read, i, room, raw, out[i])
 
 
 @inlined(allocates=False)
@@ -105,12 +104,10 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
-        if not embed_groups(
-            state.numbers, layout, state.metric, kernel, read, i, max(1, numbers.blocks), z, room, changed
-        ):
+        if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(layout, newton, steady, level, z, f)
-        _set_others(own, state.numbers, scales, rows, read, i, linear_room, raw, f[base:])
+        _set_others(state, scales, rows, read, i, linear_room, raw, f[base:])
         mix_scores(weights, f, out[i])
         bound(numbers, span, f, base, numbers.predicted_offset, out[i])
         for c in range(len(out[i])):

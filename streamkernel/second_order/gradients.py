@@ -1,4 +1,4 @@
-"""The features of all groups for a row, each in its metric, and the gradients of f that the next metric is made of."""
+"""The features of all groups for a row, each in its metric, and the gradients of f for the next metric."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.compiled_kernel import KERNEL, LADDER, VECTOR, Span
+from streamkernel.features.compiled_kernel import KERNEL, MULTI_SCALE, VECTOR, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.evaluate import prepare
 from streamkernel.features.projections import entries_along
@@ -18,10 +18,8 @@ from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
 from streamkernel.learners.scoring import longest_row
-from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order.metric import (
     GRADIENTS,
-    METRIC,
     METRIC_ROOM,
     MOST_NAMES,
     metric_room,
@@ -72,27 +70,17 @@ def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.boolean(
-        NUMBERS_TYPE,
-        types.int64[:, ::1],
-        METRIC,
-        KERNEL,
-        ROWS,
-        types.int64,
-        types.int64,
-        VECTOR,
-        EMBEDDING_ROOM,
-        METRIC_ROOM,
-    ),
+    types.boolean(MIXTURE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM, METRIC_ROOM),
     allocates=False,
     error_model="numpy",
 )
-def embed_groups(numbers, layout, metric, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
+def embed_groups(state, kernel, rows, i, blocks, z, room, changed):  # type: ignore[no-untyped-def]
     """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
     row is usable.
 
     They are in the order of blocks, components and features.
     """
+    numbers, layout, metric = state.numbers, state.layout, state.metric
     if not prepare(kernel, rows, i, room.row):
         return False
     per_block, done = numbers[0].components * numbers[0].block_size, 0
@@ -114,7 +102,7 @@ def embed_groups(numbers, layout, metric, kernel, rows, i, blocks, z, room, chan
 
 @inlined(allocates=False)
 def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped-def]
-    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g:
+    """Set `slopes` to the derivatives of f_c by ωᵀx of the features of a block of group g.
 
     f has a_j cos ω_jᵀx + b_j sin ω_jᵀx of feature j, and so the derivative is b_j cos ω_jᵀx - a_j sin ω_jᵀx.
     """
@@ -122,7 +110,7 @@ def _set_slopes(state, kernel, z, g, block, c, room):  # type: ignore[no-untyped
     size, n, groups = numbers.block_size, layout[g, COUNT], len(layout)
     here = block * 2 * size
     first = numbers.columns * layout[g, BEFORE] + c * n + here - layout[g, FIRST]
-    factor = part.table[block % part.order] if part.form == LADDER else 1.0
+    factor = part.table[block % part.order] if part.form == MULTI_SCALE else 1.0
     coefficients = room.coefficients
     for k in range(2 * size):
         coefficients[k] = (
@@ -196,7 +184,7 @@ def _embed_each(state, kernel, rows, out):  # type: ignore[no-untyped-def]
     room, changed = embedding_room(state.numbers, kernel, rows), metric_room(longest)
     blocks = out.shape[1] // (numbers.components * numbers.block_size)
     for i in range(len(rows.start) - 1):
-        if not embed_groups(state.numbers, state.layout, state.metric, kernel, rows, i, blocks, out[i], room, changed):
+        if not embed_groups(state, kernel, rows, i, blocks, out[i], room, changed):
             out[i] = np.float32(0.0)
 
 

@@ -1,6 +1,6 @@
-"""How second-order learning grows: which groups of blocks there are, and when a larger one begins.
+"""The growth of second-order learning: the groups of blocks, and the condition for a larger one.
 
-The first four blocks are groups by themselves, each of another bandwidth where the kernel is a ladder. From 1,024
+The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. From 1,024
 examples on a larger group is beside them, of two blocks, and at each look (`learners.schedule`), on what was
 seen since the one before,
 
@@ -25,7 +25,7 @@ ALONE = 4
 """Blocks that are groups by themselves."""
 
 MOST = 64
-"""Blocks in all, as many as a ladder has multiples."""
+"""Blocks in all, as many as the default kernel has multiples."""
 
 PROBED = 512
 """Examples before the first block in a metric."""
@@ -181,7 +181,7 @@ def probe(table: I64, standing: F64) -> int:
     return 0 if int(standing.argmin()) == len(table) - 1 else len(table) - 1
 
 
-def wanted(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:
+def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:
     """Return the bandwidth for a larger group: the number of a single block; as many more as these are in the metric.
 
     It is in the metric if the block in the metric has the least loss of the single blocks; or, while that block is
@@ -203,8 +203,8 @@ def wanted(standing: F64, multiples: list[float], table: I64, seen: int, unexpla
     >>> import numpy as np
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 5, 512]])
     >>> losses, multiples = np.array([0.5, 0.4, 0.6, 0.3]), [0.25, 0.5, 1.5, 6.0]
-    >>> wanted(losses, multiples, table, 1024, 0.8), wanted(losses, multiples, table, 2048, 0.8)
-    (1, 5)
+    >>> [bandwidth_for_group(losses, multiples, table, seen, 0.8) for seen in (1024, 2048)]
+    [1, 5]
     """
     alone, own = len(table), probe(table, standing)
     if table[own, 1] < alone:

@@ -50,7 +50,7 @@ from streamkernel.second_order.gradients import (
     add_gradient,
     embed_groups,
 )
-from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, Options, learning_room
+from streamkernel.second_order.learning_room import LEARNING_ROOM, OPTIONS, LearningOptions, learning_room
 from streamkernel.second_order.mixture_state import (
     BEFORE,
     COUNT,
@@ -70,7 +70,18 @@ LEAST_PART, LARGEST_PART = 1e-9, 0.99
 """What part of an error a constant step takes away counts as, where the weight of an example is not 1."""
 
 
-class Examples(NamedTuple):
+class Example(NamedTuple):
+    """The row of an example, its target, and the step size at it."""
+
+    i: int
+    y: float
+    gamma: float
+
+
+_EXAMPLE = types.NamedTuple([types.int64, types.float64, types.float64], Example)
+
+
+class LearningRows(NamedTuple):
     """Rows, their targets, the step size at each, and room for the values as they are scaled."""
 
     rows: Rows
@@ -93,17 +104,18 @@ def steps_of(w, a):  # type: ignore[no-untyped-def]
 
 
 @unit(
-    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, types.int64, types.float64, types.float64, OPTIONS, LEARNING_ROOM),
+    types.int64(MIXTURE, SCALES, KERNEL, ROWS, ROWS, _EXAMPLE, OPTIONS, LEARNING_ROOM),
     allocates=False,
     error_model="numpy",
 )
-def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room):  # type: ignore[no-untyped-def]
-    """Learn row i, with the target y and the step size γ, and return what came of it.
+def _learn_row(state, scales, kernel, rows, given, example, options, room):  # type: ignore[no-untyped-def]
+    """Learn an example, and return what came of it.
 
     An example of the weight w counts as w ones: it has wℓ' and wℓ'' where a Newton step is taken.
 
     `given` are the rows with room for the values as they are scaled.
     """
+    i, y, gamma = example.i, example.y, example.gamma
     numbers, layout, own_linear = state.numbers[0], state.layout, state.linear
     weights, bounds, own_losses, recent, span = state.weights, state.bounds, state.losses, state.recent, state.span
     level, waiting, sums, steady, priors = state.level, state.rows, state.sums, state.steady, state.priors
@@ -116,7 +128,7 @@ def _learn_row(state, scales, kernel, rows, given, i, y, gamma, options, room): 
     blocks = max(numbers.blocks, min(numbers.blocks + 1, options.growing))
     if not has_room(scales, scale_row(scales, rows, i, given.values)):
         return NO_ROOM
-    if not embed_groups(state.numbers, layout, state.metric, kernel, given, i, blocks, z, embedding, room.metric):
+    if not embed_groups(state, kernel, given, i, blocks, z, embedding, room.metric):
         return BAD_VALUE
     names, used = rows.start[i + 1] - rows.start[i], 0
     if count > base:
@@ -275,7 +287,7 @@ def _learn(state, scales, kernel, examples, first, last, options):  # type: igno
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
     room = learning_room(state, kernel, rows, options)
     for i in range(first, last):
-        status = _learn_row(state, scales, kernel, rows, given, i, y[i], gammas[i], options, room)
+        status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
         if status != DONE:
             return status, i + (status == DUE)
     numbers = state.numbers[0]
@@ -292,7 +304,7 @@ _late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linea
 """Units that are not loaded yet, and the example that first needs each: the first event does not wait for them."""
 
 
-def load_for(state: MixtureState, scales: ScalesState, more: int, options: Options) -> None:
+def load_for(state: MixtureState, scales: ScalesState, more: int, options: LearningOptions) -> None:
     """Make ready what learning some examples more comes to."""
     if _late:
         seen = max(int(state.numbers[0]["examples"]), int(scales.counts[0]["n"])) + more

@@ -1,4 +1,4 @@
-"""How a mixture learns, and room for what is computed at an example."""
+"""The options of a mixture's learning, and its work arrays."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from streamkernel.learners.embedding import EMBEDDING_ROOM, EmbeddingRoom, embed
 from streamkernel.learners.scoring import longest_row
 from streamkernel.second_order.gradients import GRADIENT_ROOM, GradientRoom, gradient_room
 from streamkernel.second_order.linear_state import ROOM as LINEAR_ROOM
-from streamkernel.second_order.linear_state import Room as LinearRoom
-from streamkernel.second_order.linear_state import room_for
+from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import outputs_of
 
 
-class Options(NamedTuple):
+class LearningOptions(NamedTuple):
     """How a mixture learns.
 
     Attributes
@@ -82,7 +81,7 @@ class LearningRoom(NamedTuple):
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, Options)
+OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
     [
         types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,
@@ -97,17 +96,17 @@ def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
     """Return room to learn from rows."""
     numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
     return LearningRoom(
-        np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
-        np.empty((count, columns)),
-        np.empty((count, columns)),
-        np.empty((count, columns)),
-        np.empty(state.linear.w.shape[:2]),
-        np.empty(columns),
-        np.empty(columns),
-        np.zeros(columns),
-        np.empty((4, max(columns, count))),
-        room_for(state.linear, longest),
-        embedding_room(state.numbers, kernel, rows),
-        metric_room(longest),
-        gradient_room(longest, numbers.block_size),
+        z=np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),
+        f=np.empty((count, columns)),
+        g=np.empty((count, columns)),
+        h=np.empty((count, columns)),
+        raw=np.empty(state.linear.w.shape[:2]),
+        out=np.empty(columns),
+        said=np.empty(columns),
+        nothing=np.zeros(columns),
+        mixing=np.empty((4, max(columns, count))),
+        linear=room_for(state.linear, longest),
+        embedding=embedding_room(state.numbers, kernel, rows),
+        metric=metric_room(longest),
+        slopes=gradient_room(longest, numbers.block_size),
     )

@@ -53,7 +53,7 @@ SMALLEST_SHARE = 1e-9
 
 
 @inlined(allocates=False)
-def _standardised(value, centre, divisor):  # type: ignore[no-untyped-def]
+def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
     """Return the input that a value is."""
     return min(max((value - centre) / divisor, -LARGEST_INPUT), LARGEST_INPUT)
 
@@ -76,12 +76,12 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
         if linear.keys[row] == key:
             place = linear.at[row]
             if is_scaled:
-                value = _standardised(value, linear.scales[place, 0], linear.scales[place, 1])
+                value = _standardise(value, linear.scales[place, 0], linear.scales[place, 1])
         else:
             centre, divisor = 0.0, 1.0
             if is_scaled:
                 centre, divisor = centre_and_unit(scales, key)
-                value = 0.0 if divisor == 0.0 else _standardised(value, centre, divisor)
+                value = 0.0 if divisor == 0.0 else _standardise(value, centre, divisor)
             if value != 0.0 and used < MOST:
                 place = used
                 used += 1
@@ -216,7 +216,7 @@ def step(linear, k, n, room, g, curvature):  # type: ignore[no-untyped-def]
     allocates=False,
 )
 def fade(linear, k, seen, kept, l2, least, room):  # type: ignore[no-untyped-def]
-    """Forget by ρ an example and add l, for `TURN` examples; give one place after the other what it has lost of λ:
+    """Forget by ρ an example and add l, for `TURN` examples; restore at one place after the other its loss of λ.
 
         A ← ρ^TURN A,   A ← A + ((1 - ρᵀ)λ + Tl)eeᵀ,   with the gradient ((1 - ρᵀ)λ + Tl)eᵀw e,
 

@@ -1,4 +1,4 @@
-"""What a file has of linear functions, and of recent examples."""
+"""Linear functions and recent examples in files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from streamkernel.second_order.linear_state import (
     REMEMBERED,
     WINDOW,
     Linear,
-    grown,
-    indexed,
     new_linear,
+    with_index,
+    with_more_room,
 )
 
 NAMES = "linear.names"
@@ -107,7 +107,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
     }
     linear = new_linear(functions, columns, 0.0, window=window(tensors))
     while linear.w.shape[2] < n:
-        linear = grown(linear)
+        linear = with_more_room(linear)
     linear.counts[PLACES], linear.names[:n] = n, names.view(np.uint64)
     linear.scales[:n], linear.w[:, :, :n], linear.errors[:] = parts["scales"], parts["w"], parts["errors"]
     linear.factor[:, *np.triu_indices(dense)], linear.diagonal[:, dense:n] = parts["factor"], parts["diagonal"]
@@ -122,7 +122,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
         raise ValueError("expected factors and scales of linear functions as linear.*, got other numbers")
     if len(linear.answers):
         _restore_recent(linear, tensors, classes)
-    return indexed(linear)
+    return with_index(linear)
 
 
 def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Linear functions of a list of names that grows: their arrays, and room for an example."""
+"""The arrays of linear functions over a growing list of names, and their work arrays."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Linear(NamedTuple):
     weights: F64
 
 
-class Room(NamedTuple):
+class LinearRoom(NamedTuple):
     """Room for an example: its values and their places, -1 for none; the first places' inputs; two vectors of those;
     its inputs as a point, and d² of all examples remembered; d² of its neighbours, and where in the ring they are.
     """
@@ -104,7 +104,7 @@ LINEAR = types.NamedTuple(
     [_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _CUBE, _CUBE, _MATRIX, _VECTOR, types.float32[:, ::1], _VECTOR, _VECTOR],
     Linear,
 )
-ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], Room)
+ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _SINGLES, _SINGLES, _SINGLES, _INTS], LinearRoom)
 
 
 def prior(loss: Loss) -> float:
@@ -116,24 +116,24 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
     """Return linear functions of no names yet, with λ, room for places, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
-        np.array([1, 0]),
-        np.zeros(2 * room, np.uint64),
-        np.zeros(2 * room, np.int64),
-        np.zeros(room, np.uint64),
-        np.zeros((room, 2)),
-        np.zeros((functions, columns, room)),
-        np.zeros((functions, dense, dense)),
-        np.zeros((functions, room)),
-        np.zeros(functions),
-        np.zeros((min(room, NEAR), window), np.float32),
-        np.zeros(window),
-        np.zeros(window),
+        counts=np.array([1, 0]),
+        keys=np.zeros(2 * room, np.uint64),
+        at=np.zeros(2 * room, np.int64),
+        names=np.zeros(room, np.uint64),
+        scales=np.zeros((room, 2)),
+        w=np.zeros((functions, columns, room)),
+        factor=np.zeros((functions, dense, dense)),
+        diagonal=np.zeros((functions, room)),
+        errors=np.zeros(functions),
+        points=np.zeros((min(room, NEAR), window), np.float32),
+        answers=np.zeros(window),
+        weights=np.zeros(window),
     )
     found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
     return found
 
 
-def grown(old: Linear) -> Linear:
+def with_more_room(old: Linear) -> Linear:
     """Return the same functions with room for twice as many places."""
     functions, columns, room = old.w.shape
     new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
@@ -142,10 +142,10 @@ def grown(old: Linear) -> Linear:
     new.answers[:], new.weights[:] = old.answers, old.weights
     new.names[:room], new.scales[:room], new.w[:, :, :room] = old.names, old.scales, old.w
     new.factor[:, :dense, :dense], new.diagonal[:, :room], new.errors[:] = old.factor, old.diagonal, old.errors
-    return indexed(new)
+    return with_index(new)
 
 
-def indexed(linear: Linear) -> Linear:
+def with_index(linear: Linear) -> Linear:
     """Return functions of which the table of names is empty, with that filled."""
     index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
     return linear
@@ -155,14 +155,14 @@ def indexed(linear: Linear) -> Linear:
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
     """Return room for examples of at most `longest` names."""
     dense, window = linear.factor.shape[1], len(linear.answers)
-    return Room(
-        np.empty(longest),
-        np.empty(longest, np.int64),
-        np.empty(dense),
-        np.empty(dense),
-        np.empty(dense),
-        np.empty(len(linear.points), np.float32),
-        np.empty(window, np.float32),
-        np.empty(min(NEIGHBOURS, window), np.float32),
-        np.empty(min(NEIGHBOURS, window), np.int64),
+    return LinearRoom(
+        values=np.empty(longest),
+        places=np.empty(longest, np.int64),
+        inputs=np.empty(dense),
+        gain=np.empty(dense),
+        row=np.empty(dense),
+        point=np.empty(len(linear.points), np.float32),
+        squares=np.empty(window, np.float32),
+        nearest=np.empty(min(NEIGHBOURS, window), np.float32),
+        which=np.empty(min(NEIGHBOURS, window), np.int64),
     )

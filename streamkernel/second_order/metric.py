@@ -1,4 +1,4 @@
-"""The metric that new groups draw their features in: the average gradient outer product of what f has learned.
+"""The metric of new groups: the average gradient outer product of f.
 
 What f has learned says in which directions it changes,
 
@@ -148,8 +148,19 @@ def empty(groups: int) -> Metric:
     keys: U64 = np.zeros(_ROWS, np.uint64)
     slots, at = np.zeros(MOST_NAMES, np.int64), np.zeros(_ROWS, np.int64)
     sums, known = np.zeros((MOST_NAMES, MOST_NAMES)), np.zeros(groups, np.int64)
-    roots, found = np.zeros((groups, 0, 0)), sensitivity_state.empty()
-    return Metric(np.zeros(2, np.int64), names, slots, keys, at, sums, known, roots, *found)
+    roots, (sensitivities, totals) = np.zeros((groups, 0, 0)), sensitivity_state.empty()
+    return Metric(
+        counts=np.zeros(2, np.int64),
+        names=names,
+        slots=slots,
+        keys=keys,
+        at=at,
+        sums=sums,
+        known=known,
+        roots=roots,
+        sensitivities=sensitivities,
+        totals=totals,
+    )
 
 
 def of_names(names: U64, groups: int) -> Metric:
@@ -160,7 +171,7 @@ def of_names(names: U64, groups: int) -> Metric:
     return metric
 
 
-def placed(metric: Metric, directions: Directions) -> Metric:
+def with_places(metric: Metric, directions: Directions) -> Metric:
     """Return the metric with the places of names in another cache."""
     slots, n = metric.slots.copy(), int(metric.counts[NAMES])
     slots[:n] = directions.places_of(metric.names[:n])
@@ -183,7 +194,7 @@ def root_of(metric: Metric, unexplained: float) -> F64 | None:
     return np.asarray((along * np.sqrt(np.maximum(squares, 0.0))) @ along.T)
 
 
-def copied(metric: Metric) -> Metric:
+def copy_metric(metric: Metric) -> Metric:
     """Return a metric that shares nothing with this one."""
     arrays: dict[str, Any] = {name: part.copy() for name, part in metric._asdict().items()}
     return Metric(**arrays)
@@ -199,7 +210,7 @@ def is_same(metric: Metric, other: Metric, g: int) -> bool:
     )
 
 
-def merged(parts: Sequence[Metric], has: Any) -> Metric:
+def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     """Return the metric of groups that learned apart, with the gradients of all parts.
 
     Parameters
@@ -236,7 +247,7 @@ def merged(parts: Sequence[Metric], has: Any) -> Metric:
         known[g] = at.max(initial=-1) + 1
         np.fill_diagonal(roots[g], 1.0)
         roots[g][np.ix_(at, at)] = own.roots[g, :k, :k]
-    table, totals = sensitivity_state.merged(
+    table, totals = sensitivity_state.merge_tables(
         [part.sensitivities for part in parts], [float(part.totals[WEIGHT]) for part in parts]
     )
     return found._replace(roots=roots, sensitivities=table, totals=totals)

@@ -1,4 +1,4 @@
-"""What a file has of the metrics of a mixture."""
+"""The metrics of a mixture in files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamkernel import tensor_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import I64
 from streamkernel.second_order import sensitivity_state
-from streamkernel.second_order.metric import GRADIENTS, MOST_NAMES, NAMES, Metric, empty, of_names, placed
+from streamkernel.second_order.metric import GRADIENTS, MOST_NAMES, NAMES, Metric, empty, of_names, with_places
 
 _LARGEST = 1e3
 """No entry of M^½ is larger: its squares are those of names, 128 at most."""
@@ -76,4 +76,4 @@ def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Direct
         roots[g, :k, :k] = flat[done : done + k * k].reshape(k, k)
         done += k * k
     table, totals = sensitivity_state.restore(given)
-    return placed(metric._replace(known=known.copy(), roots=roots, sensitivities=table, totals=totals), directions)
+    return with_places(metric._replace(known=known.copy(), roots=roots, sensitivities=table, totals=totals), directions)

@@ -1,4 +1,4 @@
-"""The function f = Σ v_k f_k that second-order learning has: what it consists of, and its predictions."""
+"""The function f = Σ v_k f_k of second-order learning: its parts and its predictions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from streamkernel import losses, step_sizes
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
 from streamkernel.jit import direct
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
 from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, recency, steps
@@ -66,7 +66,7 @@ class MixedFunction(Learner):
     loss_per_error
         The parameter of the loss in units of the mean |f(x) - y|, 0 for the one that the loss has.
     l2, columns, intercept, cache_bytes, seed
-        As for :class:`~streamkernel.first_order.expansion.Expansion`.
+        As for :class:`~streamkernel.first_order.expansion.FirstOrderLearner`.
     """
 
     order: ClassVar[str] = "second"
@@ -236,7 +236,7 @@ class MixedFunction(Learner):
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self._live.state, self.directions, rows, self.n_positions)
 
-    def score_event(self, x: Mapping[Hashable, Any], numeric: Names | None = None) -> Any:
+    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Any:
         """Return f at one example, a float, or an array of shape (columns,) if there are several."""
         scores = self.scores(self.directions.row(x, numeric))[0]
         return float(scores[0]) if len(scores) == 1 else scores
@@ -294,7 +294,7 @@ class MixedFunction(Learner):
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict, which is small."""
-        return mixture_files.tensors_to_predict(self._live, self._kept())
+        return mixture_files.tensors_to_predict(self._live, self._kept_tensor())
 
     @property
     def outputs(self) -> int:

@@ -12,17 +12,17 @@ import numpy as np
 
 from streamkernel import step_sizes
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import Names
+from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Kernel
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
 from streamkernel.second_order.groups import Groups
-from streamkernel.second_order.learning import Examples
-from streamkernel.second_order.learning_room import Options
+from streamkernel.second_order.learning import LearningRows
+from streamkernel.second_order.learning_room import LearningOptions
 from streamkernel.second_order.mixed_function import NOT_SCALED, MixedFunction
 from streamkernel.second_order.mixture_state import OWNER, Group
 from streamkernel.second_order.restructuring import with_new_groups, with_restart
@@ -31,7 +31,7 @@ FOLLOW = 0.075
 """The step of the level, over the loss's curvature."""
 
 
-class Mixture(MixedFunction):
+class SecondOrderLearner(MixedFunction):
     """A mixture that learns, as `streamkernel.second_order.learning` explains.
 
     Parameters are those of :class:`~streamkernel.second_order.mixed_function.MixedFunction`.
@@ -40,7 +40,7 @@ class Mixture(MixedFunction):
     --------
     >>> from streamkernel import kernels, losses
     >>> step = step_sizes.Constant(0.75)
-    >>> f = Mixture(kernels.Gaussian(1.0), losses.Square(), step, joint=True, block_size=16, max_features=16)
+    >>> f = SecondOrderLearner(kernels.Gaussian(1.0), losses.Square(), step, joint=True, block_size=16, max_features=16)
     >>> row = f.row({"x": 1.0})
     >>> for _ in range(1000):
     ...     f.learn(row, np.array([2.0]))
@@ -48,7 +48,7 @@ class Mixture(MixedFunction):
     array([[2.]])
     """
 
-    def start_over(self, kernel: Kernel, rows: Rows) -> Mixture:
+    def start_over(self, kernel: Kernel, rows: Rows) -> SecondOrderLearner:
         """Return a function of the same parameters that has learned only v, with other bandwidths.
 
         `rows` decide λ. v was learned from what the functions said before they saw an example.
@@ -69,7 +69,7 @@ class Mixture(MixedFunction):
         live.state.priors[:] = live.state.priors[owners]
         return twin
 
-    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: Names) -> bool:
+    def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
         """Return false: more than one call is needed to learn from an example."""
         return False
 
@@ -110,7 +110,7 @@ class Mixture(MixedFunction):
         else:
             t = int(self.numbers["steps"])
             gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
-        examples = Examples(rows, y, gammas, read)
+        examples = LearningRows(rows, y, gammas, read)
         if self._is_private:
             learn: Any = learning.learn_apart
         else:
@@ -118,7 +118,7 @@ class Mixture(MixedFunction):
         while done < n:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
             last = min(n, done + schedule.until_due(live.since))
-            options = Options(
+            options = LearningOptions(
                 restructured=self._last_look,
                 growing=sum(self._arranger.alone),
                 follow=FOLLOW / self.loss.curvature,
@@ -143,7 +143,7 @@ class Mixture(MixedFunction):
                     rows.part(done, done + 1)._replace(values=read[rows.start[done] : rows.start[done + 1]])
                 )
             if status == state.DIVERGED:
-                raise self._diverged(y[done])
+                raise self._divergence_error(y[done])
         if self._live.is_spread:
             self._advance_directly(self._live.state, False)
 
@@ -196,7 +196,7 @@ class Mixture(MixedFunction):
         live, forgetting = self._live, len(self._arranger.forgetting)
         if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
             return
-        groups = recency.misled(self.examples, live.table, live.groups.counts, live.state.recent, forgetting)
+        groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent, forgetting)
         if groups:
             self._complete()
             self._live = with_restart(self._live, self._arranger, self._kernel, groups)
@@ -223,7 +223,7 @@ class Mixture(MixedFunction):
         else:
             self._live = new
 
-    def with_column(self) -> Mixture:
+    def with_column(self) -> SecondOrderLearner:
         """Return a copy with room for one more class; a function of two classes in one column becomes one of three.
 
         v remembers fewer examples from then on: functions that follow what moves know the new class first.
@@ -253,7 +253,7 @@ class Mixture(MixedFunction):
         twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)
         return twin
 
-    def adopt_linear(self, other: Mixture) -> None:
+    def adopt_linear(self, other: SecondOrderLearner) -> None:
         """Take over the linear functions of another function, which is used no more."""
         live = self._live
         self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))
@@ -283,7 +283,7 @@ class Mixture(MixedFunction):
             window=linear_files.window(tensors),
             forgetting=forgetting,
         )
-        features, directions = self._kept_in(tensors), self.directions
+        features, directions = self._read_kept(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)
             if rest or not self.block_size:

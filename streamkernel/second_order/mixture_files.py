@@ -1,4 +1,4 @@
-"""What a file has of a mixture: its arrays by name, and the mixture that they restore."""
+"""A mixture in files: its arrays by name, and its restoration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrays of a mixture as compiled code reads them, and where each group is in them."""
+"""The arrays of a mixture as compiled code reads them, and the position of each group in them."""
 
 from __future__ import annotations
 

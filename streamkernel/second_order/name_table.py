@@ -1,4 +1,4 @@
-"""A table that finds the place of a name by its hash, compiled: keys, 0 for none, and the places of their names.
+"""A hash table from names to their indices; compiled.
 
 It is at least twice as long as there are names, so that there is always an empty row, and a power of 2.
 """

@@ -1,4 +1,4 @@
-"""A function of the nearest neighbours of x among recent examples: it knows what is near at once; compiled.
+"""A function of the nearest neighbours of x among recent examples; compiled.
 
 With the k nearest of the last `WINDOW` examples, at the distances d_i and of the weights w_i, and
 ω_i = (w_i/d_i)/Σ w_j/d_j,

@@ -1,4 +1,4 @@
-"""When Newton steps of second-order learning are due, and those of the weights of the mixture; compiled."""
+"""The schedule of Newton steps, and the Newton steps of the mixture's weights; compiled."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
     allocates=False,
 )
 def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyped-def]
-    """Take a Newton step of v on wℓ(Σ_k v_k f_k, y) of an example of the weight w, with the size s² of the targets:
+    """Take a Newton step of v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of the targets.
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
@@ -114,7 +114,7 @@ def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyp
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without what it knows of some functions, and v as it would be without them:
+    """Return the mixer without some functions, and the v that belongs to it.
 
     A v of the others stays, so that others that are like those gone take over.
 

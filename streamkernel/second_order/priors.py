@@ -1,4 +1,4 @@
-"""λ of a group, in units of k(x, x), from what examples and losses say."""
+"""The regularisation λ of a group, in units of k(x, x), from examples and losses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of_examples(by_group: F32) -> F64:
     return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST))
 
 
-def unexplained(least: float, nothing: float) -> float:
+def unexplained_share(least: float, nothing: float) -> float:
     """Return the share of the loss that is still there.
 
     Parameters
@@ -46,7 +46,7 @@ def unexplained(least: float, nothing: float) -> float:
 
     Examples
     --------
-    >>> unexplained(0.1, 0.5)
+    >>> unexplained_share(0.1, 0.5)
     0.2
     """
     return float(np.clip(least / nothing, 0.0, 1.0)) if nothing > 0.0 else 1.0

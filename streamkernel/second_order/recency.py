@@ -1,4 +1,4 @@
-"""Groups that forget, and what they say of the past: each shares the features of a single block.
+"""Groups that forget, each with the features of a single block, and the detection of a misleading past.
 
 Such a group takes the Newton steps of the block with A fading, so that it knows of recent examples only. On a stream
 that is stationary the block, which forgets nothing, does better. Where a group that forgets does clearly better, the
@@ -69,7 +69,7 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
     )
 
 
-def misled(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
+def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
     """Return which groups are reset because the past misleads them, mostly none.
 
     Parameters
@@ -88,7 +88,7 @@ def misled(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) ->
     --------
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024], [1, 1, 0], [1, 1, 0]])
     >>> losses = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.5, 0.35])
-    >>> misled(4096, table, 8 * table[:, 0], losses, forgetting=2)
+    >>> misled_groups(4096, table, 8 * table[:, 0], losses, forgetting=2)
     [0, 1, 2, 3, 5]
     """
     ordinary = len(table) - forgetting

@@ -1,4 +1,4 @@
-"""A mixture in which groups begin: what the mixture has learned is kept, and a new group starts from nothing."""
+"""Addition of groups to a mixture: learned state is kept, and a new group starts from nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.kernels import Kernel, Ladder
+from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, newton_step, priors, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
@@ -24,12 +24,12 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     of_groups, (nothing, *_) = np.split(function.losses, [2 * len(table)])
     losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
-    singles, unexplained = losses_of[0, :alone], priors.unexplained(least, nothing)
-    multiples = np.resize(kernel.multiples if isinstance(kernel, Ladder) else 1.0, alone).tolist()
+    singles, unexplained = losses_of[0, :alone], priors.unexplained_share(least, nothing)
+    multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
     root = metric.root_of(function.metric, unexplained) if arranger.has_metric else None
     probe = growth.probe(table[:alone], singles)
     known: I64 = table[:ordinary] - np.array([0, 0, seen - since])
-    rung = growth.wanted(singles, multiples, known[:alone], since, unexplained)
+    rung = growth.bandwidth_for_group(singles, multiples, known[:alone], since, unexplained)
     outputs = now.groups.counts[:ordinary]
     stage = growth.due(since, outputs, known, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
@@ -56,7 +56,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         return None
     kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
     own = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
-    new = _rearranged(now, arranger, kernel, table, kept, ended, ended, lambdas, own)
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, lambdas=lambdas, own=own)
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
@@ -76,17 +76,19 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         old = kept[g]
         kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
     own = metric.with_groups(now.state.metric, [], ended, None)
-    new = _rearranged(now, arranger, kernel, table, kept, groups, ended, now.state.priors.copy(), own)
+    lambdas = now.state.priors.copy()
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=groups, steady=ended, lambdas=lambdas, own=own)
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
 
 
-def _rearranged(
+def _rearrange(
     now: Arrangement,
     arranger: Arranger,
     kernel: Kernel,
     table: I64,
+    *,
     kept: Mapping[int, Group],
     newton: Sequence[int],
     steady: Sequence[int],

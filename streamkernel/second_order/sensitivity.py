@@ -1,4 +1,4 @@
-"""The gradients of a metric, with those of the linear functions, gathered as mean squares of derivatives; compiled.
+"""Mean squared derivatives of f, collected with the gradients of a metric and of the linear functions; compiled.
 
 The derivative along a name is that of f by its value, in units of the scale in use: how much f changes for each
 deviation of the name. Importances are made of its mean square.

@@ -1,4 +1,4 @@
-"""How much f changes along each name: mean squares of its derivatives in the gradients that a metric is made of."""
+"""Mean squared derivatives of f along each name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows_of(table: Any) -> Any:
     return np.sort(table[table["key"] > 0], order="key")
 
 
-def merged(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
+def merge_tables(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
     """Return the sums of several tables; of more names than there may be, those that most examples have."""
     rows = np.concatenate([rows_of(table) for table in tables])
     keys, at = np.unique(rows["key"], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Least squares kept as a triangular factor, RᵀR = A, to which rows are added by reflections; compiled.
+"""Least squares with a triangular factor, RᵀR = A, to which reflections add rows; compiled.
 
 The factor is never squared and nothing is ever subtracted from it, so that rounding cannot make A lose its sign, and
 builds up slowly: ten million rows in float32 are within a hundredth of their sum (Golub and Van Loan, "Matrix
@@ -23,7 +23,7 @@ FAINT = 1e-31
 float32 could not hold the inverse of its size."""
 
 
-class Room(NamedTuple):
+class ReflectionRoom(NamedTuple):
     """Room for reflections: U and T of eight columns, a tile, and eight dot products."""
 
     u: F32
@@ -33,14 +33,14 @@ class Room(NamedTuple):
 
 
 _MATRIX = types.float32[:, ::1]
-ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1]], Room)
+ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1]], ReflectionRoom)
 _PANELS = types.float32[:, :, ::1]
 
 
 @inlined
 def room_for(rows):  # type: ignore[no-untyped-def]
     """Return room to reflect at most a given number of rows."""
-    return Room(
+    return ReflectionRoom(
         np.empty((EIGHT, rows), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),
         np.empty((EIGHT, WIDE), np.float32),

@@ -1,4 +1,4 @@
-"""Newton steps of the groups, compiled: they begin on the examples gathered, are worked on in units, and are applied.
+"""Newton steps of the groups: started on buffered examples, computed in units, and applied; compiled.
 
 A step changes nothing that a prediction reads until it is applied, in one short call. Where it is long, its units are
 spread over the events that are gathered for the next one: no event waits for a step, and w is always that of one step
@@ -42,7 +42,7 @@ DONE = 1 << 62
 
 @compiled
 def begin_step(state):  # type: ignore[no-untyped-def]
-    """Begin a Newton step of each group on the B examples gathered, which forgets by ρ an example:
+    """Begin a Newton step of each group on the B buffered examples, which forgets by ρ per example.
 
         A ← A + Σ ℓ''φφᵀ,   w ← w - A⁻¹(Σ ℓ'φ + Blw)
 

@@ -1,4 +1,4 @@
-"""Reflections of small tiles of a matrix, in the vectors of the machine; compiled."""
+"""Reflections of small tiles of a matrix in vector registers; compiled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def whole_eights(rows):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
-    """Apply I - VTᵀVᵀ, V = (I, U), to a tile of R, shape (EIGHT, WIDE), and to rows of X below it, shape (k, WIDE):
+    """Apply I - VTᵀVᵀ, V = (I, U), to a tile of R, shape (EIGHT, WIDE), and to rows of X below it, shape (k, WIDE).
 
         W = Tᵀ(R + UX),   R ← R - W,   X ← X - UᵀW
 
@@ -61,20 +61,20 @@ def reflect(context: Any, tile: Any, rows: Any, u: Any, t: Any) -> Any:
         with cgutils.for_range(builder, count) as loop:
             x = _vector(builder, rows, loop.index)
             for p, own in enumerate(sums):
-                factor = _repeated(builder, u, count.type(p), loop.index)
+                factor = _repeat_entry(builder, u, count.type(p), loop.index)
                 builder.store(builder.call(fma, [factor, x, builder.load(own)]), own)
         both = [builder.load(own) for own in sums]
         less = []
         for p in range(EIGHT):
-            w = builder.fmul(_repeated(builder, t, count.type(0), count.type(p)), both[0])
+            w = builder.fmul(_repeat_entry(builder, t, count.type(0), count.type(p)), both[0])
             for q in range(1, p + 1):
-                w = builder.call(fma, [_repeated(builder, t, count.type(q), count.type(p)), both[q], w])
+                w = builder.call(fma, [_repeat_entry(builder, t, count.type(q), count.type(p)), both[q], w])
             _set_vector(builder, tile, count.type(p), builder.fsub(before[p], w))
             less.append(builder.fneg(w))
         with cgutils.for_range(builder, count) as loop:
             x = _vector(builder, rows, loop.index)
             for p in range(EIGHT):
-                x = builder.call(fma, [_repeated(builder, u, count.type(p), loop.index), less[p], x])
+                x = builder.call(fma, [_repeat_entry(builder, u, count.type(p), loop.index), less[p], x])
             _set_vector(builder, rows, loop.index, x)
         return context.get_dummy_value()
 
@@ -99,7 +99,7 @@ def _set_vector(builder: Any, matrix: Any, row: Any, values: Any) -> None:
     builder.store(values, _place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
 
 
-def _repeated(builder: Any, matrix: Any, row: Any, column: Any) -> Any:
+def _repeat_entry(builder: Any, matrix: Any, row: Any, column: Any) -> Any:
     """Return a vector that has one entry of a matrix everywhere."""
     entry = builder.load(_place(builder, matrix, row, column, _FLOAT))
     first = builder.insert_element(_UNDEFINED, entry, _INDEX(0))

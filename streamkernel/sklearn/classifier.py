@@ -21,7 +21,7 @@ from streamkernel.upkeep import Pruning, Refit
 
 
 def _has_probabilities(model: KernelClassifier) -> bool:
-    return isinstance(losses.named(model.loss, True), (losses.Logistic, losses.Softmax))
+    return isinstance(losses.resolve_loss(model.loss, True), (losses.Logistic, losses.Softmax))
 
 
 class KernelClassifier(ClassifierMixin, OnlineEstimator):

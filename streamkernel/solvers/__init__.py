@@ -1,4 +1,4 @@
-"""Batch solvers on a window of a stream, or on any table: to a certificate (DSPDC), and sparsely (AsyDSSKL).
+"""Batch solvers for a window of a stream or any table: with a certificate (DSPDC), or sparse (AsyDSSKL).
 
 The estimators are scikit-learn's and need it: ``pip install 'streamkernel[solvers]'``. The functions underneath them
 do not.

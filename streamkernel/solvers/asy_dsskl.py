@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHinge, Square
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
-from streamkernel.solvers.sparse.rounds import Options, Sparse, learn_in_rounds
+from streamkernel.solvers.sparse.rounds import RoundOptions, Sparse, learn_in_rounds
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -184,7 +184,7 @@ class AsyDSSKL(BaseEstimator):
         """
         loss, options = self._loss(), self._options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
-        loss, targets, columns = self._told(loss, column_or_1d(y, warn=True))
+        loss, targets, columns = self._encode_targets(loss, column_or_1d(y, warn=True))
         self._scale = _Scale.of(X) if self.kernel is None else _Scale()
         inputs = self._scale(X)
         names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
@@ -286,7 +286,7 @@ class AsyDSSKL(BaseEstimator):
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
         return loss
 
-    def _options(self) -> Options:
+    def _options(self) -> RoundOptions:
         """Return the parameters of the rounds."""
         for name in ("rounds", "features_per_round", "max_features", "threads", "max_epochs"):
             whole = getattr(self, name)
@@ -294,9 +294,11 @@ class AsyDSSKL(BaseEstimator):
                 continue
             if not isinstance(whole, (int, np.integer)) or whole < 1:
                 raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-        return Options(**{name: getattr(self, name) for name in Options._fields if name != "form"}, form=self._form)
+        return RoundOptions(
+            **{name: getattr(self, name) for name in RoundOptions._fields if name != "form"}, form=self._form
+        )
 
-    def _told(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
+    def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
         """Return the loss, the targets and the columns as the solver takes them."""
         if loss.for_classes:
             check_classification_targets(y)

@@ -163,7 +163,7 @@ class DSPDC(BaseEstimator):
         y : array_like of shape (n,)
             The targets: numbers for the square loss, otherwise two or more classes.
         """
-        X, targets = self._checked(X, y)
+        X, targets = self._check_input(X, y)
         found: list[Solution] = []
         with progress("Fitting", show=self.verbose) as tell:
             for i, b in enumerate(targets):
@@ -259,7 +259,7 @@ class DSPDC(BaseEstimator):
         measure = r2_score if self.loss == "square" else accuracy_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def _checked(self, X: Any, y: npt.ArrayLike) -> tuple[Any, list[F64]]:
+    def _check_input(self, X: Any, y: npt.ArrayLike) -> tuple[Any, list[F64]]:
         """Return X, and for each problem to solve its targets."""
         if self.loss not in LOSSES:
             raise InputError(f"Expected loss to be one of {', '.join(LOSSES)}, got {self.loss!r}")

@@ -1,4 +1,4 @@
-"""Long fits: a line that says how far they are, and an answer for a user who does not wait for the end."""
+"""Progress lines of long fits, and a result for a user who interrupts them."""
 
 from __future__ import annotations
 

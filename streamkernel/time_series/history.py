@@ -12,7 +12,7 @@ from river import base, compose
 from streamkernel.time_series.calendar import Calendar
 
 
-class HistoryTransformer(base.SupervisedTransformer, base.Transformer):  # pipelines ask for the latter
+class HistoryTransformer(base.Transformer):
     """A transformer that adds what was known before an example.
 
     River's pipelines let it transform an example before it learns it, as they do with all that learn from targets. So a
@@ -42,6 +42,10 @@ class HistoryTransformer(base.SupervisedTransformer, base.Transformer):  # pipel
         self.max_keys = max_keys
         self._known: OrderedDict[Any, list[Any]] = OrderedDict()
 
+    @property
+    def _supervised(self) -> bool:
+        return True
+
     @abstractmethod
     def names(self) -> list[str]:
         """Return the names of all inputs that it can add."""
@@ -63,7 +67,10 @@ class HistoryTransformer(base.SupervisedTransformer, base.Transformer):  # pipel
     def with_history(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return an example with all inputs of `names`, ``None`` for what is not known; they stay with the example."""
         names = self.names()
-        return dict(x) if any(name in x for name in names) else {**x, **dict.fromkeys(names), **self.transform_one(x)}
+        if any(name in x for name in names):
+            return dict(x)
+        unknown: dict[Hashable, Any] = dict.fromkeys(names)
+        return {**x, **unknown, **self.transform_one(x)}
 
     def observe(self, x: Mapping[Hashable, Any]) -> None:
         """Remember what is known of an example when it comes, before its target is."""
@@ -79,7 +86,7 @@ class HistoryTransformer(base.SupervisedTransformer, base.Transformer):  # pipel
             self._known.popitem(last=False)
 
 
-def with_history(model: Any, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+def with_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return an example with what the first steps of a pipeline know when it comes, for a target that comes later.
 
     The model predicts and learns what is returned, so that it learns with the inputs it predicted with. Without it, it
@@ -106,7 +113,7 @@ def with_history(model: Any, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     return found
 
 
-def add_history(model: Any, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+def add_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return what `with_history` does, and let no step remember the example yet."""
     found = dict(x)
     for step in first_steps(model):
@@ -114,7 +121,7 @@ def add_history(model: Any, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     return found
 
 
-def observe(model: Any, x: Mapping[Hashable, Any]) -> None:
+def observe(model: Any, x: Mapping[Any, Any]) -> None:
     """Let the first steps of a pipeline remember an example that came without its target."""
     for step in first_steps(model):
         step.observe(x)

@@ -52,14 +52,14 @@ class LastTarget(HistoryTransformer):
         """Return the names of all inputs that it can add."""
         return [f"target_lag_{i}" for i in range(1, self.n_lags + 1)]
 
-    def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:
+    def learn_one(self, x: Mapping[Hashable, Any], y: Any = None) -> None:
         """Remember the target of an example; one that is ``None`` changes nothing.
 
         Parameters
         ----------
         x : dict
             The features by name.
-        y : float or label
+        y : float, label or None, default None
             The target.
         """
         if y is None:

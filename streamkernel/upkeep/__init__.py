@@ -1,4 +1,4 @@
-"""What is done to a running model from time to time: made smaller, or its coefficients solved."""
+"""Periodic pruning and refitting of a running model."""
 
 from __future__ import annotations
 

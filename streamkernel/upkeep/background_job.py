@@ -1,4 +1,4 @@
-"""A task done in a thread, while the model goes on learning."""
+"""A task that runs in a thread while the model continues learning."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class BackgroundJob:
         try:
             function = self._build(self.columns)
             function.restore(self.predicting, to_learn=False)
-            rows, y = joined(self.window, function)
-            from streamkernel.upkeep.work import done
+            rows, y = join_examples(self.window, function)
+            from streamkernel.upkeep.work import do_task
 
             for task in self.tasks:
                 first = max(0, len(y) - task.window)
-                function, gap = done(task, function, rows.part(first, len(y)), y[first:], self._build)
+                function, gap = do_task(task, function, rows.part(first, len(y)), y[first:], self._build)
                 self.gap = self.gap if gap is None else gap
             log.info("%s: %d features", self._names, function.n_blocks * function.block_size)
             self._new = self._caught_up(function.make_private()).make_shared()
@@ -106,19 +106,19 @@ class BackgroundJob:
             if examples is None:
                 function = function.with_column()
                 continue
-            rows, y = joined([examples], function)
-            done, before = 0, function.offered
+            rows, y = join_examples([examples], function)
+            done, before = 0, function.n_offered
             while done < len(y):
                 try:
                     function.learn(rows.part(done, len(y)), y[done:])
                     done = len(y)
                 except InputError as error:
-                    done, before = done + function.offered - before + 1, function.offered
+                    done, before = done + function.n_offered - before + 1, function.n_offered
                     log.warning("a model after %s cannot learn an example: %s", self._names, error)
         return function
 
 
-def joined(examples: Sequence[Examples], function: Function) -> Examples:
+def join_examples(examples: Sequence[Examples], function: Function) -> Examples:
     """Return examples as one, their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
     return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])

@@ -1,4 +1,4 @@
-"""Compiled: the functions of few features that come nearest to given ones."""
+"""The functions of few features closest to given functions; compiled."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What tasks are done to: functions that learn, whatever their order."""
+"""The functions that tasks accept, of first or second order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 
-Function = Expansion | Mixture
+Function = FirstOrderLearner | SecondOrderLearner
 
 Build = Callable[[int], Function]
 """Makes a function of so many columns that has learned nothing yet."""

@@ -1,4 +1,4 @@
-"""A model made smaller: the features that matter, chosen sparsely, and its functions fitted to them."""
+"""Pruning: a sparse choice of features, and functions fitted to the predictions of the model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from streamkernel import losses
 from streamkernel.features.compiled_kernel import PLACE, RUNG
 from streamkernel.features.rows import F32, F64, I64, Rows
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
@@ -49,23 +49,25 @@ def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Te
     """
     new = build(old.columns)
     tell = tell or (lambda done, text: None)
-    new.restore(_mixture(old, rows, y, keep, tell) if isinstance(old, Mixture) else _expansion(old, rows, keep, tell))
+    new.restore(
+        _mixture(old, rows, y, keep, tell) if isinstance(old, SecondOrderLearner) else _expansion(old, rows, keep, tell)
+    )
     return new
 
 
-def _expansion(old: Expansion, rows: Rows, keep: float, tell: Tell) -> dict[str, Any]:
+def _expansion(old: FirstOrderLearner, rows: Rows, keep: float, tell: Tell) -> dict[str, Any]:
     """Return what a first-order function of some of the features is restored from."""
     blocks, most = kept_blocks(old.cap, keep)
     count = blocks * old.block_size
     Z = old.embed_rows(rows)
     targets = Z @ old.functions()
-    chosen = _chosen(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
+    chosen = _choose_features(old, Z, targets, count, lambda done, text: tell(0.9 * done, text))
     last = [[old.next_number - blocks, most, 0]]
-    found, _ = _distilled(Z[:, _outputs(old, chosen, old.block_size)], targets, rows.weights, 0.0)
+    found, _ = _distil_coefficients(Z[:, _outputs(old, chosen, old.block_size)], targets, rows.weights, 0.0)
     return old.with_functions(found.T, np.concatenate([old.features_at(chosen), last]))
 
 
-def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
+def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
     """Return what a second-order function of smaller blocks is restored from; each group keeps some of its features."""
     smaller = max(1, int(keep * old.block_size))
     places = np.arange(old.most_blocks * smaller)
@@ -86,7 +88,7 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
         z = Z[:, first : first + n]
         targets = z @ np.concatenate([group.newton, group.steady]).T
         if owner not in of_groups:
-            of_groups[owner] = _chosen(old, z, targets, blocks * smaller, lambda done, text: None)
+            of_groups[owner] = _choose_features(old, z, targets, blocks * smaller, lambda done, text: None)
         chosen = of_groups[owner]
         tell((g + 1) / len(old.groups), f"group {g + 1}")
         at = slice(block * smaller, (block + blocks) * smaller)
@@ -96,16 +98,16 @@ def _mixture(old: Mixture, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[
             kept[at, RUNG] = drawn[:, RUNG]
         memory, prior = old.memory(g) / len(y), old.prior(g)
         z_kept = z[:, _outputs(old, chosen, smaller)] * np.float32(math.sqrt(old.block_size / smaller))
-        found, factor = _distilled(z_kept, targets, weights, prior / memory)
+        found, factor = _distil_coefficients(z_kept, targets, weights, prior / memory)
         near[[g, len(old.groups) + g]] = (z_kept @ found.T).reshape(len(y), 2, -1).transpose(1, 0, 2)
         small.newton[:], small.steady[:] = np.split(found, 2)
         small.factor[:] = math.sqrt(memory) * factor
-    learnt = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
-    learnt["weights"] = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
-    return learnt
+    learned = old.with_groups(np.concatenate([kept, [[0, 0, 0]]]), groups)
+    learned["weights"] = _weights(old, near.reshape(len(near), -1), f - float(old.numbers["predicted_offset"]))
+    return learned
 
 
-def _weights(old: Mixture, functions: F64, f: F64) -> F64:
+def _weights(old: SecondOrderLearner, functions: F64, f: F64) -> F64:
     """Return the weights with which functions, shape (functions, values), come nearest to f, near to the old ones."""
     gram = functions @ functions.T
     pull = PULL * max(float(gram.diagonal().mean()), 1e-300)
@@ -121,7 +123,7 @@ def _outputs(old: Function, features: I64, per_block: int) -> I64:
     return np.ascontiguousarray(found.reshape(outputs, -1, per_block).transpose(1, 0, 2)).ravel()
 
 
-def _chosen(old: Function, Z: F32, targets: F64, count: int, tell: Tell) -> I64:
+def _choose_features(old: Function, Z: F32, targets: F64, count: int, tell: Tell) -> I64:
     """Return the positions of the features with the largest parts in sparse approximations, in ascending order.
 
     Each of the functions, of which `targets` are the values in columns, chooses as many.
@@ -147,7 +149,7 @@ def _chosen(old: Function, Z: F32, targets: F64, count: int, tell: Tell) -> I64:
     return np.sort(np.argsort(ranks, kind="stable")[:count])
 
 
-def _distilled(Z: F32, targets: F64, weights: F64, prior: float) -> tuple[F64, F32]:
+def _distil_coefficients(Z: F32, targets: F64, weights: F64, prior: float) -> tuple[F64, F32]:
     """Return the coefficients, shape (functions, outputs), that come nearest to the targets, and their factor."""
     found, factor = np.empty((targets.shape[1], Z.shape[1])), np.empty((Z.shape[1], Z.shape[1]), np.float32)
     least = RIDGE * float(np.square(Z).mean(dtype=np.float64) * weights.sum())

@@ -1,4 +1,4 @@
-"""The coefficients of a model's features solved on a window, to a certified gap."""
+"""Refitting: the coefficients of a model's features on a window, to a certified gap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from streamkernel import losses
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
 from streamkernel.solvers.saddle_point.saddle_point import minimise
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def refit(
-    old: Expansion, rows: Rows, y: F64, task: Refit, build: Build, tell: Tell | None = None
+    old: FirstOrderLearner, rows: Rows, y: F64, task: Refit, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
     """Return a function of the same features that minimises (1/n) Σ ℓ(f(x_i), y_i) + (λ/2)‖α‖², and the gap.
 
@@ -45,7 +45,7 @@ def refit(
         log.warning("Expected two classes to refit the logistic loss, got %d; not refitting", old.columns)
         return old, None
     (name,) = (name for name, loss in LOSSES.items() if old.loss == loss)
-    drawn = _drawn(rows.weights)
+    drawn = _draw_examples(rows.weights)
     Z, y, before = old.embed_rows(rows).astype(np.float64)[drawn], y[drawn], old.functions()
     after, gaps = np.empty_like(before), []
     for c in range(old.columns):
@@ -57,19 +57,19 @@ def refit(
     return new, max(gaps)
 
 
-def _drawn(weights: F64) -> I64:
+def _draw_examples(weights: F64) -> I64:
     """Return as many examples as there are, each as often as its weight says, in order.
 
     Examples
     --------
-    >>> _drawn(np.array([1.0, 3.0, 0.5, 0.5])).tolist()
+    >>> _draw_examples(np.array([1.0, 3.0, 0.5, 0.5])).tolist()
     [0, 1, 1, 2]
     """
     shares = np.cumsum(weights) / weights.sum()
     return np.searchsorted(shares, (np.arange(len(weights)) + 0.5) / len(weights))
 
 
-def _targets(old: Expansion, y: F64, column: int) -> F64:
+def _targets(old: FirstOrderLearner, y: F64, column: int) -> F64:
     """Return the targets of one column: numbers without what is added to f, or -1 and 1."""
     if not old.loss.for_classes:
         return y - float(old.numbers["offset"])

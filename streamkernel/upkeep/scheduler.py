@@ -1,4 +1,4 @@
-"""When something is done to a running model, by which thread, and how the model takes over the result."""
+"""The scheduler of tasks on a running model: when a task runs, in which thread, and how its result is applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamkernel import tensor_file
 from streamkernel.features import example_tensors
 from streamkernel.features.rows import F64, Rows
 from streamkernel.learners.append_log import Log
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.upkeep.background_job import BackgroundJob, Examples
 from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.tasks import Pruning, Task, kept_blocks
@@ -81,15 +81,15 @@ class BackgroundTasks:
         if not self.seen:
             self._load(function, rows, y)
         recent, held, fed = self.recent.plus((rows, y)), self.held + len(y), self.fed
-        recent, held = self._trimmed(recent, held)
+        recent, held = self._trim(recent, held)
         if self.job is not None:
             self.job.feed((rows, y), fed)
             fed += 1
         is_due = self.until_due() == len(y)
         after = replace(self, recent=recent, held=held, fed=fed, seen=self.seen + len(y))
-        return after._turned(function) if is_due else (function, after)
+        return after._end_and_begin_jobs(function) if is_due else (function, after)
 
-    def _trimmed(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
+    def _trim(self, recent: Log[Examples], held: int) -> tuple[Log[Examples], int]:
         room = max(task.window for task in self.tasks)
         gone = 0
         for _, y in recent:
@@ -100,7 +100,7 @@ class BackgroundTasks:
 
     def _load(self, function: Function, rows: Rows, y: F64) -> None:
         """Do the tasks once for nothing, so that their code is loaded before events wait for it."""
-        from streamkernel.upkeep.work import done
+        from streamkernel.upkeep.work import do_task
 
         for task in self.tasks:
             if (type(function), type(task)) in _LOADED:
@@ -110,13 +110,13 @@ class BackgroundTasks:
             old.restore(function.to_predict(), to_learn=False)
             some, targets = Rows.stack([rows.part(0, 1)] * _FEW), np.full(_FEW, y[0])
             with suppress(Exception):  # a job reports what is wrong
-                done(task, old, old.directions.adopt_rows(some), targets, self.build)
+                do_task(task, old, old.directions.adopt_rows(some), targets, self.build)
 
-    def _turned(self, function: Function) -> tuple[Function, BackgroundTasks]:
+    def _end_and_begin_jobs(self, function: Function) -> tuple[Function, BackgroundTasks]:
         """Let a job end or begin; return the function to learn with from now on."""
         found = self
         if found.job is not None and found.seen == found.job.until:
-            function, found = found._ended(function, found.job)
+            function, found = found._end_job(function, found.job)
         tasks = [task for task in found.tasks if found.seen % task.every == 0 and _has_work(task, function)]
         if tasks and found.job is None:
             until = found.seen + min(task.every for task in tasks) // 2
@@ -132,11 +132,11 @@ class BackgroundTasks:
         self.job.feed(None, self.fed)
         return replace(self, fed=self.fed + 1)
 
-    def _ended(self, function: Function, job: BackgroundJob) -> tuple[Function, BackgroundTasks]:
+    def _end_job(self, function: Function, job: BackgroundJob) -> tuple[Function, BackgroundTasks]:
         new, found = job.result(self.fed), replace(self, job=None, fed=0)
         if new is None:
             return function, found
-        if isinstance(new, Mixture) and isinstance(function, Mixture):
+        if isinstance(new, SecondOrderLearner) and isinstance(function, SecondOrderLearner):
             new.adopt_linear(function)  # the job has inputs as the features read them, which are bent
         found = replace(found, n_prunings=found.n_prunings + any(isinstance(t, Pruning) for t in job.tasks))
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
@@ -161,7 +161,7 @@ class BackgroundTasks:
         recent = example_tensors.pack_examples("upkeep.recent", job.window)
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
-    def restored(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
+    def restore(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
         """Return what :meth:`tensors` returned; a job that was running is begun again.
 
         Raises
@@ -173,7 +173,7 @@ class BackgroundTasks:
         gap, is_known = tensor_file.require_tensor(tensors, "upkeep.gap", np.float64, (2,)).tolist()
         if min(seen, prunings) < 0:
             raise ValueError(f"expected counters of upkeep, got {[seen, prunings]}")
-        recent = _unpacked("recent", tensors, function)
+        recent = _unpack("recent", tensors, function)
         found = replace(
             self,
             recent=Log.of(recent),
@@ -190,7 +190,7 @@ class BackgroundTasks:
         if not (seen < until and 0 < columns <= function.columns):
             raise ValueError(f"expected a later end and columns of a function as upkeep.job, got {[until, columns]}")
         names = [f"since{i}" for i in range(len(tensors)) if f"upkeep.since{i}.targets" in tensors]
-        runs = [_unpacked(name, tensors, function) for name in names]
+        runs = [_unpack(name, tensors, function) for name in names]
         predicting = {n.removeprefix(_PREDICTING): tensor for n, tensor in tensors.items() if n.startswith(_PREDICTING)}
         tasks = [task for task, is_one in zip(self.tasks, is_done, strict=True) if is_one]
         job = BackgroundJob(tasks, until, columns, predicting, recent, self.build)
@@ -201,7 +201,7 @@ class BackgroundTasks:
                 fed += 1
                 if examples is not None:
                     log_of, held = log_of.plus(examples), held + len(examples[1])
-        log_of, held = found._trimmed(log_of, held)
+        log_of, held = found._trim(log_of, held)
         job.start()
         return replace(found, recent=log_of, held=held, job=job, fed=fed)
 
@@ -219,12 +219,12 @@ def _has_work(task: Task, function: Function) -> bool:
     """Return whether there is anything for a task to do."""
     if not isinstance(task, Pruning):
         return True
-    if isinstance(function, Mixture):
+    if isinstance(function, SecondOrderLearner):
         return not function.is_packed and 2 * function.n_blocks > function.most_blocks
     return function.n_blocks > kept_blocks(function.cap, task.keep)[0]
 
 
-def _unpacked(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
+def _unpack(name: str, tensors: Mapping[str, Any], function: Function) -> list[Examples]:
     found = example_tensors.unpack_examples(f"upkeep.{name}", tensors, function.directions)
     if found is None:
         raise ValueError(f"expected examples as upkeep.{name}, got none")

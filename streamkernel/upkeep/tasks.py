@@ -1,4 +1,4 @@
-"""What can be done to a running model from time to time, and when, as values."""
+"""Periodic tasks on a running model, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task done to a function, or to a whole model at once."""
+"""Execution of a task on a function, or on a whole model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from streamkernel.errors import InputError
 from streamkernel.features.rows import F64, Rows
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.solvers.progress import Tell
 from streamkernel.upkeep.functions import Build, Function
 from streamkernel.upkeep.pruning import prune
@@ -16,7 +16,7 @@ from streamkernel.upkeep.refit import refit
 from streamkernel.upkeep.tasks import Pruning, Refit, Task
 
 
-def done(
+def do_task(
     task: Task, function: Function, rows: Rows, y: F64, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
     """Return what a task makes of a function on some rows, and the gap if it has one.
@@ -27,10 +27,10 @@ def done(
         If it cannot be done to this function.
     """
     if isinstance(task, Pruning):
-        if isinstance(function, Mixture) and function.is_packed:
+        if isinstance(function, SecondOrderLearner) and function.is_packed:
             raise ValueError("Expected a second-order model that was not made smaller before, got one that was")
         return prune(function, rows, y, task.keep, build, tell), None
-    if not isinstance(task, Refit) or not isinstance(function, Expansion):
+    if not isinstance(task, Refit) or not isinstance(function, FirstOrderLearner):
         raise ValueError('Expected a model with learner="dsg" to refit, got one that takes Newton steps')
     return refit(function, rows, y, task, build, tell)
 

@@ -8,7 +8,7 @@ from waiting import LIMIT
 
 from benchmarks.factorised import CASES, data, methods
 from benchmarks.rivals.factorised_sdca import sdca
-from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import Factors
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES, Factorised, minimise
 
@@ -20,7 +20,7 @@ def test_sdca_finds_the_optimum(loss: str, factorised: bool) -> None:
     U, V = generator.normal(size=(80, 4)), generator.normal(size=(4, 12)) / 2.0
     b = np.sign(generator.normal(size=80))
     factors = Factors(U, np.ascontiguousarray(V.T)) if factorised else Factors(U @ V, None)
-    problem = Problem(factors, b, LOSSES[loss].load(), np.full(12, 0.1), np.full(12, 0.01), 0.0)
+    problem = SaddlePointProblem(factors, b, LOSSES[loss].load(), np.full(12, 0.1), np.full(12, 0.01), 0.0)
     last = sdca(problem, tol=1e-9, seconds=LIMIT)[-1]
     ours = minimise(Factorised(U, V), b, loss, l2=0.1, l1=0.01, tol=1e-9)
     assert 0.0 <= last.gap <= 1e-9

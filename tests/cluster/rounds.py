@@ -18,7 +18,7 @@ from streams import content, nested
 from connectors import DeadLetters, FileSink, PartitionedFiles
 from connectors.files.many_files import inner_position
 from streamkernel import KernelClassifier
-from streamkernel.cluster.replica import Replica, Report, Task, kernel_of
+from streamkernel.cluster.replica import Replica, Report, RoundTask, kernel_of
 from streamkernel.cluster.runner import ClusterRunner
 from streamkernel.cluster.source import CheckpointOnlySource
 from streamkernel.engine import Engine
@@ -68,7 +68,7 @@ class HerePool:
     def __init__(self, replica: Callable[[], Replica], is_fresh: bool = False) -> None:
         self._replica, self._is_fresh = replica, is_fresh
         self._workers: dict[int, Replica] = {}
-        self.asked: list[list[Task]] = []
+        self.asked: list[list[RoundTask]] = []
         self.letters: list[Any] = []
 
     def cpus(self) -> int:
@@ -78,7 +78,7 @@ class HerePool:
         self,
         model: Any,
         numbers: set[str],
-        tasks: Sequence[Task],
+        tasks: Sequence[RoundTask],
         most: int,
         meanwhile: Callable[[], None],
         stopping: Callable[[], bool],

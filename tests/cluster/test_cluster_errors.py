@@ -20,7 +20,7 @@ from waiting import LIMIT
 from connectors import UnavailableError, WorkAssignment
 from streamkernel.cli import app
 from streamkernel.cluster import assemble, workers
-from streamkernel.cluster.replica import Task
+from streamkernel.cluster.replica import RoundTask
 from streamkernel.engine.config.config import load_config
 
 GOOD = runs.CONFIG.format(data=".", workers=2, events_per_round=10)
@@ -138,11 +138,11 @@ def test_nothing_but_one_file_imports_ray():
 def test_where_there_is_no_cluster():
     addresses = ["ray://127.0.0.1:1", "127.0.0.1:1", "no.such.host:6379", "nonsense://x"]
     program = f"""
-from streamkernel.cluster.workers import connected
+from streamkernel.cluster.workers import connect_to_ray
 
 for address in {addresses}:
     try:
-        connected(address)
+        connect_to_ray(address)
     except ConnectionError as error:
         print(repr(error))
 """
@@ -190,13 +190,13 @@ class SlowRay:
 @pytest.fixture
 def ray(monkeypatch):
     found = SlowRay()
-    monkeypatch.setattr(workers, "connected", lambda address: found)
+    monkeypatch.setattr(workers, "connect_to_ray", lambda address: found)
     return found
 
 
 def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] | None = None) -> list[int]:
     """Return which workers report of a round of so many tasks."""
-    tasks = [Task(WorkAssignment({}, {}, 1), number, number, count) for number in range(count)]
+    tasks = [RoundTask(WorkAssignment({}, {}, 1), number, number, count) for number in range(count)]
     waiting = [] if incidents is None else incidents
     found = team.round(None, set(), tasks, most, lambda: None, lambda: False, waiting.append)
     return [report.number for report in found]
@@ -216,7 +216,7 @@ def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(
 def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     failed = exceptions.RayTaskError("__init__", "Traceback\n...\nModuleNotFoundError: No module named 'x'", KeyError())
     ray.errors = [exceptions.ActorDiedError(failed)]
-    said = "Expected workers that can be made, got ModuleNotFoundError: No module named 'x' - streamkernel, of this"
+    said = "Expected workers that start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
     with pytest.raises(ConnectionError, match=re.escape(said)):
         done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 

@@ -90,9 +90,7 @@ def test_a_cluster_whose_process_for_us_dies_at_once_is_asked_again(monkeypatch)
     port = brokers.free_port()
     cluster = Cluster(initialize_head=True, head_node_args=head_of(port))
     try:
-        program = (
-            f"from streamkernel.cluster.workers import connected; print(connected('ray://127.0.0.1:{port}').nodes())"
-        )
+        program = f"from streamkernel.cluster.workers import connect_to_ray; print(connect_to_ray('ray://127.0.0.1:{port}').nodes())"
         told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         with subprocess.Popen([sys.executable, "-c", program], **told) as driver:
             wait_for(lambda: servers_of_drivers())

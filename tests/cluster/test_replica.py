@@ -20,7 +20,7 @@ from rounds import assert_each_once, classifier, engine, lines, read_newest, rec
 from connectors import FileSource, PartitionedFiles, WorkAssignment
 from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, learners, rules, tensor_file
 from streamkernel.cluster import replica, step_merging
-from streamkernel.cluster.replica import Replica, Task, kernel_of
+from streamkernel.cluster.replica import Replica, RoundTask, kernel_of
 from streamkernel.engine import Engine
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
@@ -78,12 +78,12 @@ def test_learn_twice_gives_the_same_bits(data):
     )
     model = rounds.classifier()
     ends = {str(path): path.stat().st_size for path in data.glob("*.jsonl")}
-    first = Task(WorkAssignment({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
+    first = RoundTask(WorkAssignment({str(data / "part-0.jsonl"): None}, ends, 300), 0, 0, 1, is_alone=True)
     model = replica.learn(model, set(), first).model
     position = [len("".join(line + "\n" for line in records(700)[:300])), 300]
     assignment = WorkAssignment({str(data / "part-0.jsonl"): position, str(data / "part-2.jsonl"): None}, ends, 500)
     sent = pickle.dumps(model)
-    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, Task(assignment, 1, 1, 3)) for _ in range(2))
+    one, two = (replica.learn(pickle.loads(sent), {"a", "b"}, RoundTask(assignment, 1, 1, 3)) for _ in range(2))
     assert list(one.positions.values()) == [{"done": [62806, 700], "size": 62806}, {"late": [8900, 100]}]
     for name in ("positions", "labels", "answers", "lines", "letters", "outcomes", "numbers"):
         assert getattr(one, name) == getattr(two, name)
@@ -145,7 +145,7 @@ def test_merged_steps_are_the_step_that_saw_all(kind, before, assignments):
         parts.append(pickle.loads(pickle.dumps(root)))
         for x in assignment:
             parts[-1].learn_one(x)
-    found = step_merging.merged(root, parts)
+    found = step_merging.merge_steps(root, parts)
     if kind is preprocessing.StandardScaler:
         assert {name: n for name, n in found.counts.items() if n} == {
             name: n for name, n in together.counts.items() if n
@@ -178,7 +178,7 @@ def test_merged_categories_are_those_of_all(before, assignments, drop_first):
     for part, assignment in zip(parts, assignments, strict=True):
         for word in assignment:
             part.learn_one({"k": word})
-    found = step_merging.merged(root, parts)
+    found = step_merging.merge_steps(root, parts)
     assert dict(found.values) == dict(together.values)
     assert dict(found.transform_one({"k": "a"})) == dict(together.transform_one({"k": "a"}))
 
@@ -189,7 +189,7 @@ def test_a_step_on_fields_is_merged_and_what_was_sent_is_left_alone():
     parts = [pickle.loads(pickle.dumps(root)) for _ in range(2)]
     parts[0].learn_one({"a": -1.0})
     parts[1].learn_one({"a": 3.0})
-    found = step_merging.merged(root, parts)
+    found = step_merging.merge_steps(root, parts)
     assert found.transform_one({"a": 2.0, "b": "x"}) == {"a": 0.75, "b": "x"}
     assert root.transform_one({"a": 1.0}) == {"a": 0.0}
 

@@ -275,7 +275,8 @@ def test_records_that_were_deleted_unread_are_told(servers, options):
 
 
 def test_what_is_not_there_is_named(servers, options):
-    with pytest.raises(TopicMissingError, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
+    message = f'Expected a topic, got "nowhere", which does not exist - at {servers}'
+    with pytest.raises(TopicMissingError, match=message):
         KafkaSource(options, "nowhere").poll(0.1)
 
 

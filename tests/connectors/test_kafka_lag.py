@@ -11,7 +11,7 @@ import pytest
 from topics import made, rows
 
 from connectors import KafkaSource, PartitionedTopics
-from connectors.kafka import looks
+from connectors.kafka import topic_watcher
 from connectors.kafka.clients import Partition
 
 
@@ -65,7 +65,7 @@ def group(request):
 
 
 def test_nothing_waits_behind_a_transactional_producer_that_falls_silent(servers, options, topic, group, monkeypatch):
-    monkeypatch.setattr(looks, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(topic_watcher, "AGAIN_SECONDS", 0.1)
     source, positions = KafkaSource(options, topic, group=group, member=group and "one"), {}
 
     def is_done(found):

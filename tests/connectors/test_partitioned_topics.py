@@ -288,7 +288,7 @@ def test_a_topic_that_has_become_shorter_is_told(servers, divided, topic):
     (event,) = read(source, assignment)
     assert (event.resume, event.error) == (
         20,
-        f"Expected a record, got an end at 20, records are gone - at {stream}, offset 50",
+        f"Expected a record, got an end at 20, so records were deleted - at {stream}, offset 50",
     )
     brokers.produce(servers, topic, rows(5, first=20))
     (assignment,) = source.plan({stream: 20}, 1, 100)
@@ -297,7 +297,7 @@ def test_a_topic_that_has_become_shorter_is_told(servers, divided, topic):
     (event,) = read(source, cut)
     assert (event.resume, event.error) == (
         25,
-        f"Expected a record, got an end at 25, records are gone - at {stream}, offset 30",
+        f"Expected a record, got an end at 25, so records were deleted - at {stream}, offset 30",
     )
 
 
@@ -358,7 +358,8 @@ def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, clien
 
 def test_what_is_not_there_is_named(servers, divided):
     source = divided("nowhere")
-    with pytest.raises(TopicMissingError, match=f'Expected a topic, got "nowhere", which is not there - at {servers}'):
+    message = f'Expected a topic, got "nowhere", which does not exist - at {servers}'
+    with pytest.raises(TopicMissingError, match=message):
         source.plan({}, 1, 1)
     with pytest.raises(TopicMissingError):
         next(source.read(WorkAssignment({"nowhere:0": 0}, {"nowhere:0": 1}, 1)))

@@ -243,7 +243,7 @@ def test_paths_go_into_nested_tables(kernel: dict[str, Any], line: str) -> None:
 
 def test_kernels_of_kernels() -> None:
     shares = {"type": "Transformed", "kernel": {"type": "DotProduct", "coefficients": [0, 1.5]}, "transform": "simplex"}
-    some = {"type": "On", "kernel": {"type": "Gaussian", "sigma": 2}, "names": ["a", "b"]}
+    some = {"type": "OnInputs", "kernel": {"type": "Gaussian", "sigma": 2}, "names": ["a", "b"]}
     product = {"type": "Product", "left": "Laplacian", "right": {"type": "Scaled", "kernel": some, "factor": 3}}
     table = {"type": "KernelRegressor", "kernel": {"type": "Sum", "left": shares, "right": product}}
     expected = kernels.DotProduct([0.0, 1.5]).of("simplex")
@@ -263,7 +263,7 @@ def test_kernels_of_kernels() -> None:
             ],
         ),
         (
-            {"type": "On", "kernel": "Gaussian", "names": "a"},
+            {"type": "OnInputs", "kernel": "Gaussian", "names": "a"},
             ['model.kernel.names: expected a list, got "a"'],
         ),
     ],

@@ -316,7 +316,7 @@ def test_what_the_brokers_have_forgotten_is_asked_of_a_person(tmp_path):
         state.write({"n": 1})
         state.prepare({"n": 2})
         with pytest.raises(
-            StateDirectoryError, match=r"Expected Kafka to know whether checkpoint 2 counts, got nothing"
+            StateDirectoryError, match=r"Expected a record in Kafka of whether checkpoint 2 is committed, got none"
         ):
             recover_newest(state, 0)
         assert recover_newest(state, 2) == {"n": 2, "checkpoint": 2}

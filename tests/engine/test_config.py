@@ -22,6 +22,7 @@ from streamkernel.engine.config.checks import check_storable
 from streamkernel.engine.config.config import Config, ConfigError, load_config
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.old_names import KEYS, VALUES
+from streamkernel.estimators.older_files import TYPES
 
 WHOLE = """
 label  = "class"
@@ -422,6 +423,12 @@ def test_an_old_name_is_answered_with_the_new_one(load: Load, path: str, value: 
     assert f"{path}: {sentence}" in problems(lambda: load(text))
 
 
+@pytest.mark.parametrize("old", ["Ladder", "On"])
+def test_an_old_type_is_answered_with_the_new_one(load: Load, old: str) -> None:
+    text = SMALL + f'kernel = {{ type = "{old}", kernel = "Gaussian" }}\n'
+    assert problems(lambda: load(text)) == [f'model.kernel.type: the type "{old}" is now "{TYPES[old]}"']
+
+
 def test_all_old_names_in_a_file_are_reported_together(load: Load) -> None:
     text = TOPICS.replace('group = "g"', 'delivery = "exactly_once"').replace(
         'topics = ["clicks"]', 'topics = ["clicks"]\norder = "free"\nkey_field = "id"'
@@ -474,7 +481,7 @@ KAFKA_WRONG = {
     ),
     "a file, and predictions to a topic": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',
-        ['kafka.processing_guarantee: expected "at_least_once", since what is read is no topic, got "exactly_once"'],
+        ['kafka.processing_guarantee: expected "at_least_once", because the source is not a topic, got "exactly_once"'],
     ),
     "too long between checkpoints": (
         TOPICS + "checkpoint_seconds = 500.0",
@@ -735,7 +742,7 @@ def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.M
         preprocessing = ["StandardScaler", {type = "Opaque", on = "all"}, "Opaque"]
         metric = "R2"
     """
-    why = "Opaque cannot be kept in a checkpoint: at {}: cannot store a test_config.Opaque"
+    why = "Opaque cannot be stored in a checkpoint: at {}: cannot store a test_config.Opaque"
     assert problems(load(steps + SMALL).check) == [
         'metric: expected a metric for a classifier, which KernelClassifier is, got "R2"',
         "preprocessing[1]: " + why.format("the top"),

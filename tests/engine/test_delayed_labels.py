@@ -570,7 +570,7 @@ def test_wrong_times_here_and_there_expire_nothing() -> None:
     for i in range(2000):
         key = labels.arrive({"id": i, "t": 1.7e9 + 2000 + i + (1e9 if i in wrong else 0.0)}, is_label=True)
         assert labels.waiting_for(key, True) is not None
-        labels.joined(key)
+        labels.discard(key)
     assert labels.counts == dict.fromkeys(labels.counts, 0) | {"joined": 2000}
 
 

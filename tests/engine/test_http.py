@@ -25,7 +25,7 @@ from streamkernel import KernelClassifier, KernelRegressor
 from streamkernel.engine import Engine
 from streamkernel.engine.http import serve
 from streamkernel.engine.telemetry.history import MOST
-from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.estimators.prediction_copy import prediction_copy
 
 N = 3000
 
@@ -290,7 +290,7 @@ def test_a_frozen_model_predicts_the_same_and_stays_as_it_is(model: Any) -> None
     ask = getattr(model, "predict_proba_one", model.predict_one)
     for row in rows[:700]:
         model.learn_one({"a": row["a"], "b": row["b"]}, row["y"])
-    twin = frozen(model)
+    twin = prediction_copy(model)
     before = ask(X)
     for row in rows[700:]:
         model.learn_one({"a": row["a"], "b": row["b"], "new": row["a"]}, row["y"])

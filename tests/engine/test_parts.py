@@ -16,7 +16,7 @@ from streamkernel.engine import Engine, health
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.health import Health
-from streamkernel.engine.parts import Parts
+from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.record_processor import RecordProcessor
 
 
@@ -39,10 +39,10 @@ class Calls:
         self.calls.append(f"{self.name}: close")
 
 
-def parts_in(folder: Path, calls: list[str]) -> Parts:
+def parts_in(folder: Path, calls: list[str]) -> EngineParts:
     source, sink, letters, transactions = (Calls(name, calls) for name in ("source", "sink", "letters", "transactions"))
     parts: Any = {"source": source, "sink": sink, "dead_letters": letters, "transactions": transactions}
-    return Parts.of(
+    return EngineParts.of(
         linear_model.LinearRegression(),
         label="y",
         metric=metrics.MAE(),
@@ -123,7 +123,7 @@ def test_an_engine_runs_with_another_loop(tmp_path: Path) -> None:
     class Once:
         """Learns one event, and is closed with the run."""
 
-        def __init__(self, parts: Parts) -> None:
+        def __init__(self, parts: EngineParts) -> None:
             self.parts, self.is_closed = parts, False
 
         def run(self, stopping: Any, watch: Any) -> None:

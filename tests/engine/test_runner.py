@@ -288,6 +288,7 @@ def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
             "type": "KernelRegressor",
             "compaction": {"type": "Compaction"},
             "rule": {"type": "CDSG", "longest": 1.0},
+            "kernel": {"type": "On", "kernel": {"type": "Ladder", "kernel": "Gaussian"}, "names": ["a"]},
         },
     }
     now = {
@@ -296,6 +297,7 @@ def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
             "type": "KernelRegressor",
             "pruning": {"type": "Pruning"},
             "learner": {"type": "DSG", "rule": {"type": "CDSG", "max_step_ratio": 1.0}},
+            "kernel": {"type": "OnInputs", "kernel": {"type": "MultiScale", "kernel": "Gaussian"}, "names": ["a"]},
         },
     }
     check_setup(old, now)

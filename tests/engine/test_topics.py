@@ -157,7 +157,7 @@ def test_check_names_each_topic_and_partition_that_is_missing(written: Write, po
     answer = call("run", "--check", "--connect", config)
     assert (answer.exit_code, answer.stdout) == (2, "")
     for topic in (name, f"{name}.out", f"{name}.dead"):
-        assert f'kafka: expected a topic, got "{topic}", which is not there - at 127.0.0.1:{port}' in answer.stderr
+        assert f'kafka: expected a topic, got "{topic}", which does not exist - at 127.0.0.1:{port}' in answer.stderr
     brokers.make_topics(f"127.0.0.1:{port}", names=[name, f"{name}.out", f"{name}.dead"], partitions=2)
     answer = call("run", "--check", "--connect", config)
     assert answer.stderr == f'streamkernel: kafka: expected a partition from 0 to 1 of "{name}", got 7\n'

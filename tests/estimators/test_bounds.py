@@ -23,7 +23,7 @@ from streamkernel.features import counter_rng, directions
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import bandwidth
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 
 @pytest.fixture

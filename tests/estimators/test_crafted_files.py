@@ -54,7 +54,9 @@ def test_what_is_crafted_like_a_model_is_one(parts, tmp_path):
     assert load(tmp_path / "model").n_steps == 10
 
 
-@pytest.mark.parametrize("found", ["os.system", "Expansion", "named", "kernels", "Path", "", None, [], 5, {"a": 1}])
+@pytest.mark.parametrize(
+    "found", ["os.system", "FirstOrderLearner", "resolve_loss", "kernels", "Path", "", None, [], 5, {"a": 1}]
+)
 def test_an_unknown_class_is_refused(found, parts, tmp_path):
     description, tensors = parts
     check_refused(tmp_path, description | {"class": found}, tensors)
@@ -73,7 +75,7 @@ def test_an_unknown_class_is_refused(found, parts, tmp_path):
         {"type": "Step"},
         {"type": "Rule"},
         {"type": "Loss"},
-        {"type": "named"},
+        {"type": "resolve_loss"},
         {"type": "__class__"},
         {"type": "Directions", "seed": 1, "block_size": 1, "cache_bytes": 1},
         {"type": "Path", "args": "x"},
@@ -289,7 +291,7 @@ def test_another_kernel_than_the_parameter_is_refused(make, case, tmp_path):
     model = make(kernel=wanted)
     for i in range(3):
         model.learn_one({"a": float(i)}, *([] if make in (RandomFeatures, KernelNoveltyDetector) else [1.0]))
-    crafted(model, tmp_path, lambda description, _: description["state"].update(kernel=model_file._encoded(found)))
+    crafted(model, tmp_path, lambda description, _: description["state"].update(kernel=model_file._encode(found)))
 
 
 def test_more_first_examples_than_decide_are_refused(tmp_path):
@@ -306,7 +308,7 @@ def test_more_first_examples_than_decide_are_refused(tmp_path):
 
 def test_a_kernel_of_too_many_terms_is_refused_before_they_are_made(parts, tmp_path):
     description, tensors = parts
-    pair = model_file._encoded(kernels.Gaussian(1.0) + kernels.Gaussian(1.0))
+    pair = model_file._encode(kernels.Gaussian(1.0) + kernels.Gaussian(1.0))
     kernel = pair
     for _ in range(28):  # of 2²⁹ terms
         kernel = {"type": "Product", "left": kernel, "right": pair}

@@ -80,7 +80,7 @@ def test_the_model_takes_the_printed_steps(share, rho):
         "step_size": step_sizes.PowerDecay(0.5, c=0.05),
         "seed": 2,
     }
-    form = {"form": "kl"} if rho is None else {"form": "novelty", "rho": rho}
+    form = {"divergence": "kl"} if rho is None else {"divergence": "novelty", "rho": rho}
     model = KernelDensityRatio(**nested(kernel=Gaussian(1.3), learner="novelty", **form, **options))
     reference = algorithms.Reference(
         algorithms.gaussian([0, 1, 2], 1.3, 8, seed=2), plain.Ratio(rho), algorithms.dsg,
@@ -97,7 +97,7 @@ def test_the_model_takes_the_printed_steps(share, rho):
         model.learn_one(x, y)
         reference.l2 = 0.05 * 2.0 * rare
         reference.learn(X[i : i + 1], [(1.0 if y else -1.0) * 2.0 * rare / shares[y]])
-    assert model.divergence == pytest.approx(-np.mean(values[True]) - np.mean(values[False]), abs=1e-4)
+    assert model.divergence_ == pytest.approx(-np.mean(values[True]) - np.mean(values[False]), abs=1e-4)
 
 
 CORRELATED = np.array([[1.0, 0.7], [0.7, 1.0]])
@@ -136,7 +136,7 @@ def test_the_log_ratio_of_gaussians_is_learnt_whatever_the_streams_lengths(name,
     assert np.sqrt(np.mean(errors(model, fresh, log_ratio) ** 2)) < 0.3
     assert np.mean(errors(model, fresh, log_ratio)) == pytest.approx(0.0, abs=0.15)
     assert np.exp([model.predict_one(x) for x in events(others)]).mean() == pytest.approx(1.0, abs=0.15)
-    assert model.divergence == pytest.approx(divergence, abs=0.15)
+    assert model.divergence_ == pytest.approx(divergence, abs=0.15)
 
 
 def test_streams_that_are_alike_have_no_divergence():
@@ -147,7 +147,7 @@ def test_streams_that_are_alike_have_no_divergence():
         events(X),
         (generator.random(6000) < 0.5).tolist(),
     )
-    assert model.divergence == pytest.approx(0.0, abs=0.05)
+    assert model.divergence_ == pytest.approx(0.0, abs=0.05)
     assert np.abs([model.predict_one(x) for x in events(X[:200])]).mean() < 0.15
 
 
@@ -156,7 +156,7 @@ def test_the_novelty_form_learns_only_ratios_above_its_threshold():
     q, p, log_ratio, _ = gaussians("shifted", 8000, 8000)
     model = learn(
         KernelDensityRatio(
-            learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING), form="novelty", rho=-0.5, l2=0.0001
+            learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING), divergence="novelty", rho=-0.5, l2=0.0001
         ),
         *mixed(q, p),
     )
@@ -164,7 +164,7 @@ def test_the_novelty_form_learns_only_ratios_above_its_threshold():
     assert [model.predict_one(x) for x in events(low)] == [0.5] * 9
     high = np.linspace(1.3, 2.5, 9)[:, None]
     assert np.abs(errors(model, high, log_ratio)).max() < 0.35
-    assert model.divergence == pytest.approx((2.0 * math.pi) ** -0.5, abs=0.1)
+    assert model.divergence_ == pytest.approx((2.0 * math.pi) ** -0.5, abs=0.1)
 
 
 def test_it_stands_behind_a_scaler():
@@ -175,14 +175,16 @@ def test_it_stands_behind_a_scaler():
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("options", [{}, {"form": "novelty", "rho": -1.0, "batch_size": 4, "kernel": Gaussian(1.0)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"divergence": "novelty", "rho": -1.0, "batch_size": 4, "kernel": Gaussian(1.0)}]
+)
 @pytest.mark.parametrize("n", [0, 1, 130, 290])
 def test_a_copy_predicts_and_learns_the_same_bits(n, options, way, tmp_path):
     xs, ys = examples(330, (False, True))
     model = learn(KernelDensityRatio(**nested(learner="novelty", **SMALL, **options)), xs[:n], ys[:n])
     twin = WAYS[way](model, tmp_path)
     assert content(twin) == content(model)
-    assert twin.divergence == model.divergence
+    assert twin.divergence_ == model.divergence_
     assert [twin.predict_one(x) for x in xs] == [model.predict_one(x) for x in xs]
     assert content(learn(twin, xs[n:], ys[n:])) == content(learn(model, xs[n:], ys[n:]))
 
@@ -227,7 +229,9 @@ def test_a_bad_value_is_named_and_changes_nothing(value):
         assert content(model) == before
 
 
-@pytest.mark.parametrize("options", [{"form": "l2"}, {"form": None}, {"rho": 0.1}, {"rho": "0"}, {"rho": -math.inf}])
+@pytest.mark.parametrize(
+    "options", [{"divergence": "l2"}, {"divergence": None}, {"rho": 0.1}, {"rho": "0"}, {"rho": -math.inf}]
+)
 def test_parameters_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="Expected"):
         KernelDensityRatio(**nested(learner="novelty", **options))

@@ -17,7 +17,7 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, ModelFil
 from streamkernel.errors import LabelError, NotFittedError
 from streamkernel.estimators import explaining, model_file
 from streamkernel.estimators.comparison import compare
-from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.features import field_names
 from streamkernel.features.rows import Rows
 from streamkernel.second_order import growth, sensitivity_state
@@ -123,13 +123,13 @@ def test_gradients_of_a_field_at_its_centre(grown):
 OTHERS = {
     "all blocks together": lambda: KernelRegressor(learner=learners.Newton(joint=True), max_features=64),
     "a kernel that is given": lambda: KernelRegressor(GAUSSIAN, max_features=64),
-    "a ladder that is given": lambda: KernelRegressor(kernels.Ladder(GAUSSIAN, (0.5, 2.0)), max_features=64),
+    "a multi-scale that is given": lambda: KernelRegressor(kernels.MultiScale(GAUSSIAN, (0.5, 2.0)), max_features=64),
     "first order": lambda: KernelRegressor(GAUSSIAN, learner="dsg", max_features=64),
     "several blocks": lambda: KernelRegressor(
         kernels.Matern(1.5, 2.0), learner=learners.DSG(rule=rules.UDSG(), features_per_seed=8), max_features=64
     ),
-    "a ladder of first order": lambda: KernelRegressor(
-        kernels.Ladder(GAUSSIAN, (0.5, 2.0)), learner="dsg", max_features=64
+    "a multi-scale of first order": lambda: KernelRegressor(
+        kernels.MultiScale(GAUSSIAN, (0.5, 2.0)), learner="dsg", max_features=64
     ),
     "averaged": lambda: KernelRegressor(GAUSSIAN, learner=learners.DSG(averaging=True), max_features=64),
     "of some inputs": lambda: KernelRegressor(GAUSSIAN.on("a", "none"), learner="dsg", max_features=64),
@@ -176,7 +176,7 @@ def test_more_names_than_a_metric_has():
 
 def test_a_copy_that_only_predicts_stays_as_it_is(grown):
     model, xs, ys = copy.deepcopy(grown)
-    twin, before = frozen(model), model.feature_importances_
+    twin, before = prediction_copy(model), model.feature_importances_
     explained = [model.explain_one(xs[0], method=method) for method in explaining.METHODS]
     learn(model, xs[:200], ys[:200])
     assert twin.feature_importances_ == before != model.feature_importances_
@@ -584,7 +584,7 @@ def test_more_names_than_there_may_be_keep_the_frequent_ones():
         known["key"] = np.arange(1, 801) + 1000 * k
         known["present"] = np.arange(800) if k else 500
         tables.append(sensitivity_state.of_names(known, 800.0)[0])
-    table, totals = sensitivity_state.merged(tables, [800.0, 800.0])
+    table, totals = sensitivity_state.merge_tables(tables, [800.0, 800.0])
     rows = sensitivity_state.rows_of(table)
     assert totals.tolist() == [sensitivity_state.MOST_NAMES, 1600.0]
     assert rows["present"].min() == 500.0

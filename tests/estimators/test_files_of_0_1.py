@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from streamkernel import GaussianProcessRegressor, KernelRegressor, kernels, learners, load, tensor_file
+from streamkernel import (
+    GaussianProcessRegressor,
+    KernelDensityRatio,
+    KernelRegressor,
+    kernels,
+    learners,
+    load,
+    tensor_file,
+)
 from streamkernel.estimators import model_file
 from streamkernel.upkeep import Pruning, Refit
 
@@ -68,6 +76,28 @@ def test_a_model_of_0_1_predicts_and_learns_on(name):
         model.learn_one(x, *([] if name in ("novelty", "random_features") else [target(name, x)]))
     for found, expected in zip(answers(model), EXPECTED[name]["after_100_more"], strict=True):
         assert found == pytest.approx(numbers(expected), rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelDensityRatio(kernels.MultiScale(kernels.Gaussian(1.0)).on("a", "b"), divergence="novelty", rho=-0.5),
+        KernelRegressor(kernels.MultiScale(kernels.Gaussian("median"), (0.5, 2.0)), max_features=32),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_old_names_of_kernels_and_divergences_are_read(model, tmp_path):
+    for x in stream(70, 1):
+        model.learn_one(x, x["a"] > 0.0)
+    description, tensors = model_file.describe(model)
+    if "divergence" in description["parameters"]:
+        description["parameters"]["form"] = description["parameters"].pop("divergence")
+    text = json.dumps(description).replace('"MultiScale"', '"Ladder"').replace('"OnInputs"', '"On"')
+    assert text != json.dumps(description)
+    tensor_file.write(tmp_path / "old", "model", json.loads(text), tensors)
+    old = load(tmp_path / "old")
+    assert repr(old) == repr(model)
+    assert answers(old) == answers(model)
 
 
 def test_old_names_of_parameters_and_classes_are_read(tmp_path):

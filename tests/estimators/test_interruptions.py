@@ -28,7 +28,7 @@ from streamkernel import (
     kernels,
     upkeep,
 )
-from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.estimators.prediction_copy import prediction_copy
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import background_job
@@ -248,7 +248,7 @@ def test_whoever_only_looks_changes_nothing(name, some, tmp_path):
         model.predict_one(NEW)
         model.predict_many(frame(XS[:5]))
         model.save(tmp_path / "model")
-        frozen(model).predict_one(NEW)
+        prediction_copy(model).predict_one(NEW)
         copy.deepcopy(model)
 
     def is_as_before(model):

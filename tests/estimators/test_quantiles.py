@@ -13,7 +13,7 @@ from sklearn import metrics
 from streams import content, examples, learn, nested, predictions, regressor, targets
 
 from streamkernel import KernelRegressor, learners, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
 from streamkernel.learners import state
 
@@ -52,7 +52,7 @@ class Relative(plain.Reference):
 def test_steps_in_units_of_the_spread_are_those_of_the_reference(rule, batch, l2, average):
     names, block_size, n = ["a", "b"], 8, 1200
     compiled_rule, plain_rule = {"DSG": (rules.DSG(), plain.dsg), "CDSG": (rules.CDSG(1.0), plain.cdsg(1.0))}[rule]
-    f = Expansion(
+    f = FirstOrderLearner(
         Gaussian(0.8),
         losses.Quantile(0.7),
         compiled_rule,

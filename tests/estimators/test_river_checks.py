@@ -81,7 +81,7 @@ MODELS = {
     ),
     "scaled novelty detector": preprocessing.StandardScaler()
     | KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **FIXED)),
-    "density ratio": KernelDensityRatio(form="novelty", rho=-1.0),
+    "density ratio": KernelDensityRatio(divergence="novelty", rho=-1.0),
     "random features": RandomFeatures(Gaussian(3.0), n_features=8),
     "random features, median": RandomFeatures(Gaussian("median"), n_features=8, seed=5),
     "Gaussian process": GaussianProcessRegressor(n_features=32),

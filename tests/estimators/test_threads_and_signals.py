@@ -13,7 +13,7 @@ from streams import FIXED, content, examples, frame, learn, targets
 from waiting import LIMIT
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
-from streamkernel.estimators.prediction_copy import frozen
+from streamkernel.estimators.prediction_copy import prediction_copy
 
 XS, YS = examples(400)
 ASKED = [{**XS[0], "late": 0.5}, *XS[1:4]]
@@ -59,8 +59,8 @@ def test_each_thread_gets_its_own_answer(name, names):
     """With sets of names that others do not ask with, and the same ones."""
     model = learn(MODELS[name](), XS, targets(XS))
     asked = [{f"{key}{i % names or ''}": value for key, value in x.items()} for i, x in enumerate(XS[:120])]
-    for one in (model, frozen(model)):
-        said = [frozen(model).predict_one(x) for x in asked]
+    for one in (model, prediction_copy(model)):
+        said = [prediction_copy(model).predict_one(x) for x in asked]
 
         def ask(first, one=one, said=said):
             for i in [*range(first * 30, 120), *range(first * 30)]:
@@ -142,7 +142,7 @@ for trial in range(60):
             signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 0.004))
             for x, y in stream[learned:]:
                 model.predict_one(x)
-                before = model._learner.offered
+                before = model._learner.n_offered
                 model.learn_one(x, y)
                 learned += 1
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -150,7 +150,7 @@ for trial in range(60):
             signal.setitimer(signal.ITIMER_REAL, 0)
             hits += 1
             model._complete()
-            learned = model._learner.offered
+            learned = model._learner.n_offered
     for x, y in stream:
         twin.learn_one(x, y)
     asked = [{"n0": 0.3, "n5": -1.0}, stream[-1][0]]
@@ -160,7 +160,7 @@ print(hits)
 
 WHILE_COMPILING = """
 import random, signal
-from streamkernel.jit.cache import uninterrupted
+from streamkernel.jit.cache import run_uninterrupted
 def stop(number, frame):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, stop)
@@ -169,7 +169,7 @@ for trial in range(4000):
     try:
         signal.setitimer(signal.ITIMER_REAL, pause.uniform(1e-5, 2e-4))
         for _ in range(5):
-            assert uninterrupted(sum, [1, 2]) == 3
+            assert run_uninterrupted(sum, [1, 2]) == 3
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -201,7 +201,7 @@ while learned < len(stream):
         refused += 1
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         model._complete()
-        learned = model._learner.offered
+        learned = model._learner.n_offered
         room += 1 << 20
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 assert [model.predict_one(x) for x, _ in stream] == [twin.predict_one(x) for x, _ in stream]

@@ -28,9 +28,9 @@ from streamkernel import KernelClassifier, KernelRegressor, learners, losses, ru
 from streamkernel.errors import InputError
 from streamkernel.estimators.weighting import LARGEST_WEIGHT
 from streamkernel.features.rows import Rows
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.step_sizes import Constant
 from streamkernel.upkeep.refit import refit
 
@@ -65,7 +65,9 @@ def test_a_newton_step_takes_an_example_of_weight_2_as_two(loss):
     twice = np.repeat(np.arange(16), 1 + heavy)
 
     def learned(at, w):
-        f = Mixture(Gaussian(1.0), loss, Constant(0.75), joint=True, block_size=8, max_features=8, batch_size=len(at))
+        f = SecondOrderLearner(
+            Gaussian(1.0), loss, Constant(0.75), joint=True, block_size=8, max_features=8, batch_size=len(at)
+        )
         f.learn(f.directions.rows("abc", X[at])._replace(weights=w), y[at])
         f.settle()
         return f.groups[0]
@@ -80,7 +82,7 @@ def test_a_newton_step_takes_an_example_of_weight_2_as_two(loss):
 def test_a_gradient_is_multiplied_by_the_weight():
     found = []
     for w in (1.0, 2.5):
-        f = Expansion(Gaussian(1.0), losses.Square(), rules.DSG(), Constant(0.1), seed=1)
+        f = FirstOrderLearner(Gaussian(1.0), losses.Square(), rules.DSG(), Constant(0.1), seed=1)
         row = f.row({"x": 1.0})
         f.learn(row.with_weight(w), np.array([2.0]))
         found.append(f.scores(row)[0, 0])

@@ -57,7 +57,7 @@ def paced(found: Sequence[Any], seconds: float) -> Iterator[Any]:
 
 
 def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) -> None:
-    """Write `n` records to the topic while members come and go, and let the members stop when all are learnt."""
+    """Write `n` records to the topic while members come and go, and let the members stop when all are learned."""
     written = paced(records(n), 2.5 * changes)
     writer = threading.Thread(target=brokers.produce, args=(run.servers, run.topic, written, partitions))
     writer.start()
@@ -71,7 +71,7 @@ def shared(run: Run, n: int, partitions: int, changes: int, rng: random.Random) 
 
 
 def main() -> None:
-    """Let members come and go many times, and look at what they have learnt."""
+    """Let members come and go many times, and look at what they have learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=50, help="how often a member is stopped or started")
     parser.add_argument("--events", type=int, default=200_000)
@@ -85,11 +85,11 @@ def main() -> None:
         told = {"options": OPTIONS[options.client], "client": options.client}
         run = Run(servers, Path(name), "events", source="", audited=True, **told)
         print(f"a broker at {servers}; {options.events:,} records are written to {options.partitions} partitions")
-        print("and learnt by three members; at random moments one leaves, or is killed with kill -9, or joins again")
+        print("and learned by three members; at random moments one leaves, or is killed with kill -9, or joins again")
         began = time.perf_counter()
         shared(run, options.events, options.partitions, options.changes, random.Random(options.seed))
-        learnt = {name: len(run.learnt(name)) for name in NAMES}
-        print(f"{options.changes} changes in {time.perf_counter() - began:.0f} s; learnt: {json.dumps(learnt)}")
+        learned = {name: len(run.learned(name)) for name in NAMES}
+        print(f"{options.changes} changes in {time.perf_counter() - began:.0f} s; learned: {json.dumps(learned)}")
         tell(audited(run, NAMES, options.events))
 
 

@@ -112,7 +112,7 @@ def test_a_checkpoint_that_is_damaged(servers, calm, tmp_path):
     run.source = 'until = "latest"'
     assert run.start().wait(LIMIT) == 0, run.log()
     assert "a checkpoint is damaged; trying the one before it" in run.log()
-    assert "what is written for them is written twice" in run.log()
+    assert "their predictions are written twice" in run.log()
     assert run.model() == calm.model()
     once = calm.seen()
     assert run.seen() == [p for p in once if int(p[0]) < 6000] + [p for p in once if int(p[0]) >= older]

@@ -78,7 +78,7 @@ def test_a_clock_that_jumps(servers, calm, tmp_path):
     assert_same(run, calm)
 
 
-SOON = "from connectors.kafka import looks; looks.LOOK_SECONDS = looks.AGAIN_SECONDS = 0.3; "
+SOON = "from connectors.kafka import topic_watcher; topic_watcher.LOOK_SECONDS = topic_watcher.AGAIN_SECONDS = 0.3; "
 """Code that lets a process look often whether its topics are there."""
 
 

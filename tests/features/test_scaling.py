@@ -16,7 +16,7 @@ from streamkernel.features.rows import Rows
 from streamkernel.features.scale_table import HORIZON, MOST_NAMES
 from streamkernel.features.scaling import Scales
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.schedule import is_due
 
 DIRECTIONS = Directions(KernelProgram(Gaussian(1.0), seed=0), block_size=1, cache_bytes=0)

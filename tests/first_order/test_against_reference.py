@@ -12,7 +12,7 @@ from reference import algorithms as plain
 from streams import weights
 
 from streamkernel import losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import ArcCosine, ChiSquared, Gaussian
 
 NAMES = ["height", "width", ("a", 1)]
@@ -59,7 +59,7 @@ def pair(loss, rule, batch, setting, seed=5, epsilon=0.0, automatic=False):
     compiled_rule, plain_rule = RULES[rule]
     l2, average, (compiled_step, plain_step), cap = SETTINGS[setting]
     intercept = not (compiled_loss.for_classes or compiled_loss.directional)
-    f = Expansion(
+    f = FirstOrderLearner(
         Gaussian(SIGMA),
         compiled_loss,
         compiled_rule,
@@ -115,7 +115,7 @@ def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch, automati
     compiled_rule, plain_rule = RULES[rule]
     if automatic and rule != "DSG":
         plain_rule = plain.cdsg(np.inf)  # then the check moves nothing, and has no limit
-    f = Expansion(
+    f = FirstOrderLearner(
         Gaussian(SIGMA) * ArcCosine(1) + 0.5 * ChiSquared(),
         losses.Huber(0.4),
         compiled_rule,
@@ -266,7 +266,7 @@ def test_the_penalty_is_the_norm_in_the_space_of_the_kernel():
 def test_blocks_of_any_size_learn_the_same_way():
     """Blocks that share a panel, fill one, and are larger than one learn what the reference learns."""
     for block_size in (1, 7, 200, 512, 700):
-        f = Expansion(
+        f = FirstOrderLearner(
             Gaussian(SIGMA),
             losses.Square(),
             rules.UDSG(2, 2),

@@ -11,7 +11,7 @@ from river import datasets, evaluate, metrics, preprocessing
 from river.datasets import synth
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 
 RULES = [rules.DSG(), rules.UDSG(), rules.CDSG()]
 KERNELS = [
@@ -33,7 +33,7 @@ LOSSES = {
 
 
 def function(loss="square", rule=RULES[0], kernel=KERNELS[0], size=8, blocks=6, batch=1, seed=3, **options):
-    return Expansion(
+    return FirstOrderLearner(
         kernel,
         LOSSES[loss],
         rule,
@@ -182,8 +182,8 @@ def test_a_function_that_took_other_steps_goes_on_by_steps_of_that_length():
     """A file of before has neither of the sums that the length follows from."""
     X, y = noise(300, "square")
     y += np.sin(2.0 * X[:, 0])
-    constant = Expansion(kernels.Gaussian(1.0), losses.Square(), rules.DSG(), step_sizes.Constant(0.25), block_size=8,
-                         max_features=48, seed=3)  # fmt: skip
+    gaussian, step = kernels.Gaussian(1.0), step_sizes.Constant(0.25)
+    constant = FirstOrderLearner(gaussian, losses.Square(), rules.DSG(), step, block_size=8, max_features=48, seed=3)
     constant.learn(rows(constant, X), y)
     tensors = constant.tensors()
     tensors["ints"], tensors["reals"] = tensors["ints"][:5], tensors["reals"][:11]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from streamkernel import InputError, losses, rules, step_sizes
 from streamkernel.features.directions import Directions
-from streamkernel.first_order.expansion import Expansion
+from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 names = st.one_of(st.text(max_size=5), st.integers(-5, 5), st.tuples(st.text(max_size=2), st.integers(0, 3)))
 inputs = st.dictionaries(names, st.floats(-100, 100, width=32), min_size=1, max_size=12)
@@ -23,7 +23,7 @@ RULES = [rules.DSG(), rules.UDSG(2, 3), rules.CDSG(math.inf), rules.CDSG()]
 
 
 def function(rule=RULES[0], block_size=32, max_features=None, step=0.5, loss=losses.Square(), **options):  # noqa: B008
-    return Expansion(
+    return FirstOrderLearner(
         Gaussian(2.0),
         loss,
         rule,

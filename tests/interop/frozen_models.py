@@ -11,6 +11,7 @@ import numpy as np
 from river import datasets, preprocessing
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners
+from streamkernel.engine.fields import OnFields
 
 Examples = list[tuple[dict[Any, Any], Any]]
 
@@ -76,6 +77,14 @@ MODELS: dict[str, tuple[Make, Examples]] = {
         lambda: preprocessing.StandardScaler() | KernelRegressor(learner="dsg"),
         [({name: value or 0.0 for name, value in x.items()}, y) for x, y in numbers(600)],
     ),
+    "scaled numbers": (
+        lambda: OnFields(preprocessing.StandardScaler(window_size=100), "numbers") | KernelRegressor(max_features=512),
+        [(x, y) for x, y in strings(500) if None not in x.values()],
+    ),
+    "some scaled": (
+        lambda: OnFields(preprocessing.StandardScaler(), ["x0", "x1"]) | KernelRegressor(learner="dsg"),
+        numbers(300),
+    ),
     "scaled twice": (
         lambda: (
             preprocessing.MinMaxScaler()
@@ -92,7 +101,7 @@ KERNELS: dict[str, kernels.Kernel] = {
     "Laplacian": kernels.Laplacian(1.0),
     "Cauchy": kernels.Cauchy(1.0),
     "Matern": kernels.Matern(1.5, 1.0),
-    "Ladder": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0)),
+    "MultiScale": kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0)),
     "SkewedChiSquared": kernels.SkewedChiSquared(0.5),
     "SkewedIntersection": kernels.SkewedIntersection(0.5),
     "Hellinger": kernels.Hellinger(),
@@ -126,9 +135,9 @@ def learned(name: str) -> tuple[Any, Examples, list[Any] | None]:
         kernel = (KERNELS | MORE_KERNELS)[name]
         make, examples = (lambda: KernelRegressor(kernel, learner="dsg", max_features=256)), numbers(400)
         features = [f"x{i}" for i in range(5)]
-    if name == "strings":
+    if name in ("strings", "scaled numbers"):
         features = ["age", "n", "colour=red", "colour=green", "colour=blue"]
-    elif "dsg" in name or name in ("joint", "averaging", "quantile"):
+    elif "dsg" in name or name in ("joint", "averaging", "quantile", "some scaled"):
         features = [f"x{i}" for i in range(5)]
     model, rest = make(), len(examples) // 5
     for x, y in examples[:-rest]:

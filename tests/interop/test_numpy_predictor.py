@@ -15,6 +15,7 @@ from frozen_models import KERNELS, MODELS, MORE_KERNELS, compare, learned, predi
 from river import compose, preprocessing
 
 from streamkernel import GaussianProcessRegressor, KernelClassifier, KernelRegressor, kernels
+from streamkernel.estimators.internals import learner_of
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
 
@@ -35,7 +36,7 @@ def exported(model: Any, path: Path, **options: Any) -> Predictor:
 @pytest.mark.parametrize("name", [*MODELS, *KERNELS])
 def test_the_file_alone_predicts_as_the_model(name: str, tmp_path: Path) -> None:
     model, examples, features = learned(name)
-    to_numpy(model, tmp_path / "model.npz", features if name in KERNELS else None)
+    to_numpy(model, tmp_path / "model.npz", features if name in KERNELS or name == "some scaled" else None)
     lines = "".join(json.dumps(x) + "\n" for x, _ in examples)
     words = [sys.executable, "-I", "-c", ALONE]
     done = subprocess.run(words, input=lines, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -56,6 +57,14 @@ def test_rows_of_an_array_labels_and_names(tmp_path: Path) -> None:
     assert [twin.predict_one(x) for x, _ in examples] == twin.predict(rows)
     assert list(twin.predict_proba_one(examples[0][0])) == list(model.labels)
     assert exported(model, tmp_path, features=["x4", "x2", "x0", "x1", "x3"]).features[0] == "x4"
+
+
+def test_columns_of_strings_may_be_listed(tmp_path: Path) -> None:
+    model, examples, features = learned("strings")
+    listed = exported(model, tmp_path, features=features)
+    assert listed.features == features
+    found = [[listed.predict_one(x)] for x, _ in examples]
+    compare(np.array(found), predictions(model, examples))
 
 
 def test_a_string_that_was_never_learned_is_missing(tmp_path: Path) -> None:
@@ -147,6 +156,29 @@ def test_kernels_that_only_onnx_has_are_refused(name: str, tmp_path: Path) -> No
 def test_features_are_checked(features: Any, error: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=error):
         to_numpy(learned("default")[0], tmp_path / "model.npz", features)
+
+
+def test_what_a_model_keeps_only_in_part_has_to_be_listed(tmp_path: Path) -> None:
+    model = KernelRegressor(kernels.Gaussian(1.0), learner="dsg", max_features=64)
+    model.learn_one({f"x{i}": 0.1 for i in range(1025)}, 1.0)
+    with pytest.raises(ValueError, match=r"Expected features=\[...\], the names of all inputs: the model keeps 1024"):
+        to_numpy(model, tmp_path / "model.npz")
+
+
+def test_the_default_model_has_all_that_is_tested() -> None:
+    learner = learner_of(learned("default")[0])
+    assert learner.arrays.metric.known.max() == 5
+    assert (learner.arrays.weights[-3:] != 0.0).all()  # linear functions and neighbours
+    assert len(learner.arrays.layout) > 4
+
+
+def test_exporting_changes_nothing(tmp_path: Path) -> None:
+    model = preprocessing.StandardScaler() | KernelRegressor(max_features=256)
+    for x, y in learned("scaled")[1]:
+        model.learn_one(x, y)
+    before = dict(model["StandardScaler"].means)
+    to_numpy(model, tmp_path / "model.npz")
+    assert dict(model["StandardScaler"].means) == before
 
 
 def test_an_untrained_classifier_is_refused(tmp_path: Path) -> None:

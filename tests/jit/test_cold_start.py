@@ -59,7 +59,7 @@ def test_stored_code_that_cannot_be_read_is_compiled_again(tmp_path: Path) -> No
 def test_a_process_that_can_write_nowhere_works_and_says_what_to_do() -> None:
     cold = process(NOTHING_CAN_BE_WRITTEN + TWO_FUNCTIONS + "print('done')", None)
     assert cold.stdout == "done\n"
-    assert cold.stderr.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
+    assert cold.stderr.count("set NUMBA_CACHE_DIR to a writable folder") == 1
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from streamkernel import RandomFeatures
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import Gaussian, Laplacian, bandwidth
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 
 
 def rows(X, names=None):

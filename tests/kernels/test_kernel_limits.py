@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate
 
 from streamkernel import InputError, KernelRegressor, kernels, learners, load, rules
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.research import StochasticGaussianProcessRegressor
 

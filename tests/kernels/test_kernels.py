@@ -16,8 +16,8 @@ from sklearn.metrics import pairwise
 from streams import classifier, content, examples, learn, predictions, regressor
 
 from streamkernel import InputError, RandomFeatures, kernels, load, losses, rules, step_sizes
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.kernels.program import KernelProgram
 
 SIMPLE = {
     "Gaussian": kernels.Gaussian(1.3),
@@ -27,8 +27,8 @@ SIMPLE = {
     "Matern 0.5": kernels.Matern(0.5, 1.5),
     "Matern 1.5": kernels.Matern(1.5, 1.5),
     "Matern 7.7": kernels.Matern(7.7, 0.8),
-    "ladder": kernels.Ladder(kernels.Gaussian(1.3), (0.5, 3.0, 1.0)),
-    "ladder of Matern": kernels.Ladder(kernels.Matern(0.5, 1.2), (0.4, 1.0)),
+    "multi-scale": kernels.MultiScale(kernels.Gaussian(1.3), (0.5, 3.0, 1.0)),
+    "multi-scale of Matern": kernels.MultiScale(kernels.Matern(0.5, 1.2), (0.4, 1.0)),
     "dot product": kernels.DotProduct([0.5, 1.0, 0.0, 0.25]),
     "exponential series": kernels.DotProduct([0.3**n / math.factorial(n) for n in range(12)]),
     "constant": kernels.DotProduct([2.0]),
@@ -51,8 +51,8 @@ COMPOSITE = {
     "sum": SIMPLE["Gaussian"] + SIMPLE["intersection"],
     "product": SIMPLE["Gaussian"] * SIMPLE["arc-cosine 1"],
     "product of phases": SIMPLE["Gaussian"] * SIMPLE["skewed chi squared"],
-    "product with a ladder": SIMPLE["arc-cosine 1"] * SIMPLE["ladder"],
-    "sum of ladders": 0.5 * SIMPLE["ladder"].on("a") + SIMPLE["ladder of Matern"],
+    "product with a multi-scale": SIMPLE["arc-cosine 1"] * SIMPLE["multi-scale"],
+    "sum of multi-scales": 0.5 * SIMPLE["multi-scale"].on("a") + SIMPLE["multi-scale of Matern"],
     "square": SIMPLE["Cauchy"] * SIMPLE["Cauchy"],
     "product with a signed sum": SIMPLE["chi squared"] * SIMPLE["Laplacian"],
     "multiple": 2.5 * SIMPLE["Gaussian"],
@@ -180,10 +180,19 @@ def test_cached_and_regenerated_features_have_the_same_bits(name):
     generator = np.random.default_rng(2)
     values = generator.uniform(0, 2, (30, 3))
     functions = [
-        Expansion(ALL[name], losses.Square(), rules.UDSG(2, 1), step_sizes.Constant(0.1), per_k_xx=True, block_size=7,
-                  max_features=600, cache_bytes=cache_bytes, seed=3)
+        FirstOrderLearner(
+            ALL[name],
+            losses.Square(),
+            rules.UDSG(2, 1),
+            step_sizes.Constant(0.1),
+            per_k_xx=True,
+            block_size=7,
+            max_features=600,
+            cache_bytes=cache_bytes,
+            seed=3,
+        )
         for cache_bytes in (0, 20_000, 1 << 24)
-    ]  # fmt: skip
+    ]
     for f in functions:
         for row in values:
             f.learn_one(f.row(dict(zip("abc", row.tolist(), strict=True))), float(row.sum()))
@@ -282,16 +291,16 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.Cauchy("mean"),
         lambda: kernels.Matern(0.0),
         lambda: kernels.Matern(1.5, length_scale=True),
-        lambda: kernels.Ladder(kernels.Hellinger()),
-        lambda: kernels.Ladder("Gaussian"),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0).on("a")),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), ()),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), [1.0] * 65),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), [1.0, 0.0]),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), [math.nan]),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), "many"),
-        lambda: kernels.Ladder(kernels.Gaussian(1.0), 0.5),
-        lambda: KernelProgram(SIMPLE["ladder"] * (SIMPLE["Cauchy"] + SIMPLE["ladder"].on("a")), 0),
+        lambda: kernels.MultiScale(kernels.Hellinger()),
+        lambda: kernels.MultiScale("Gaussian"),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0).on("a")),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), ()),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), [1.0] * 65),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), [1.0, 0.0]),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), [math.nan]),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), "many"),
+        lambda: kernels.MultiScale(kernels.Gaussian(1.0), 0.5),
+        lambda: KernelProgram(SIMPLE["multi-scale"] * (SIMPLE["Cauchy"] + SIMPLE["multi-scale"].on("a")), 0),
         lambda: kernels.DotProduct([]),
         lambda: kernels.DotProduct([0.0, 0.0]),
         lambda: kernels.DotProduct([1.0, -1.0]),
@@ -307,7 +316,7 @@ def test_what_is_outside_of_the_domain_is_named_and_changes_nothing(kernel, x, m
         lambda: kernels.ArcCosine(3),
         lambda: -1.0 * kernels.Gaussian(1.0),
         lambda: kernels.Gaussian(1.0).on(),
-        lambda: kernels.On(kernels.Gaussian(1.0), "ab"),
+        lambda: kernels.OnInputs(kernels.Gaussian(1.0), "ab"),
         lambda: kernels.Gaussian(1.0).of("cube"),
         lambda: kernels.Sum(kernels.Gaussian(1.0), 3),
         lambda: classifier(kernel="Gaussian"),

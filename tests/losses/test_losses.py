@@ -225,11 +225,11 @@ def test_residuals_of_any_size_have_finite_losses(loss):
 
 
 def test_names_stand_for_losses():
-    assert losses.named("logistic", True) == losses.Logistic()
-    assert losses.named(losses.Huber(2.0), False) == losses.Huber(2.0)
+    assert losses.resolve_loss("logistic", True) == losses.Logistic()
+    assert losses.resolve_loss(losses.Huber(2.0), False) == losses.Huber(2.0)
     for name, for_classes in [("square", True), ("hinge", False), ("none", True), (losses.Square(), True)]:
         with pytest.raises(ValueError, match="Expected a loss for"):
-            losses.named(name, for_classes)
+            losses.resolve_loss(name, for_classes)
 
 
 @pytest.mark.parametrize(

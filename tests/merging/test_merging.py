@@ -32,10 +32,10 @@ from streamkernel import (
 from streamkernel.estimators import model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import factors, moments, second_order
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}
 SMALL = {"kernel": kernels.Gaussian(1.0), "features_per_seed": 8, "max_features": 64}
@@ -159,7 +159,9 @@ def test_losses_of_first_order(loss):
     assert np.array(merged.predict_many(frame(xs[:9]))) == pytest.approx(mean, abs=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [kernels.Polynomial(2), kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [kernels.Polynomial(2), kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0))], ids=repr
+)
 def test_other_kernels_of_first_order(kernel):
     xs, ys = stream(300)
     model = KernelRegressor(kernel, learner=learners.DSG(features_per_seed=8), max_features=64)
@@ -248,7 +250,7 @@ WIDTH = 24
 
 def mixture(kernel=None, joint=True, block_size=WIDTH, blocks=1, **options):
     told = {"intercept": state.NOTHING, "seed": 3, **options}
-    found = Mixture(
+    found = SecondOrderLearner(
         kernel or kernels.Gaussian(1.0), losses.Square(), step_sizes.Constant(0.3), joint=joint, block_size=block_size,
         max_features=block_size * blocks, **told,
     )  # fmt: skip
@@ -727,7 +729,7 @@ def test_moments_are_those_of_all_events(first, lists, centre):
     parts = []
     for events in lists:
         parts.append(observed(events, of(base) if base else None).tensors())
-    found = moments.merged_scales(parts, base)
+    found = moments.merge_scales(parts, base)
     expected = observed([*first, *(x for events in lists for x in events)]).tensors()
     assert found["scales.n"] == expected["scales.n"]
     assert found["scales.weights"] == pytest.approx(expected["scales.weights"])
@@ -752,7 +754,7 @@ def test_moments_that_were_halved_since(n):
     parts = [observed(table[a:b], of(base), take=True).tensors() for a, b in cuts]
     for part in parts:
         part["scales.in_use"] = base["scales.in_use"]
-    found = of(moments.merged_scales(parts, base))
+    found = of(moments.merge_scales(parts, base))
     assert found.n == n + 27_000
     weight = float(found.state.counts["weight"][0])
     assert 9000 <= weight <= n + 27_000
@@ -767,9 +769,9 @@ def test_moments_that_were_halved_since(n):
 def test_scales_of_a_file_of_before_are_merged_among_themselves():
     now = [observed([{"a": v} for v in values]).tensors() for values in ([1.0, 2.0], [3.0])]
     before = [part | {"scales.moments": part["scales.moments"][:, :3]} for part in now]
-    assert moments.merged_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
+    assert moments.merge_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
     with pytest.raises(MergeError, match="in another way"):
-        moments.merged_scales([now[0], before[1]], None)
+        moments.merge_scales([now[0], before[1]], None)
 
 
 def test_default_models_go_on_from_one():
@@ -982,7 +984,7 @@ BRANCHES = {
     "forgets, l2": {"learner": "newton", "forgetting": 0.98, "l2": 0.02},
     "batches": {"learner": "newton", "batch_size": 5},
     "arc-cosine": {"kernel": kernels.ArcCosine(1)},
-    "ladder": {"kernel": kernels.Ladder(kernels.Gaussian(1.0), (0.5, 2.0))},
+    "multi-scale": {"kernel": kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 2.0))},
 }
 
 

@@ -20,7 +20,7 @@ from streamkernel import InputError, KernelClassifier, KernelRegressor, losses, 
 from streamkernel import kernels as k
 from streamkernel.learners import schedule
 from streamkernel.second_order import growth, newton_step
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 1100
 GROWING = {"features_per_seed": 4, "max_features": 64, "learner": "newton"}
@@ -28,8 +28,8 @@ KERNELS = {
     "default": None,
     "fixed": k.Gaussian(1.5),
     "median": k.Gaussian("median"),
-    "ladder of 3": k.Ladder(k.Laplacian(2.0), (2.0, 0.25, 1.0)),
-    "sum of ladders": k.Ladder(k.Gaussian("median")) + k.Ladder(k.Laplacian("median")).on("x0"),
+    "multi-scale of 3": k.MultiScale(k.Laplacian(2.0), (2.0, 0.25, 1.0)),
+    "sum of multi-scales": k.MultiScale(k.Gaussian("median")) + k.MultiScale(k.Laplacian("median")).on("x0"),
     "polynomial": k.Polynomial(2),
     "arc-cosine": k.ArcCosine(1),
 }
@@ -218,14 +218,14 @@ def test_rows_before_one_that_is_refused_are_learnt_across_looks(bad):
     xs, y = fine(600)
     X = np.array([list(x.values()) for x in xs])
     f, whole = (
-        Mixture(k.Gaussian(1.5), losses.Square(), step_sizes.Constant(0.75), block_size=4, max_features=64)
+        SecondOrderLearner(k.Gaussian(1.5), losses.Square(), step_sizes.Constant(0.75), block_size=4, max_features=64)
         for _ in range(2)
     )
     whole.learn(whole.directions.rows(list(xs[0]), X[:bad]), y[:bad])
     X[bad, 1] = np.inf
     with pytest.raises(InputError, match="size"):
         f.learn(f.directions.rows(list(xs[0]), X), y)
-    assert f.offered == bad
+    assert f.n_offered == bad
     ours, theirs = f.tensors(), whole.tensors()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)

@@ -13,7 +13,7 @@ from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losse
 from streamkernel.learners import state
 from streamkernel.merging import linear as merging
 from streamkernel.second_order import linear, linear_files, linear_state
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
 LOSSES = {
@@ -28,7 +28,7 @@ SMALL = {"max_features": 32}
 
 
 def mixture(loss, columns=1, **options):
-    return Mixture(
+    return SecondOrderLearner(
         kernels.Gaussian(SIGMA),
         loss,
         step_sizes.Constant(0.75 / loss.curvature),
@@ -191,7 +191,7 @@ def test_a_file_without_linear_functions_predicts_and_learns_on(tmp_path):
     tensors = {name: part for name, part in model._learner.tensors().items() if not name.startswith("linear.")}
     tensors["bounds"] = tensors["bounds"][:-1]
     for is_linear in (False, True):
-        old = Mixture(
+        old = SecondOrderLearner(
             kernels.Gaussian(2.0), losses.Square(), step_sizes.Constant(0.75), block_size=8, max_features=32,
             intercept=state.MEAN, is_linear=is_linear,
         )  # fmt: skip

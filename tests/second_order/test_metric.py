@@ -222,4 +222,4 @@ def test_metrics_of_too_many_names_together_are_refused():
     has = np.zeros((2, 6), bool)
     has[1, 5] = True
     with pytest.raises(MergeError, match="128 names"):
-        metric.merged(parts, has)
+        metric.merge_metrics(parts, has)

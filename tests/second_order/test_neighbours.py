@@ -18,7 +18,7 @@ from streamkernel.merging.linear import summarize
 from streamkernel.second_order import linear_files
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import NEAR, NEIGHBOURS, WINDOW
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.neighbours import CAUTION, UNSEEN
 
 SMALL = {"max_features": 16}
@@ -43,7 +43,7 @@ def model_of(kind):
 def mixture(loss, columns=1):
     """Return a mixture that takes inputs as they are."""
     intercept = state.NOTHING if loss.for_classes else state.MEAN
-    return Mixture(
+    return SecondOrderLearner(
         kernels.Gaussian(1.0), loss, step_sizes.Constant(0.75), block_size=2, max_features=8, columns=columns,
         intercept=intercept, is_linear=True,
     )  # fmt: skip

@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from streams import weights
 
 from streamkernel import losses, step_sizes
-from streamkernel.kernels import Gaussian, Ladder
+from streamkernel.kernels import Gaussian, MultiScale
 from streamkernel.learners import state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import growth
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 NAMES = ["height", "width", ("a", 1)]
 SIGMA, PER_BLOCK, BLOCKS = 0.8, 5, 4
@@ -53,7 +53,7 @@ def examples(n, columns, for_classes, seed=15):
 
 
 def mixture(loss, *, kernel=None, columns=1, block_size=PER_BLOCK, blocks=BLOCKS, intercept=0, sigma=SIGMA, **options):
-    return Mixture(
+    return SecondOrderLearner(
         kernel or Gaussian(sigma),
         loss,
         step_sizes.Constant(0.75 / loss.curvature),
@@ -123,7 +123,7 @@ def test_the_compiled_learner_grows_as_printed(loss, moves, options, history):
     compiled, plain, columns = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
     told = {"joint": False, "blocks": 16, "columns": columns, "batch_size": 1, "forgetting": 1.0, "l2": 0.0, **options}
-    f = mixture(compiled, kernel=Ladder(Gaussian(SIGMA), MULTIPLES), intercept=intercept, **told)
+    f = mixture(compiled, kernel=MultiScale(Gaussian(SIGMA), MULTIPLES), intercept=intercept, **told)
     reference = plain_mixture(compiled, plain, multiples=MULTIPLES, intercept=bool(intercept), **told)
     X, y = moving(2300, moves, columns, compiled.for_classes)
     learn_both(f, reference, X, y)

@@ -12,7 +12,7 @@ from streams import WAYS, content, examples, frame, nested, predictions, targets
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.estimators import model_file
 from streamkernel.second_order import growth, steps
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 700
 SMALL = {"features_per_seed": 8, "max_features": 128, "learner": "newton"}
@@ -91,7 +91,7 @@ def test_no_event_has_to_do_what_is_left_of_a_step():
 
 
 def mixture(batch):
-    return Mixture(
+    return SecondOrderLearner(
         kernels.Gaussian(1.0),
         losses.Square(),
         step_sizes.Constant(0.5),

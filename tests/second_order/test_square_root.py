@@ -14,7 +14,7 @@ from numba import njit
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.second_order import square_root, steps
-from streamkernel.second_order.mixture import Mixture
+from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.tiles import EIGHT
 
 PRECISION = {np.float32: 1e-5, np.float64: 1e-13}
@@ -239,7 +239,7 @@ def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
     """After a million rows it is λI + Σ ρ^age xxᵀ, λ within a factor of 3, also where there is nothing to be seen."""
     table = wide()
     table[:, 3] = table[:, 9:12] = 0.0
-    f = Mixture(
+    f = SecondOrderLearner(
         kernels.Gaussian(1.0),
         losses.Square(),
         step_sizes.Constant(0.75),

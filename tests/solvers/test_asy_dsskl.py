@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 from streamkernel import kernels, losses
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.posterior.feature_matrix import FeatureMap
 from streamkernel.research import PaperAsyDSSKL
 from streamkernel.solvers import AsyDSSKL
@@ -94,7 +94,7 @@ def test_probabilities_are_those_of_the_scores() -> None:
 def test_the_features_are_the_online_models() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((7, 3))
-    for kernel in (kernels.Gaussian(0.8), kernels.Ladder(kernels.Laplacian(1.0)), kernels.ArcCosine(1)):
+    for kernel in (kernels.Gaussian(0.8), kernels.MultiScale(kernels.Laplacian(1.0)), kernels.ArcCosine(1)):
         whole = FeatureMap(kernel, PER_BLOCK, 3, 0)
         dense = whole(whole.directions.rows(["a", "b", "c"], X)) * np.sqrt(PER_BLOCK)
         places = np.array([[0, 3], [0, 60]])

@@ -16,8 +16,8 @@ from streamkernel.solvers.saddle_point.primal_dual_steps import (
     CompiledProblem,
     Point,
     advance,
+    as_compiled,
     bounds,
-    compiled,
     draw,
 )
 from streamkernel.solvers.saddle_point.saddle_point import LOSSES
@@ -68,7 +68,9 @@ def test_every_iterate_is_that_of_the_paper(form: str, loss: str, rows: int, col
     sizes = step_sizes(N, P, N / rows, P / columns, 30.0, L2, 1.0 / LOSSES[loss].curvature)
     x, y = np.zeros(P), np.zeros(N)
     d = A.shape[2]
-    problem = CompiledProblem(compiled(A.U), compiled(A.V), LOSSES[loss].code, b, l1=np.full(P, L1), l2=np.full(P, L2))
+    problem = CompiledProblem(
+        as_compiled(A.U), as_compiled(A.V), LOSSES[loss].code, b, l1=np.full(P, L1), l2=np.full(P, L2)
+    )
     at, blocks = Point(x, y, u=np.zeros(d), v=np.zeros(d), v_ahead=np.zeros(d)), Blocks(rows, columns, KEYS)
     how = b, loss, L1, L2, sizes, drawn(rows, columns), float(rows)
     printed = plain.algorithm2(U, V, *how) if "fact" in form else plain.algorithm1(U @ V, *how)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import matrix_blocks as plain
 
 from streamkernel.solvers.matrix import matrix_search
-from streamkernel.solvers.matrix.matrix_blocks import Iterate, Problem
+from streamkernel.solvers.matrix.matrix_blocks import Iterate, MatrixProblem
 from streamkernel.solvers.matrix.matrix_risk import DenseBlocks, dual_loss, matrix_risk
 from streamkernel.solvers.saddle_point.step_sizes import step_sizes
 
@@ -33,7 +33,7 @@ def make(n=12, p=4, d=3, seed=0, loss="smooth_hinge"):
 def test_a_step_is_the_papers(loss: str, m: int, q: int) -> None:
     D, b = make(loss=loss)
     n, p, d = D.shape[:3]
-    problem = Problem(DenseBlocks(D), dual_loss(loss), b, np.full(p, 0.1), np.zeros((p, d, d)))
+    problem = MatrixProblem(DenseBlocks(D), dual_loss(loss), b, np.full(p, 0.1), np.zeros((p, d, d)))
     rng = np.random.default_rng(1)
     X = np.array([A @ A.T for A in rng.normal(size=(p, d, d))])
     y = -0.5 * b
@@ -49,7 +49,7 @@ def test_a_step_is_the_papers(loss: str, m: int, q: int) -> None:
 
 def test_numbers_are_kept_where_that_is_cheaper_and_matrices_elsewhere() -> None:
     D, b = make()
-    problem = Problem(DenseBlocks(D), dual_loss("square"), b, np.full(4, 0.1), np.zeros((4, 3, 3)))
+    problem = MatrixProblem(DenseBlocks(D), dual_loss("square"), b, np.full(4, 0.1), np.zeros((4, 3, 3)))
     assert Iterate(problem, np.zeros((4, 3, 3)), 0.0 * b, m=12, q=1).keeps_numbers
     assert not Iterate(problem, np.zeros((4, 3, 3)), 0.0 * b, m=1, q=4).keeps_numbers
 

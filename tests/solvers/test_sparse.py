@@ -16,7 +16,7 @@ from streamkernel import losses
 from streamkernel.solvers.sparse import sparse_loops
 from streamkernel.solvers.sparse.refit import refit
 from streamkernel.solvers.sparse.sparse import largest_l1, minimise_sparse
-from streamkernel.solvers.sparse.sparse_problem import Groups, Problem
+from streamkernel.solvers.sparse.sparse_problem import CoefficientGroups, SparseProblem
 
 TABLE_1 = {
     "logistic": losses.Logistic(),
@@ -44,13 +44,13 @@ def test_the_paper_form_takes_the_steps_of_algorithm_2(name: str) -> None:
     loss = TABLE_1[name]
     Z, y = task(classes=loss.for_classes is True)
     rng, n, p = np.random.default_rng(1), *Z.shape
-    problem = Problem(Z, y, loss, 1, Groups.of(p, 1, 0.3, 1, None))
+    problem = SparseProblem(Z, y, loss, 1, CoefficientGroups.of(p, 1, 0.3, 1, None))
     theirs = ours = 0.3 * rng.standard_normal(p)
     for _ in range(3):
         samples, coordinates = rng.integers(0, n, n), rng.integers(0, p, n)
         theirs = reference.outer_iteration(name, Z.astype(float), y, theirs, samples, coordinates, 0.1, 0.3)
         point, w = problem.at(ours[None]), ours[None].copy()
-        examples = sparse_loops.Examples(Z, y, loss.code, loss.parameter)
+        examples = sparse_loops.SparseExamples(Z, y, loss.code, loss.parameter)
         groups = sparse_loops.GroupSteps(problem.groups.bounds, problem.groups.weights, np.full(p, 0.1))
         snapshot = sparse_loops.Snapshot(point.gradient, point.slopes)
         sparse_loops.paper_steps(examples, groups, snapshot, samples[:, None], coordinates, w)

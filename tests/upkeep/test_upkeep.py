@@ -26,7 +26,7 @@ from streamkernel import (
 from streamkernel.estimators import model_file
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.upkeep.distil import distil
 
 KERNELS = [
@@ -38,7 +38,7 @@ KERNELS = [
     kernels.ChiSquared(),
     kernels.ArcCosine(1),
     kernels.ExponentialSemigroup(1.0),
-    kernels.Ladder(kernels.Gaussian(1.0), (0.5, 1.0, 2.0)),
+    kernels.MultiScale(kernels.Gaussian(1.0), (0.5, 1.0, 2.0)),
     kernels.Gaussian(0.7) * kernels.Laplacian(2.0) + 2.0 * kernels.DotProduct(),
 ]
 
@@ -295,11 +295,11 @@ def test_what_a_model_refuses_in_a_stream_it_refuses_at_once(options, task, told
 
 
 def test_a_copy_that_only_answers_takes_no_upkeep_along():
-    from streamkernel.estimators.prediction_copy import frozen
+    from streamkernel.estimators.prediction_copy import prediction_copy
 
     stream = [*events(800)]
     model = learnt(KernelRegressor(learner="dsg", max_features=128, pruning=SOON), stream)
-    asked = frozen(model)
+    asked = prediction_copy(model)
     assert model._state.upkeep.job is not None  # it was begun after 656 events
     assert asked._state.upkeep is None
     assert asked.predict_one(stream[0][0]) == model.predict_one(stream[0][0])
@@ -313,7 +313,7 @@ def test_a_task_that_fails_leaves_the_model_as_it_is(monkeypatch, caplog):
 
     stream = [*events(900)]
     plain = learnt(KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128), stream)
-    monkeypatch.setattr(work, "done", fail)
+    monkeypatch.setattr(work, "do_task", fail)
     model = KernelRegressor(learner=learners.DSG(features_per_seed=8), max_features=128, pruning=SOON)
     learnt(model, stream)
     assert "pruning has failed; the model stays as it is" in caplog.text

@@ -1,1 +1,1 @@
-"""confluent-kafka, as this package asks for it."""
+"""The client confluent-kafka."""

@@ -1,4 +1,4 @@
-"""Topics made with confluent-kafka."""
+"""Creation of topics with confluent-kafka."""
 
 from __future__ import annotations
 

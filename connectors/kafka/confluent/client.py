@@ -1,4 +1,4 @@
-"""The names of :class:`~connectors.kafka.clients.Client`, for confluent-kafka."""
+"""confluent-kafka as :class:`~connectors.kafka.clients.Client`."""
 
 from __future__ import annotations
 

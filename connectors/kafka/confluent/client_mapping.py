@@ -1,4 +1,4 @@
-"""What confluent-kafka's consumers and producers have in common: its words for ours, and librdkafka's log."""
+"""The options and errors of confluent-kafka in terms of the common interface, and librdkafka's log."""
 
 from __future__ import annotations
 

@@ -62,18 +62,18 @@ class ConfluentConsumer(Consumer):
         reach(self._kafka, servers, options, self._errors)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        def assigned(kafka: Any, partitions: list[TopicPartition]) -> None:
+        def on_assign(kafka: Any, partitions: list[TopicPartition]) -> None:
             kafka.assign([])  # until they are to start
             self._has_part = True
             listener.on_assigned(from_client(partitions))
 
-        def revoked(kafka: Any, partitions: list[TopicPartition]) -> None:
+        def on_revoke(kafka: Any, partitions: list[TopicPartition]) -> None:
             self._leave(partitions, listener.on_revoked)
 
-        def lost(kafka: Any, partitions: list[TopicPartition]) -> None:
+        def on_lose(kafka: Any, partitions: list[TopicPartition]) -> None:
             self._leave(partitions, listener.on_lost)
 
-        self._kafka.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        self._kafka.subscribe(list(topics), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lose)
 
     def start(self, offsets: Mapping[Partition, int]) -> None:
         self.resume(offsets)  # to be paused outlasts what follows

@@ -1,1 +1,1 @@
-"""kafka-python, as this package asks for it."""
+"""The client kafka-python."""

@@ -1,4 +1,4 @@
-"""Topics made with kafka-python."""
+"""Creation of topics with kafka-python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kafka-python's consumers and producers have in common: its words for ours."""
+"""The options and errors of kafka-python in terms of the common interface."""
 
 from __future__ import annotations
 

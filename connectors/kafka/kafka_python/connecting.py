@@ -1,4 +1,4 @@
-"""Connecting with kafka-python: it only logs why that fails, and leaves a thread and open files behind."""
+"""Connections of kafka-python, which only logs the reason of a failure, and leaves a thread and open files."""
 
 from __future__ import annotations
 

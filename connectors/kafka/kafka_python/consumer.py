@@ -109,7 +109,7 @@ class PythonConsumer(Consumer):
         if not answer.is_done:
             if now - since < ANSWER_SECONDS:
                 return None
-            raise UnavailableError(f"Expected an answer of Kafka, got none in {now - since:.0f} s")
+            raise UnavailableError(f"Expected a response of Kafka, got none in {now - since:.0f} s")
         self._asking = None
         if isinstance(answer.exception, KafkaError) and not isinstance(answer.exception, UnknownTopicOrPartitionError):
             raise UnavailableError(f"Expected an answer of Kafka, got {describe_error(answer.exception)}")

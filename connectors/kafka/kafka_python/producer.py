@@ -40,7 +40,8 @@ class PythonProducer(Producer):
                 self._kafka.init_transactions()
             except KafkaError as error:
                 self.close()
-                raise UnavailableError(f"Expected Kafka to take us as {name}, got {describe_error(error)}") from error
+                reason = describe_error(error)
+                raise UnavailableError(f"Expected Kafka to accept this client as {name}, got {reason}") from error
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
         try:

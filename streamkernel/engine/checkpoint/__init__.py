@@ -1,1 +1,1 @@
-"""Checkpoints: the state directory, what may be in it, and how objects become JSON values and tensors."""
+"""Checkpoints: the state directory, its content, and objects as JSON values and tensors."""

@@ -1,4 +1,4 @@
-"""The classes and functions a checkpoint may name: a short list, and nothing is imported to find them.
+"""The classes and functions that a checkpoint may name: a short list, without imports.
 
 A class of River is allowed if it is defined in one of the packages that hold what a pipeline is made of. The
 packages that read files, download data sets or run other programs are not among them.
@@ -140,7 +140,7 @@ def name_of(found: Any) -> str | None:
     return None
 
 
-def named(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the class or function of a name.
 
     Raises
@@ -150,9 +150,9 @@ def named(name: str) -> Any:
 
     Examples
     --------
-    >>> named("builtins.float")
+    >>> object_named("builtins.float")
     <class 'float'>
-    >>> named("os.system")
+    >>> object_named("os.system")
     Traceback (most recent call last):
     ValueError: "os.system" is not allowed in a checkpoint
     """

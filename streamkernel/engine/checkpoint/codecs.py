@@ -1,4 +1,4 @@
-"""What an object is made of: the parts it is put together from again, or its attributes."""
+"""Codecs of objects: the parts from which an object is restored, or its attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BIT_GENERATORS = {
 }
 
 
-class Kind(NamedTuple):
+class Codec(NamedTuple):
     """How objects of one type are stored."""
 
     tag: str
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     put_together: Callable[..., Any]
 
 
-def kind_of(obj: Any) -> Kind | None:
+def kind_of(obj: Any) -> Codec | None:
     """Return how an object is stored, or ``None`` if it is not stored as parts.
 
     Examples
@@ -43,7 +43,7 @@ def kind_of(obj: Any) -> Kind | None:
     return _BY_TYPE.get(np.generic if isinstance(obj, np.generic) else type(obj))
 
 
-def kind_tagged(tag: str) -> Kind | None:
+def kind_tagged(tag: str) -> Codec | None:
     """Return how what is stored under a tag is put together."""
     return _BY_TAG.get(tag)
 
@@ -147,7 +147,7 @@ def _arguments(obj: Any) -> tuple[Any, ...]:
     return tuple(obj.__getnewargs__()) if hasattr(obj, "__getnewargs__") else ()
 
 
-def _compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
+def _restore_compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
     if name not in COMPILED:
         raise ValueError(f'"{name}" is not a class allowed in a checkpoint')
     try:
@@ -163,30 +163,30 @@ def _compiled(name: str, arguments: tuple[Any, ...], state: bytes) -> Any:
     return made
 
 
-_KINDS: list[tuple[type, Kind]] = [
-    (tuple, Kind("tuple", list, lambda *items: items)),
-    (frozenset, Kind("frozenset", lambda members: sorted(members, key=repr), lambda *items: frozenset(items))),
-    (range, Kind("range", lambda r: (r.start, r.stop, r.step), range)),
-    (dt.datetime, Kind("datetime", _time_parts, dt.datetime.fromisoformat)),
-    (dt.date, Kind("date", lambda day: (day.isoformat(),), dt.date.fromisoformat)),
-    (dt.timedelta, Kind("timedelta", lambda d: (d.days, d.seconds, d.microseconds), dt.timedelta)),
-    (np.ndarray, Kind("array", _array_parts, _array)),
-    (np.generic, Kind("scalar", lambda x: (_dtype(x.dtype.str).str, x.tobytes()), _scalar)),
-    (random.Random, Kind("Random", lambda rng: (rng.getstate(),), _random)),
-    (np.random.RandomState, Kind("RandomState", lambda rng: (rng.get_state(legacy=False),), _random_state)),
+_KINDS: list[tuple[type, Codec]] = [
+    (tuple, Codec("tuple", list, lambda *items: items)),
+    (frozenset, Codec("frozenset", lambda members: sorted(members, key=repr), lambda *items: frozenset(items))),
+    (range, Codec("range", lambda r: (r.start, r.stop, r.step), range)),
+    (dt.datetime, Codec("datetime", _time_parts, dt.datetime.fromisoformat)),
+    (dt.date, Codec("date", lambda day: (day.isoformat(),), dt.date.fromisoformat)),
+    (dt.timedelta, Codec("timedelta", lambda d: (d.days, d.seconds, d.microseconds), dt.timedelta)),
+    (np.ndarray, Codec("array", _array_parts, _array)),
+    (np.generic, Codec("scalar", lambda x: (_dtype(x.dtype.str).str, x.tobytes()), _scalar)),
+    (random.Random, Codec("Random", lambda rng: (rng.getstate(),), _random)),
+    (np.random.RandomState, Codec("RandomState", lambda rng: (rng.get_state(legacy=False),), _random_state)),
     (
         np.random.Generator,
-        Kind(
+        Codec(
             "Generator",
             lambda rng: (rng.bit_generator.state,),
             lambda state: np.random.Generator(_bit_generator(state)),
         ),
     ),
-    (functools.partial, Kind("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
-    (operator.itemgetter, Kind("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
-    (types.MethodType, Kind("method", _method_parts, method)),
-    (VectorDict, Kind("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
-    *((kind, Kind("compiled", _compiled_parts, _compiled)) for kind in COMPILED.values()),
+    (functools.partial, Codec("partial", lambda p: (p.func, p.args, p.keywords), _partial)),
+    (operator.itemgetter, Codec("itemgetter", lambda get: get.__reduce__()[1], operator.itemgetter)),
+    (types.MethodType, Codec("method", _method_parts, method)),
+    (VectorDict, Codec("VectorDict", lambda v: v.__reduce__()[1][:3], VectorDict)),
+    *((kind, Codec("compiled", _compiled_parts, _restore_compiled)) for kind in COMPILED.values()),
 ]
 _BY_TYPE = dict(_KINDS)
 _BY_TAG = {kind.tag: kind for _, kind in _KINDS}

@@ -1,4 +1,4 @@
-"""The checkpoint that counts, by what Kafka says."""
+"""The valid checkpoint, according to Kafka."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     ModelFileError
         If there are checkpoints and none is whole.
     """
-    prepared, own = state.prepared(), state.newest()
+    prepared, own = state.prepared_number(), state.newest()
     if prepared is not None and not newest and own:
         raise StateDirectoryError(
-            f"Expected Kafka to know whether checkpoint {prepared} counts, got nothing: it forgets after a time "
-            f"(offsets.retention.minutes) - at {state.path}; if what was written last can be read with read_committed, "
-            f"rename prepared-{prepared:012d}.safetensors to checkpoint-..., and if not, delete it"
+            f"Expected a record in Kafka of whether checkpoint {prepared} is committed, got none: Kafka deletes it "
+            f"after offsets.retention.minutes - at {state.path}; if the last predictions are visible with "
+            f"read_committed, rename prepared-{prepared:012d}.safetensors to checkpoint-..., else delete it"
         )
     if prepared is not None and prepared == newest:
         state.promote(prepared)
@@ -51,7 +51,7 @@ def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
     saved = state.read_newest()
     if saved is not None and saved["checkpoint"] < newest:
         log.error(
-            "events since an older checkpoint are learned again, and what is written for them is written twice",
+            "events since an older checkpoint are learned again, and their predictions are written twice",
             number=saved["checkpoint"],
             newest=newest,
         )

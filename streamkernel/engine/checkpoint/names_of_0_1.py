@@ -1,11 +1,11 @@
-"""Names in the state directories of version 0.1, with today's names; a model without a learner is one of 0.1."""
+"""Names in the state directories of version 0.1, with today's names; a model without a learner is of 0.1."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from streamkernel.estimators.older_files import renamed, with_learner_table
+from streamkernel.estimators.older_files import translate_names, with_learner_table
 
 SETUP = {"labels.key": "delayed_labels.key", "labels.time": "delayed_labels.time"}
 
@@ -35,7 +35,7 @@ def translate_setup(setup: Mapping[str, Any]) -> dict[str, Any]:
     >>> setup["delayed_labels.key"], setup["model"]["learner"]
     ('id', {'type': 'DSG', 'rule': {'type': 'DSG'}})
     """
-    found = {SETUP.get(key, key): renamed(value) for key, value in setup.items()}
+    found = {SETUP.get(key, key): translate_names(value) for key, value in setup.items()}
     if isinstance(found.get("model"), dict):
         found["model"] = with_learner_table(found["model"])
     return found

@@ -1,4 +1,4 @@
-"""River's objects as JSON values and back, exactly, without running anything that is stored.
+"""River's objects as JSON values and back, exactly, without executing stored content.
 
 Plain values are stored as they are, anything else as a table with one tag: ``{"tuple": [1, 2]}``. An object is stored
 as the name of its class and its attributes, and only classes and functions from a fixed list can be named
@@ -15,7 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamkernel.engine.checkpoint.allowlist import class_named, is_plain, name_of, named
+from streamkernel.engine.checkpoint.allowlist import class_named, is_plain, name_of, object_named
 from streamkernel.engine.checkpoint.codecs import attributes, is_attribute, kind_of, kind_tagged
 
 Json = Any
@@ -60,7 +60,7 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
     try:
         return encoder.value(obj)
     except RecursionError:
-        raise TypeError(f"at {encoder.place()}: cannot store what is nested so deeply") from None
+        raise TypeError(f"at {encoder.place()}: cannot store values that are nested so deeply") from None
 
 
 def decode(value: Json, hook: Hook | None = None) -> Any:
@@ -197,9 +197,9 @@ class _Decoder:
         if len(value) != 1:
             raise ValueError(f"Expected a table with one tag, got the keys {', '.join(map(repr, value)) or 'none'}")
         (tag, content), *_ = value.items()
-        return self._tagged(tag, content)
+        return self._decode_tagged(tag, content)
 
-    def _tagged(self, tag: str, content: Json) -> Any:
+    def _decode_tagged(self, tag: str, content: Json) -> Any:
         if tag == "int":
             return int(content, 16)
         if tag == "float" and content in ("nan", "inf", "-inf"):
@@ -209,7 +209,7 @@ class _Decoder:
         if tag == "bytes":
             return b64decode(content, validate=True)
         if tag == "name":
-            return named(content)
+            return object_named(content)
         if tag == "ref":
             return self._reference(content)
         number = len(self._met)

@@ -1,4 +1,4 @@
-"""The state directory: one file is the whole truth, written beside the one before it, and the last few are kept."""
+"""The state directory: each checkpoint is one file, and the last three are kept."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class StateDirectory:
             log.warning("every user of this machine can write to the state directory; use chmod o-w", path=str(path))
         self.path = path
         self.size: int | None = None  # of the last checkpoint that was written here
-        self._unlock = weakref.finalize(self, os.close, _locked(path))
+        self._unlock = weakref.finalize(self, os.close, _lock_directory(path))
 
     @property
     def identity(self) -> str:
@@ -87,18 +87,18 @@ class StateDirectory:
     def prepare(self, state: Mapping[str, Any]) -> int:
         """Write a checkpoint that does not count yet, and return its number."""
         number = self.newest() + 1
-        state_file.write(self._prepared(number), "checkpoint", dict(state), PRIVATE)
+        state_file.write(self._path_prepared(number), "checkpoint", dict(state), PRIVATE)
         return number
 
     def promote(self, number: int) -> None:
         """Let a prepared checkpoint count, and drop the oldest."""
         path = self.path / f"checkpoint-{number:012d}.safetensors"
-        tensor_file.move(self._prepared(number), path)
+        tensor_file.move(self._path_prepared(number), path)
         self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
 
-    def prepared(self) -> int | None:
+    def prepared_number(self) -> int | None:
         """Return the number of a checkpoint that was prepared and neither promoted nor discarded."""
         files = sorted(self.path.glob("prepared-*.safetensors"))
         return _number(files[-1]) if files else None
@@ -113,7 +113,7 @@ class StateDirectory:
         files = checkpoints(self.path)
         return _number(files[-1]) if files else 0
 
-    def _prepared(self, number: int) -> Path:
+    def _path_prepared(self, number: int) -> Path:
         return self.path / f"prepared-{number:012d}.safetensors"
 
     def read_newest(self) -> dict[str, Any] | None:
@@ -197,7 +197,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def _locked(path: Path) -> int:
+def _lock_directory(path: Path) -> int:
     """Return a descriptor that locks a directory as long as it is open; a file with the lock might be deleted."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

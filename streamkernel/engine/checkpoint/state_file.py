@@ -1,4 +1,4 @@
-"""Any objects that checkpoints can hold as one file: models as tensors, the rest as JSON values."""
+"""The objects of a checkpoint as one file: models as tensors, the rest as JSON values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
         If they do not fit together.
     """
 
-    def rebuilt(place: Any) -> Any:
+    def rebuild_place(place: Any) -> Any:
         if "array" in place:
             return tensors[place["array"]]
         i = int(place["model"])
@@ -50,7 +50,7 @@ def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: s
         return model_file.rebuild(description["models"][i], own, where)
 
     try:
-        return river_state.decode(description["state"], hook=rebuilt)
+        return river_state.decode(description["state"], hook=rebuild_place)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ModelFileError(f"Expected a state that can be read, got {error} - in {where}") from error
 

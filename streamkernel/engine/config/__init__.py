@@ -1,1 +1,1 @@
-"""The configuration file: its tables, what is built from them, and errors that name what was expected."""
+"""The configuration file: its tables, the objects that they describe, and errors that name the expected value."""

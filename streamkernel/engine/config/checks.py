@@ -12,17 +12,18 @@ from streamkernel.engine.config import build
 from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
 from streamkernel.engine.config.schema import STREAM
+from streamkernel.engine.config.sources import build_source
 from streamkernel.engine.fields import OnFields
 from streamkernel.time_series import HistoryTransformer
 from streamkernel.time_series.history import first_steps
 
 if TYPE_CHECKING:
-    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.settings import Settings
 
 _NAMES_SHOWN = 20
 
 
-def check_config(config: Config) -> None:
+def check_config(settings: Settings) -> None:
     """Build everything once, as a run would.
 
     Raises
@@ -31,16 +32,16 @@ def check_config(config: Config) -> None:
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
     collect_problems(
-        lambda: _check_history(config),
-        lambda: _check_metric(config),
-        lambda: _check_baseline(config),
-        lambda: _check_state(config),
-        lambda: _check_kafka(config),
-        lambda: config.build_source().close(),
+        lambda: _check_history(settings),
+        lambda: _check_metric(settings),
+        lambda: _check_baseline(settings),
+        lambda: _check_state(settings),
+        lambda: _check_kafka(settings),
+        lambda: build_source(settings).close(),
     )
 
 
-def check_label(config: Config) -> None:
+def check_label(settings: Settings) -> None:
     """Check that the first records of files have the label.
 
     Raises
@@ -50,17 +51,18 @@ def check_label(config: Config) -> None:
     """
     from connectors import field_names
 
-    path = config.source.path
-    if path is None or path == Path(STREAM) or config.delayed_labels is not None:
+    path = settings.source.path
+    if path is None or path == Path(STREAM) or settings.delayed_labels is not None:
         return
     try:
-        names = field_names(path, config.source.format)
+        names = field_names(path, settings.source.format)
     except (OSError, ValueError) as error:
         raise ConfigError(of_error("source.path", error)) from error
-    if names and config.label not in names:
+    if names and settings.label not in names:
         more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+        got = f"{to_toml(settings.label)}{did_you_mean(settings.label, names)}"
         raise ConfigError(
-            f"label: expected a field of the records, got {to_toml(config.label)}{did_you_mean(config.label, names)}; "
+            f"label: expected a field of the records, got {got}; "
             f"{path} has {', '.join(map(to_toml, names[:_NAMES_SHOWN]))}{more}"
         )
 
@@ -72,16 +74,16 @@ def check_storable(where: str, part: Any) -> None:
         river_state.encode(part, hook=lambda obj: {} if isinstance(obj, ours) else None)
     except TypeError as error:
         kind = type(part.transformer if isinstance(part, OnFields) else part).__name__
-        raise ConfigError(f"{where}: {kind} cannot be kept in a checkpoint: {error}") from error
+        raise ConfigError(f"{where}: {kind} cannot be stored in a checkpoint: {error}") from error
 
 
-def _kind_of_model(config: Config) -> str:
-    return "regressor" if issubclass(config.estimator_class, base.Regressor) else "classifier"
+def _kind_of_model(settings: Settings) -> str:
+    return "regressor" if issubclass(settings.estimator_class, base.Regressor) else "classifier"
 
 
-def _check_history(config: Config) -> None:
-    pipeline = config.build_pipeline()
-    if config.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
+def _check_history(settings: Settings) -> None:
+    pipeline = settings.build_pipeline()
+    if settings.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
         return
     known = list(map(id, first_steps(pipeline)))
     for i, step in enumerate(pipeline.steps.values()):
@@ -92,27 +94,27 @@ def _check_history(config: Config) -> None:
             )
 
 
-def _check_metric(config: Config) -> None:
-    if not config.build_metric().works_with(config.build_model()):
-        wanted = f"a metric for a {_kind_of_model(config)}, which {build.type_of(config.model)} is"
-        raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(config.metric))}")
+def _check_metric(settings: Settings) -> None:
+    if not settings.build_metric().works_with(settings.build_model()):
+        wanted = f"a metric for a {_kind_of_model(settings)}, which {build.type_of(settings.model)} is"
+        raise ConfigError(f"metric: expected {wanted}, got {to_toml(build.type_of(settings.metric))}")
 
 
-def _check_baseline(config: Config) -> None:
-    if config.baseline is None:
+def _check_baseline(settings: Settings) -> None:
+    if settings.baseline is None:
         return
-    name, kind = build.type_of(config.baseline), _kind_of_model(config)
+    name, kind = build.type_of(settings.baseline), _kind_of_model(settings)
     wanted = base.Regressor if kind == "regressor" else base.Classifier
     if not issubclass(build.baselines().classes[name], wanted):
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
-def _check_kafka(config: Config) -> None:
-    if config.kafka is not None:
-        kafka_options(config)
+def _check_kafka(settings: Settings) -> None:
+    if settings.kafka is not None:
+        kafka_options(settings)
 
 
-def _check_state(config: Config) -> None:
-    steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(config.preprocessing)]
-    parts = [*steps, ("metric", config.build_metric()), ("baseline", config.build_baseline())]
+def _check_state(settings: Settings) -> None:
+    steps = [(f"preprocessing[{i}]", build.build_step_at(i, spec)) for i, spec in enumerate(settings.preprocessing)]
+    parts = [*steps, ("metric", settings.build_metric()), ("baseline", settings.build_baseline())]
     collect_problems(*(lambda part=part: check_storable(*part) for part in parts))

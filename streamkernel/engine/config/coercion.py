@@ -8,6 +8,7 @@ import inspect
 import json
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ _WORDS: dict[Any, str] = {
     str: "a string",
     dict: "a table",
     collections.abc.Mapping: "a table",
+    Path: "a path",
     **dict.fromkeys((list, tuple, set, frozenset, collections.abc.Sequence), "a list"),
 }
 
@@ -103,6 +105,17 @@ def takes_numbers(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, types.UnionType):
         return any(map(takes_numbers, get_args(annotation)))
     return annotation in (Any, int, float)
+
+
+def takes_paths(annotation: Any) -> bool:
+    """Return whether paths fit an annotation.
+
+    Examples
+    --------
+    >>> takes_paths(str | Path), takes_paths(str | None)
+    (True, False)
+    """
+    return annotation is Path or any(map(takes_paths, get_args(annotation)))
 
 
 def fit_value(value: Any, annotation: Any) -> Any:

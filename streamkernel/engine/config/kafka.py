@@ -1,4 +1,4 @@
-"""What a configuration says of Kafka, and what is built from it."""
+"""The Kafka tables of a configuration, and the objects that they describe."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 if TYPE_CHECKING:
     from connectors import KafkaSource, Transactions
     from connectors.kafka import Options, Writer
-    from streamkernel.engine.config.config import Config
+    from streamkernel.engine.config.settings import Settings
 
 LONGEST_TRANSACTION = 900.0
 """Seconds that brokers let a transaction be open, by default."""
 
 
-class Outlet(NamedTuple):
+class TopicOutput(NamedTuple):
     """What writes to topics, and what decides which checkpoint counts if it is the same."""
 
     writer: Writer
     transactions: Transactions | None
 
 
-def kafka_problems(config: Config) -> Iterator[str]:
+def kafka_problems(settings: Settings) -> Iterator[str]:
     """Yield what does not go together."""
-    source, sink, kafka = config.source, config.sink, config.kafka
+    source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
     writes = sink.predictions_topic or sink.dead_letters_topic
     if kafka is None:
@@ -38,7 +38,7 @@ def kafka_problems(config: Config) -> Iterator[str]:
         return
     if not topics and not writes:
         yield "kafka: expected topics in source or sink, got none"
-    if topics and config.delayed_labels is not None and kafka.group is not None and source.partitions is None:
+    if topics and settings.delayed_labels is not None and kafka.group is not None and source.partitions is None:
         yield (
             "kafka.group: expected none with [delayed_labels], so that one process reads all partitions, or "
             f'source.partitions for each process, got "{kafka.group}"; features wait for their label in the memory of '
@@ -46,18 +46,18 @@ def kafka_problems(config: Config) -> Iterator[str]:
         )
     if kafka.processing_guarantee == "exactly_once":
         if not topics:
-            expected = 'expected "at_least_once", since what is read is no topic, got "exactly_once"'
+            expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
             yield f"kafka.processing_guarantee: {expected}"
-        elif config.state.directory is None:
+        elif settings.state.directory is None:
             yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
-        if 2.0 * config.state.checkpoint_seconds > LONGEST_TRANSACTION:
+        if 2.0 * settings.state.checkpoint_seconds > LONGEST_TRANSACTION:
             yield (
                 f"state.checkpoint_seconds: expected at most {LONGEST_TRANSACTION / 2.0:g}, since a transaction is "
-                f"open for so long, got {config.state.checkpoint_seconds:g}"
+                f"open for so long, got {settings.state.checkpoint_seconds:g}"
             )
 
 
-def kafka_source(config: Config, member: str | None) -> KafkaSource:
+def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
     """Return the source; it connects when it is asked for events.
 
     Raises
@@ -67,12 +67,12 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
     """
     from connectors import KafkaSource
 
-    source, options, decoder = config.source, kafka_options(config), decoder_of(config)
+    source, options, decoder = settings.source, kafka_options(settings), decoder_of(settings)
     try:
         return KafkaSource(
             options,
             source.topics or (),
-            group=config.kafka.group if config.kafka else None,
+            group=settings.kafka.group if settings.kafka else None,
             member=member,
             partitions=source.partitions,
             start=source.start,
@@ -80,13 +80,13 @@ def kafka_source(config: Config, member: str | None) -> KafkaSource:
             order=source.order,
             decoder=decoder,
             key=source.key_as_field,
-            copartitioned=config.delayed_labels is not None,
+            copartitioned=settings.delayed_labels is not None,
         )
     except ValueError as error:
         raise ConfigError(of_error("source", error)) from error
 
 
-def decoder_of(config: Config) -> Any:
+def decoder_of(settings: Settings) -> Any:
     """Return the function from bytes to fields, ``None`` for JSON.
 
     Raises
@@ -94,10 +94,10 @@ def decoder_of(config: Config) -> Any:
     ConfigError
         If there is no such function.
     """
-    return None if config.source.decoder is None else _function(config.source.decoder, config.folder)
+    return None if settings.source.decoder is None else _function(settings.source.decoder, settings.folder)
 
 
-def kafka_options(config: Config) -> Options:
+def kafka_options(settings: Settings) -> Options:
     """Return the options of the client.
 
     Raises
@@ -107,30 +107,30 @@ def kafka_options(config: Config) -> Options:
     """
     from connectors.kafka import Options
 
-    if config.kafka is None:
+    if settings.kafka is None:
         raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
     try:
-        return Options(config.kafka.servers, config.kafka.options, config.kafka.client, config.folder)
+        return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
     except ImportError as error:
         raise ConfigError(of_error("kafka.client", error)) from error
     except ValueError as error:
         raise ConfigError(of_error("kafka.options", error)) from error
 
 
-def outlet(config: Config, source: Any, identity: str) -> Outlet | None:
+def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
     """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
     from connectors import KafkaTransactions
     from connectors.kafka import Writer
 
-    if config.kafka is None:
+    if settings.kafka is None:
         return None
-    if config.kafka.processing_guarantee == "at_least_once":
-        writes = config.sink.predictions_topic or config.sink.dead_letters_topic
-        return Outlet(Writer(kafka_options(config)), None) if writes else None
-    name = f"{config.kafka.group or 'streamkernel'}-{identity}"
-    seconds = max(60.0, 2.0 * config.state.checkpoint_seconds)
+    if settings.kafka.processing_guarantee == "at_least_once":
+        writes = settings.sink.predictions_topic or settings.sink.dead_letters_topic
+        return TopicOutput(Writer(kafka_options(settings)), None) if writes else None
+    name = f"{settings.kafka.group or 'streamkernel'}-{identity}"
+    seconds = max(60.0, 2.0 * settings.state.checkpoint_seconds)
     transactions = KafkaTransactions(source, name, seconds)
-    return Outlet(transactions, transactions)
+    return TopicOutput(transactions, transactions)
 
 
 def _function(name: str, folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""How large numbers in a configuration file may be: with far larger ones a run needs more memory than machines have."""
+"""Upper limits of numbers in a configuration file, beyond which a run would not fit into memory."""
 
 from __future__ import annotations
 

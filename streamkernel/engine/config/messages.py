@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in sentences for the person who wrote it."""
+"""Errors of a configuration, as sentences for its author."""
 
 from __future__ import annotations
 

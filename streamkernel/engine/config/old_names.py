@@ -1,4 +1,4 @@
-"""Names of version 0.1 in configuration files, and the sentences that name today's."""
+"""Names of version 0.1 in configuration files, and messages with today's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same stream again, into another state directory: what a model would have been."""
+"""A replay of a stream into another state directory."""
 
 from __future__ import annotations
 

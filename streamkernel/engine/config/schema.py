@@ -1,4 +1,4 @@
-"""The tables of the configuration file, each with the sentence that says what every key is for."""
+"""The tables of the configuration file, with a description of each key."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
@@ -21,6 +23,7 @@ from pydantic import (
 )
 
 from connectors.files.many_files import is_pattern, matches
+from connectors.registry import SOURCES
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
@@ -51,7 +54,7 @@ Name = Annotated[str, Field(min_length=1)]
 Moment = str | int | dt.datetime
 _MOMENT = '"earliest", "latest", an offset or a time with its zone'
 _TOKEN_TEXT = "text of 8 or more printable ASCII characters"
-_GO_WITH = {
+_GO_WITH: dict[str, tuple[str, ...]] = {
     "path": ("format", "follow"),
     "dataset": ("params", "limit"),
     "topics": ("partitions", "start", "until", "order", "decoder", "key_as_field"),
@@ -99,12 +102,37 @@ class SourceTable(ConfigTable):
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
     key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
 
+    _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SourceTable]) -> SourceTable:
+        """Take the keys of a source that has no table here as the parameters of its class."""
+        if not isinstance(data, dict) or not data.keys() & (SOURCES.keys() - cls.model_fields.keys()):
+            return validate(data)
+        found = cls.model_construct()
+        found._parameters = dict(data)  # noqa: SLF001 - one of this class
+        return found
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a source that has no table here."""
+        return self._parameters
+
+    @property
+    def key(self) -> str:
+        """The key that says which source it is."""
+        return next(key for key in SOURCES if key in self._parameters or getattr(self, key, None) is not None)
+
     @model_validator(mode="after")
-    def _one_of_three(self) -> SourceTable:
+    def _one_of_these(self) -> SourceTable:
+        if self._parameters:
+            return self
         given = [name for name in _GO_WITH if getattr(self, name) is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none of them"
-            raise ConfigError(f"source: expected a path, a dataset or topics, got {got}")
+            others = "".join(f", {key}" for key in SOURCES if key not in _GO_WITH)
+            raise ConfigError(f"source: expected a path, a dataset{others} or topics, got {got}")
         lines = [
             f"source.{key}: only goes with {'topics' if other == 'topics' else f'a {other}'}"
             for other, keys in _GO_WITH.items()

@@ -1,4 +1,4 @@
-"""What would refuse a run at its start, found out without one: the state directory, brokers and topics."""
+"""Checks of the state directory, brokers and topics that a start would make, without a start."""
 
 from __future__ import annotations
 

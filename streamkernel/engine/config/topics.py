@@ -1,4 +1,4 @@
-"""The topics that a configuration needs: which exist, and how the others are created."""
+"""The topics that a configuration needs: which exist, and how to create the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, in lines that say where, what was expected and what came."""
+"""Errors of a configuration file, with the key, the expected and the actual value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run answers over HTTP while it learns: predictions, a live page, metrics, and whether it is well."""
+"""The HTTP server of a run: predictions, a live page, metrics, and health."""
 
 from streamkernel.engine.http.server import serve
 

@@ -1,4 +1,4 @@
-"""Answers in JSON."""
+"""Responses in JSON."""
 
 from __future__ import annotations
 

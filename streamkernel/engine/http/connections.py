@@ -1,4 +1,4 @@
-"""Connections of clients: how many there are, and how long each may keep the server waiting."""
+"""Connections of clients: their number, and timeouts of idle ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is answered: clients with the token, or without a token programs on this machine."""
+"""Access control: clients with the token, or without a token programs on this machine."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Guard:
                 {"error": "Expected Authorization: Bearer and the token"}, 401, {"www-authenticate": "Bearer"}
             )
         if not is_loopback(scope["client"][0] if scope["client"] else ""):
-            return _refused(403, "Expected a request from this machine; set a token to answer others")
+            return _refusal(403, "Expected a request from this machine; set a token to answer others")
         if any(name in _FORWARDED for name, _ in scope["headers"]):
-            return _refused(403, "Expected a request from this machine, got one from a proxy; set a token to answer it")
+            return _refusal(403, "Expected a request from this machine, got one from a proxy; set a token to answer it")
         hosts = _values(scope["headers"], b"host")
         if len(hosts) != 1:
-            return _refused(400, f"Expected one Host header, got {len(hosts) or 'none'}")
+            return _refusal(400, f"Expected one Host header, got {len(hosts) or 'none'}")
         host = _HOST.fullmatch(hosts[0].decode("latin-1"))
         if host is None or not is_loopback(host["name"].strip("[]").lower()):
-            return _refused(403, "Expected a request to this machine by its name, as localhost, got another Host")
+            return _refusal(403, "Expected a request to this machine by its name, as localhost, got another Host")
         return None
 
 
@@ -80,9 +80,9 @@ def _framing_problem(scope: MutableMapping[str, Any]) -> Response | None:
     if not coded:
         return None
     if scope["http_version"] == "1.0":
-        return _refused(400, "Expected Content-Length in HTTP/1.0, got Transfer-Encoding", {"connection": "close"})
+        return _refusal(400, "Expected Content-Length in HTTP/1.0, got Transfer-Encoding", {"connection": "close"})
     if any(name == b"content-length" for name, _ in scope["headers"]):
-        return _refused(400, "Expected Content-Length or Transfer-Encoding, got both", {"connection": "close"})
+        return _refusal(400, "Expected Content-Length or Transfer-Encoding, got both", {"connection": "close"})
     return None
 
 
@@ -96,5 +96,5 @@ def _values(headers: Headers, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key == name]
 
 
-def _refused(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+def _refusal(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     return json_answer({"error": text}, status, headers)

@@ -1,4 +1,4 @@
-"""What can be asked over HTTP, as OpenAPI describes it."""
+"""The OpenAPI description of the HTTP server."""
 
 from __future__ import annotations
 

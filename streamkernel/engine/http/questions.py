@@ -1,4 +1,4 @@
-"""A request for predictions: what it asks, and what is answered."""
+"""A request for predictions, and its response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from connectors.formats import JSON_NAMES, JsonLines
-from streamkernel.engine.serving_copy import Published
+from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import InputError
 
 MOST_ROWS = 1000
@@ -51,7 +51,7 @@ def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
     return [_record(record, f"x[{i}]") for i, record in enumerate(x)]
 
 
-def answer_to(question: list[dict[str, Any]] | dict[str, Any], published: Published) -> dict[str, Any]:
+def answer_to(question: list[dict[str, Any]] | dict[str, Any], published: PublishedModel) -> dict[str, Any]:
     """Return a prediction, or those for all records.
 
     Raises
@@ -72,7 +72,7 @@ def _record(record: Any, where: str) -> dict[str, Any]:
     return record
 
 
-def _answer(record: dict[str, Any], published: Published, where: str) -> dict[str, Any]:
+def _answer(record: dict[str, Any], published: PublishedModel, where: str) -> dict[str, Any]:
     try:
         return published.answer(record)
     except InputError as error:

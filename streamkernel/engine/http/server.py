@@ -1,4 +1,4 @@
-"""A server in a thread beside the one that learns: which question is answered by what."""
+"""The HTTP server, in a thread beside the one that learns, and its routes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
         )
 
     async def model(request: Request) -> Response:
-        found = _published(engine)
+        found = _published_model(engine)
         return json_answer(
             {
                 "version": found.version,
@@ -127,7 +127,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
         return json_answer(status_of(engine))
 
     async def predict(request: Request) -> Response:
-        found = _published(engine)
+        found = _published_model(engine)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "Expected a body of content-type application/json")
         try:
@@ -149,7 +149,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
     routes = [Route(path, page) for path in PAGE]
     routes += [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), Route("/model", model)]
     routes += [Route("/status", status), Route("/openapi.json", spec), Route("/predict", predict, methods=["POST"])]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_http_error, Exception: _answer_failure})
     app.router.redirect_slashes = False
     app.add_middleware(Guard, token=token)
     return app
@@ -175,7 +175,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _published(engine: Engine) -> Any:
+def _published_model(engine: Engine) -> Any:
     found = engine.publisher.newest
     if found is None:
         raise HTTPException(503, "No model has been published yet; retry", {"retry-after": "1"})
@@ -186,13 +186,13 @@ def _versions(found: Any) -> dict[str, str]:
     return {"streamkernel-version": str(found.version), "streamkernel-events": str(found.events)}
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     close = {"connection": "close"} if error.status_code in (408, 413) else {}
     return json_answer({"error": error.detail}, error.status_code, {**(error.headers or {}), **close})
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     return json_answer({"error": f"{type(error).__name__} while answering"}, 500)
 
 

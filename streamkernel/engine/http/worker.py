@@ -49,15 +49,15 @@ class Worker:
             If `MAX_JOBS` are queued already.
         """
         if is_short and self._is_quick and not self._n_jobs:
-            return self._timed(job)
+            return self._time_call(job)
         if self._n_jobs >= MAX_JOBS:
             raise BusyError
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._n_jobs += 1
-        self._queue.put(((lambda: self._timed(job)) if is_short else job, future))
+        self._queue.put(((lambda: self._time_call(job)) if is_short else job, future))
         return await future
 
-    def _timed(self, job: Callable[[], T]) -> T:
+    def _time_call(self, job: Callable[[], T]) -> T:
         began = time.perf_counter()
         try:
             return job()

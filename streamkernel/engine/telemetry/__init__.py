@@ -1,1 +1,1 @@
-"""What a run shows: metrics, quality, history, logs, the terminal and the data of the live page."""
+"""Telemetry of a run: metrics, quality, history, logs, the terminal and the data of the live page."""

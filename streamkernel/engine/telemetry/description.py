@@ -1,4 +1,4 @@
-"""What a model is and what a checkpoint holds, as names and texts."""
+"""Descriptions of models and checkpoints, as names and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the logs of Kafka's clients short: of lines that repeat, one a minute, with how many there were."""
+"""Repeated lines in the logs of Kafka's clients, reduced to one per minute with their number."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class EngineCollector(Collector):
         yield from _events(numbers)
         yield from _source(numbers, lag_of(engine.source))
         incidents = dict(engine.incidents)
-        yield _counters("incidents", "Problems that the run survived, by kind.", "kind", incidents)
+        yield _counters("incidents", "Problems from which the run recovered, by kind.", "kind", incidents)
         yield from _checkpoints(engine.parts.checkpointer, numbers.checkpoints)
         if engine.cluster is not None:
             yield from _cluster(engine.cluster)
@@ -98,7 +98,7 @@ def _model(model: ModelSnapshot) -> Iterator[Metric]:
         yield _gauge("groups", "Groups of features.", model.groups)
         yield _gauge(
             "youngest_group_examples",
-            "Examples that came before the youngest group of features was added.",
+            "Examples before the newest group of features was added.",
             model.youngest,
         )
 
@@ -124,25 +124,25 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
 
 def _events(numbers: EngineSnapshot) -> Iterator[Metric]:
     yield _counters("events", "Events by outcome.", "outcome", numbers.outcomes)
-    yield _counters("dead_letters", "Records that could not be used, by reason.", "reason", numbers.refused)
+    yield _counters("dead_letters", "Records that could not be processed, by reason.", "reason", numbers.refused)
     text = "Values of inputs far outside the usual range of their field."
     yield _counter("outlying_inputs", text, numbers.outlying_inputs)
-    names = GaugeMetricFamily("streamkernel_names", "Names of inputs that are remembered, by table.", labels=["table"])
+    names = GaugeMetricFamily("streamkernel_names", "Stored names of inputs, by table.", labels=["table"])
     for table, count in numbers.names.items():
         names.add_metric([table], count)
     yield names
-    text = "Values whose name could not be remembered, because there were too many or it was too long."
+    text = "Values whose name was not stored, because there were too many names or it was too long."
     yield _counters("names_refused", text, "table", numbers.names_refused)
     yield _histogram("event_seconds", "Time to predict and learn one event.", numbers.events)
     yield _gauge("last_event_timestamp_seconds", "Time of the last event, in seconds since 1970.", numbers.last_event)
     if numbers.labels:
-        text = "Labels in records of their own, by outcome."
+        text = "Labels from separate records, by outcome."
         yield _counters("labels", text, "outcome", numbers.labels)
-        yield _gauge("pending_labels", "Features whose label has not come yet.", numbers.pending_labels)
+        yield _gauge("pending_labels", "Features whose label has not arrived.", numbers.pending_labels)
 
 
 def _source(numbers: EngineSnapshot, lags: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    text = "What is left to read: records of a topic, bytes of a file."
+    text = "Backlog of the source: records of a topic, bytes of a file."
     lag = GaugeMetricFamily("streamkernel_consumer_lag", text, labels=["topic", "partition"])
     streams = list(lags.items())
     for (topic, partition), waiting in streams[:MOST]:
@@ -177,7 +177,9 @@ def _cluster(cluster: ClusterSnapshot) -> Iterator[Metric]:
     yield _counters("worker_events", "Events that each worker read.", "worker", events)
     seconds = {str(worker): seconds for worker, (_, seconds) in cluster.by_worker.items()}
     yield _counters("worker_seconds", "Time that each worker was busy with its events.", "worker", seconds)
-    yield _histogram("round_seconds", "Time of a round, from its plan until it is merged and judged.", cluster.rounds)
+    yield _histogram(
+        "round_seconds", "Time of a round, from its plan until its predictions are evaluated.", cluster.rounds
+    )
     yield _histogram("merge_seconds", "Time to merge the replicas of a round.", cluster.merges)
     text = "Distance of the replicas from their mean at the last merge, in units of its size."
     yield _gauge("replica_spread", text, cluster.last.spread)

@@ -1,4 +1,4 @@
-"""A run in one file to send to a colleague: the live page, with the numbers of a checkpoint in it."""
+"""A run in one file to send: the live page with the data of a checkpoint."""
 
 from __future__ import annotations
 

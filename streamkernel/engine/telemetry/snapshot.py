@@ -57,7 +57,7 @@ class EngineSnapshot:
     outcomes, refused, labels
         Events, dead letters and labels by what became of them, or why.
     pending_labels
-        Features whose label has not come yet.
+        Features whose label has not arrived.
     outlying_inputs
         Values of inputs far outside their usual range, in this process.
     names, names_refused

@@ -1,4 +1,4 @@
-"""What the live page shows of a run: its numbers now, how they went, and what was refused last."""
+"""The data of the live page: current figures, their history, and the last refusals."""
 
 from __future__ import annotations
 

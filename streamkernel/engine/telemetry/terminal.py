@@ -1,4 +1,4 @@
-"""What a terminal shows of a running engine, and what is left on it at the end."""
+"""The terminal view of a running engine, and its last output."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""DSPDC where the primal blocks are matrices: the problem, and a step.
+"""DSPDC with matrices as primal blocks: the problem, and a step.
 
     min_{X_j ⪰ 0} max_y  Σ_j λ_j/2 ‖X_j - M_j‖² + (1/n) Σ_i y_i Σ_j ⟨D_i^j, X_j⟩ - (1/n) Σ_i φ*(y_i)
 
 A step changes m of the n dual numbers and q of the p matrices, which is q eigendecompositions: most of its time.
 Equations are those of Yu, Lin and Yang, "Doubly Stochastic Primal-Dual Coordinate Method for Bilinear Saddle-Point
-Problem".
+MatrixProblem".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class MatrixProblem:
     """What is solved: the data, the loss and its labels b, and λ_j and M_j of the blocks."""
 
     data: Data
@@ -78,7 +78,7 @@ class Problem:
 
     def minimizer(self, G: F64) -> F64:
         """Return argmin over X ⪰ 0 of Σ_j λ_j/2 ‖X_j - M_j‖² + ⟨G_j, X_j⟩/n."""
-        return np.asarray(psd.nearest_psd(self._unconstrained(G)))
+        return np.asarray(psd.nearest_psd(self._minimiser(G)))
 
     def primal(self, X: F64, z: F64) -> float:
         """Return P of matrices that the data maps to z."""
@@ -87,11 +87,11 @@ class Problem:
 
     def dual(self, y: F64, G: F64) -> float:
         """Return D of y, where G = Aᵀy."""
-        values = np.linalg.eigvalsh(self._unconstrained(G))
+        values = np.linalg.eigvalsh(self._minimiser(G))
         squares = np.square(self.centers).sum(axis=(1, 2)) - np.square(np.maximum(values, 0.0)).sum(axis=1)
         return float(0.5 * self.l2 @ squares - mean_conjugate(self.loss.code, y, self.b))
 
-    def _unconstrained(self, G: F64) -> F64:
+    def _minimiser(self, G: F64) -> F64:
         return self.centers - G / (self.data.n * self.l2[:, None, None])
 
 
@@ -102,7 +102,7 @@ class Iterate:
     (section 4.1).
     """
 
-    def __init__(self, problem: Problem, X: F64, y: F64, m: int, q: int) -> None:
+    def __init__(self, problem: MatrixProblem, X: F64, y: F64, m: int, q: int) -> None:
         self.problem, self.m, self.q = problem, m, q
         self.X, self.y = X.copy(), y.copy()
         self.keeps_numbers = q * problem.data.n <= m * problem.data.p

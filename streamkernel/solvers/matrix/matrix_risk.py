@@ -10,7 +10,7 @@ import numpy.typing as npt
 from streamkernel import losses
 from streamkernel.jit import compiled
 from streamkernel.solvers.matrix import psd_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, Problem
+from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
 from streamkernel.solvers.matrix.matrix_search import MatrixSolution, solve
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
 
@@ -142,7 +142,7 @@ def matrix_risk(
         raise ValueError(f"Expected labels b of -1 and 1 for {phi!r}, got {np.unique(labels)[:5]}")
     positive("l2", l2)
     m, q = within("m", n if m is None else m, n), within("q", math.ceil(p / _SHARE) if q is None else q, p)
-    problem = Problem(DenseBlocks(data), phi, labels, np.full(p, float(l2)), np.zeros((p, *data.shape[2:])))
+    problem = MatrixProblem(DenseBlocks(data), phi, labels, np.full(p, float(l2)), np.zeros((p, *data.shape[2:])))
     return solve(
         problem,
         m,

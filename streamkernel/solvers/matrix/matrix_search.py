@@ -1,4 +1,4 @@
-"""Solves a problem of matrix blocks to a given gap: which steps to take, when to look and when to stop."""
+"""Solution of a problem of matrix blocks to a given gap: step sizes, checks and stopping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamkernel.solvers.matrix.matrix_blocks import F64, Iterate, Problem
+from streamkernel.solvers.matrix.matrix_blocks import F64, Iterate, MatrixProblem
 from streamkernel.solvers.matrix.matrix_start import draw_blocks, largest_block, starting_point, steps_of
 from streamkernel.solvers.progress import Tell, progress
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes
@@ -68,7 +68,7 @@ class Search:
     scales: tuple[float, ...] = (1 / 4, 1 / 12)
     """Parts of the largest squared norm of a block that are tried for Λ; the theorems' Λ is too careful."""
 
-    def __init__(self, problem: Problem, m: int, q: int, *, tol: float, max_steps: int, seed: int) -> None:
+    def __init__(self, problem: MatrixProblem, m: int, q: int, *, tol: float, max_steps: int, seed: int) -> None:
         self._began = time.perf_counter()
         self._problem, self._m, self._q, self._tol, self._max_steps = problem, m, q, tol, max_steps
         self._generator = np.random.default_rng(seed)
@@ -156,7 +156,7 @@ class Search:
 
 
 def solve(
-    problem: Problem, m: int, q: int, *, tol: float, max_steps: int, seed: int, verbose: bool, what: str
+    problem: MatrixProblem, m: int, q: int, *, tol: float, max_steps: int, seed: int, verbose: bool, what: str
 ) -> MatrixSolution:
     """Return matrices whose gap is at most `tol`, or the best after `max_steps` steps or an interruption."""
     search = Search(problem, m, q, tol=tol, max_steps=max_steps, seed=seed)

@@ -1,4 +1,4 @@
-"""Where DSPDC on matrix blocks starts, and how far it steps: both from the data."""
+"""The starting point and the step sizes of DSPDC on matrix blocks, from the data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from streamkernel.solvers.matrix import psd_blocks as psd
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, Problem
+from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
 from streamkernel.solvers.saddle_point.conjugates import mean_conjugate
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
 
 _DRAWS, _POWERS, _LONG, _SHORTEST = 4, 10, 1e9, -40.0
 
 
-def starting_point(problem: Problem) -> tuple[F64, F64, float]:
+def starting_point(problem: MatrixProblem) -> tuple[F64, F64, float]:
     """Return X and y of the best dual point in one direction, and how far X went for a y of length 1.
 
     The direction is u = φ'(A X⁰), where X⁰ is best without data. Along it D(tu) is concave and has its maximum at a t
@@ -49,7 +49,7 @@ def draw_blocks(generator: np.random.Generator, n: int, m: int) -> Ints:
     return np.sort(generator.choice(n, m, replace=False))
 
 
-def largest_block(problem: Problem, m: int, q: int, generator: np.random.Generator) -> float:
+def largest_block(problem: MatrixProblem, m: int, q: int, generator: np.random.Generator) -> float:
     """Return the largest squared spectral norm of a few random blocks of m rows and q matrices, by power iteration."""
     data, largest = problem.data, 0.0
     for _ in range(_DRAWS):
@@ -64,7 +64,7 @@ def largest_block(problem: Problem, m: int, q: int, generator: np.random.Generat
     return largest or 1.0
 
 
-def steps_of(problem: Problem, m: int, q: int, scale: float, moved: float) -> StepSizes:
+def steps_of(problem: MatrixProblem, m: int, q: int, scale: float, moved: float) -> StepSizes:
     """Return the steps for Λ = `scale`, with the primal weight that suits how far X goes for a y of length 1.
 
     The bounds of the theorems grow with (p/qτ) ‖X - X*‖² + (n/mσ) ‖y - y*‖²; the weight makes both terms the same.

@@ -1,4 +1,4 @@
-"""What a step of the block solvers computes on symmetric matrices, compiled."""
+"""Operations of the block solvers on symmetric matrices; compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of several tasks, learned so that nearest neighbours are of one's own class."""
+"""Metrics of several tasks, in which the nearest neighbours of an example are of its class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large-margin triplets of several tasks: who should be near, who should be far, and the linear map that they are."""
+"""Large-margin triplets of several tasks, and their linear map."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamkernel.losses import Loss
-from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, Problem
+from streamkernel.solvers.matrix.matrix_blocks import F64, Ints, MatrixProblem
 
 
 def neighbours(X: F64, y: Ints, k: int) -> tuple[Ints, Ints, Ints]:
@@ -102,7 +102,7 @@ class Triplets:
         return self.far[at], self.near[at]
 
 
-def large_margin(data: Triplets, loss: Loss, l2_common: float, l2_task: float) -> tuple[Problem, float]:
+def large_margin(data: Triplets, loss: Loss, l2_common: float, l2_task: float) -> tuple[MatrixProblem, float]:
     """Return problem (33) in the form of `matrix_blocks`, and the constant that its objective lacks.
 
     λ/2 ‖X - T‖² + ⟨C, X⟩/n is λ/2 ‖X - M‖² + λ/2 (‖T‖² - ‖M‖²) with M = T - C/nλ; T is I for X_0, and 0 for the others.
@@ -112,4 +112,4 @@ def large_margin(data: Triplets, loss: Loss, l2_common: float, l2_task: float) -
     targets[0] = np.eye(data.d)
     centers = targets - data.pulls() / (data.n * l2[:, None, None])
     squares = (np.square(targets) - np.square(centers)).sum(axis=(1, 2))
-    return Problem(data, loss, np.ones(data.n), l2, centers), float(0.5 * l2 @ squares)
+    return MatrixProblem(data, loss, np.ones(data.n), l2, centers), float(0.5 * l2 @ squares)

@@ -1,4 +1,4 @@
-"""The losses φ of the saddle-point solvers: what they are to the dual problem, compiled.
+"""The losses φ of the saddle-point solvers in the dual problem; compiled.
 
     min_x max_y  g(x) + (1/n) yᵀAx - (1/n) Σᵢ φᵢ*(yᵢ)
 

@@ -1,4 +1,4 @@
-"""The way to a saddle point: steps, the gap now and then, and step sizes that are tried before they are taken."""
+"""The iteration of the saddle-point solvers: steps, periodic gaps, and trials of step sizes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import F64
-from streamkernel.solvers.saddle_point.primal_dual_steps import Blocks, CompiledProblem, Point, advance, compiled
+from streamkernel.solvers.saddle_point.primal_dual_steps import Blocks, CompiledProblem, Point, advance, as_compiled
 from streamkernel.solvers.saddle_point.step_sizes import StepSizes, step_sizes
 
 _FIRST_WEIGHTS = 1.0, 0.1
@@ -24,7 +24,7 @@ _LONGEST = 64.0  # times Λ; steps so short that still nothing moves: float64 ha
 _SECONDS = 0.2  # of a compiled call
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """What was known after so many steps: the least objective, and its distance from the largest lower bound."""
 
     n_iterations: int
@@ -46,7 +46,7 @@ class Descent:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SaddlePointProblem,
         rows: int,
         columns: int,
         norm: float,
@@ -66,7 +66,7 @@ class Descent:
         self.theory = self.epoch + rows * columns * math.sqrt(condition)
         self.best_x, self.best_y = self._start = start
         self.objective, self.bound = math.inf, -math.inf
-        self.history: list[Measured] = []
+        self.history: list[Measurement] = []
         self._at = self._point(*start)
         self._first = self._last = self._measure()
 
@@ -78,7 +78,7 @@ class Descent:
     def run(self, tol: float, most: int) -> None:
         """Go on until the gap is at most `tol`, or `most` steps are taken."""
         count = max(2 * self.epoch, math.ceil(_STRETCH * self.theory))
-        trials = itertools.cycle((self._balanced, self._longer, self._plain))
+        trials = itertools.cycle((self._balance, self._lengthen, self._keep_scale))
         trial, rate = next(trials), 0.0
         self._first_steps(max(2 * self.epoch, math.ceil(2 * _STRETCH * self.theory)), tol, most)
         progress_at, progress = self.n_iterations, self.gap
@@ -115,19 +115,19 @@ class Descent:
         if ends:
             self._last, self._weight, self._at = min(ends, key=lambda end: end[0])
 
-    def _balanced(self) -> tuple[float, float]:
+    def _balance(self) -> tuple[float, float]:
         """Half the way, in logarithms, to the weight for which ‖x‖²/τ and ‖y‖²/σ, each over its chance, are level."""
         x, y = (float(np.linalg.norm(part - began)) for part, began in zip(self._at[:2], self._start, strict=True))
         if not 0.0 < x * y < math.inf:
-            return self._longer()
+            return self._lengthen()
         sizes = self._sizes(1.0, 1.0)
         level = x / y * math.sqrt(self._columns / self._rows * sizes.sigma / sizes.tau)
         return self._scale, math.sqrt(self._weight * max(1.0 / _HEAVIEST, min(level, _HEAVIEST)))
 
-    def _longer(self) -> tuple[float, float]:
+    def _lengthen(self) -> tuple[float, float]:
         return 0.5 * self._scale, self._weight
 
-    def _plain(self) -> tuple[float, float]:
+    def _keep_scale(self) -> tuple[float, float]:
         return self._scale, math.sqrt(self._weight)
 
     def _sizes(self, scale: float, weight: float) -> StepSizes:
@@ -144,7 +144,7 @@ class Descent:
         """Take `count` steps, and return the logarithm of how many times smaller the gap is."""
         problem = self._problem
         sizes = self._sizes(scale, weight)
-        U, V = compiled(problem.A.U), compiled(problem.A.V)
+        U, V = as_compiled(problem.A.U), as_compiled(problem.A.V)
         compiled_problem = CompiledProblem(U, V, problem.code, problem.b, l1=problem.l1, l2=problem.l2)
         blocks = Blocks(self._rows, self._columns, self._keys)
         end = self.n_iterations + count
@@ -154,11 +154,11 @@ class Descent:
             self.n_iterations += todo
             if time.perf_counter() - began < 0.5 * _SECONDS:
                 self._chunk *= 2
-            self._tell(self._done(tol), f"gap {self.gap:.1e}")
+            self._tell(self._progress(tol), f"gap {self.gap:.1e}")
         before, self._last = self._last, self._measure()
         return math.log(before / self._last) if 0.0 < self._last < math.inf else -math.inf
 
-    def _done(self, tol: float) -> float:
+    def _progress(self, tol: float) -> float:
         if not 0.0 < tol < self.gap < self._first:
             return 0.0 if self.gap > tol else 1.0
         return math.log(self._first / self.gap) / math.log(self._first / tol)
@@ -173,6 +173,6 @@ class Descent:
         if bound > self.bound:
             self.bound, self.best_y = bound, y.copy()
         seconds = time.perf_counter() - self._began
-        self.history.append(Measured(self.n_iterations, seconds, self.objective, self.gap))
+        self.history.append(Measurement(self.n_iterations, seconds, self.objective, self.gap))
         gap = objective - bound
         return gap if math.isfinite(gap) else math.inf

@@ -1,4 +1,4 @@
-"""The problem of the saddle-point solvers, and the certificate of an answer: P(x) - D(y), which bounds its error.
+"""The problem of the saddle-point solvers, and the certificate P(x) - D(y), which bounds the error.
 
 With an intercept c, P is least over c too, and the dual problem has Σ yᵢ = 0: each y is brought there before it counts.
 """
@@ -16,7 +16,7 @@ from streamkernel.solvers.saddle_point.conjugates import mean_conjugate, mean_lo
 from streamkernel.solvers.saddle_point.factors import F64, Factors
 
 
-class Problem(NamedTuple):
+class SaddlePointProblem(NamedTuple):
     """min (1/n) Σᵢ φᵢ(aᵢᵀx) + Σⱼ (l2ⱼ/2) xⱼ² + l1ⱼ|xⱼ|, where the coordinate with l2ⱼ = 0, if any, is an intercept.
 
     Its column of A is constant.

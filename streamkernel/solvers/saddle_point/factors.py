@@ -1,4 +1,4 @@
-"""A = UV as the solvers hold it, and what is done to it before the first step."""
+"""The factors of A = UV as the solvers store them, and their preparation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way to a saddle point is the cheapest: how many coordinates a step takes, and of which form of A."""
+"""The choice of the cheapest method: numbers of coordinates in a step, and the form of A."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.solvers.saddle_point.factors import Factors
-from streamkernel.solvers.saddle_point.primal_dual_steps import compiled, largest_norm
+from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, largest_norm
 
 FORMED_BYTES = 1 << 30
 """A product UV of up to so many bytes may be formed."""
@@ -31,7 +31,7 @@ class Norms(NamedTuple):
         return self.entry + self.row / columns + self.column / rows + self.whole / (rows * columns)
 
 
-class Way(NamedTuple):
+class BlockPlan(NamedTuple):
     """A plan: blocks of y and of x, whether on a formed A, and what it costs."""
 
     cost: float
@@ -46,7 +46,7 @@ def block_norm(A: Factors, rows: int, columns: int, *, pairs: int | None = None)
     rounds = 1 if rows == n or columns == p else 6
     if pairs is None:
         pairs = max(rows, columns) if rounds == 1 else max(max(rows, columns) // 12, min(max(rows, columns), 8))
-    return float(largest_norm(compiled(A.U), compiled(A.V), A.shape, rows, columns, pairs, rounds))
+    return float(largest_norm(as_compiled(A.U), as_compiled(A.V), A.shape, rows, columns, pairs, rounds))
 
 
 def norms(A: Factors) -> Norms:
@@ -70,7 +70,7 @@ def choose(
     q: int | None,
     may_form: bool,
     may_factor: bool,
-) -> Way:
+) -> BlockPlan:
     """Return the way of the least K times the cost of a step, where K = max(n/m, p/q) + S.
 
     Parameters
@@ -98,7 +98,7 @@ def choose(
             careful = 1 / 16 if min(rows, columns) > 1 else 1 / 4
             root = rows * columns * math.sqrt(careful * seen.block(rows, columns) * condition)
             cost = (max(rows, columns) + root) * step_cost(A, n / rows, p / columns, formed)
-            found.append(Way(cost, rows, columns, formed))
+            found.append(BlockPlan(cost, rows, columns, formed))
     return min(found)
 
 

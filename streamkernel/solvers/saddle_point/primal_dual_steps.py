@@ -1,4 +1,4 @@
-"""DSPDC, compiled: Algorithm 2 of the paper, of which Algorithm 1 is the case of a factor that is the identity.
+"""The steps of DSPDC, compiled: Algorithm 2 of the paper, and Algorithm 1 as the case of an identity factor.
 
 A = UV with U of shape (n, d) and V of shape (d, p). A matrix that is not factorised is A·I, where Uᵀy is Aᵀy, or I·A,
 where Vx is Ax: which of the two is maintained is which factor is the identity. A factor is given as its rows (V
@@ -222,6 +222,6 @@ def largest_norm(U, V, shape, rows, columns, pairs, rounds):  # type: ignore[no-
     return largest
 
 
-def compiled(rows: Any) -> Any:
+def as_compiled(rows: Any) -> Any:
     """Return an array, a sparse matrix in CSR or None as the functions of this file take it."""
     return rows if rows is None or isinstance(rows, np.ndarray) else (rows.indptr, rows.indices, rows.data)

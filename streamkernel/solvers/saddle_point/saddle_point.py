@@ -1,4 +1,4 @@
-"""Regularised losses to a certified gap: DSPDC, on dense, sparse and factorised matrices."""
+"""Minimisation of regularised losses to a certified gap by DSPDC, for dense, sparse and factorised matrices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from streamkernel.errors import InputError
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point.conjugates import LOSSES
-from streamkernel.solvers.saddle_point.descent import Descent, Measured
-from streamkernel.solvers.saddle_point.duality_gap import Problem
+from streamkernel.solvers.saddle_point.descent import Descent, Measurement
+from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import F64, Factors, Order
-from streamkernel.solvers.saddle_point.plan import FORMED_BYTES, Way, block_norm, choose, norms
+from streamkernel.solvers.saddle_point.plan import FORMED_BYTES, BlockPlan, block_norm, choose, norms
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Solution(NamedTuple):
     n_iterations: int
     method: str
     interrupted: bool
-    history: list[Measured]
+    history: list[Measurement]
 
 
 def minimise(
@@ -157,7 +157,7 @@ def minimise(
     factors = factors.reorder(rows, columns)
 
     penalised = np.append(np.ones(p), np.zeros(extra))[columns]
-    problem = Problem(factors, targets[rows], code, l2 * penalised, l1 * penalised, constant)
+    problem = SaddlePointProblem(factors, targets[rows], code, l2 * penalised, l1 * penalised, constant)
     x = np.append(x, np.zeros(extra))[columns]
     y = problem.best_dual(factors.scores(problem.primal(x)[1])) if y is None else y[rows]
     search = Descent(
@@ -175,7 +175,7 @@ def minimise(
         search.run(tol, math.ceil(max_epochs * search.epoch))
     except KeyboardInterrupt:
         interrupted = True
-        log.warning("DSPDC was interrupted at a gap of %.1e; the best answer so far is kept", search.gap)
+        log.warning("DSPDC was interrupted at a gap of %.1e; the best result so far is kept", search.gap)
     x, y = np.empty(p + extra), np.empty(n)
     x[columns], y[rows] = search.best_x, search.best_y
     return Solution(
@@ -270,7 +270,7 @@ def _ways(factors: Factors, method: str, *, given: bool) -> tuple[bool, bool]:
     return 8 * n * p <= FORMED_BYTES and not given, True
 
 
-def _in_words(way: Way, factors: Factors) -> str:
+def _in_words(way: BlockPlan, factors: Factors) -> str:
     n, p, d = factors.shape
     form = "A"
     if factors.V is not None:

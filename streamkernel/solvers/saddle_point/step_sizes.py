@@ -1,4 +1,4 @@
-"""How far the steps of DSPDC go."""
+"""The step sizes of DSPDC."""
 
 from __future__ import annotations
 

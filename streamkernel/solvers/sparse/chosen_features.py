@@ -1,4 +1,4 @@
-"""Some of the features of a model, given by block and place: their directions as one dense table, and their values."""
+"""Selected features of a model, by block and index: their directions as one dense table, and their values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel.features.compiled_kernel import LADDER, PHASE, SIGN_PRODUCTS, SKETCH, Span
+from streamkernel.features.compiled_kernel import MULTI_SCALE, PHASE, SIGN_PRODUCTS, SKETCH, Span
 from streamkernel.features.directions import Directions
 from streamkernel.features.distributions import draw_some
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.feature_maps import form
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.jit import compiled
-from streamkernel.kernels.plan import KernelProgram
+from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import entries_room, longest_row, part_room
 
 PER_BLOCK = 64
@@ -25,7 +25,7 @@ PER_BLOCK = 64
 def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-def]
     """Fill the cache, shape (1, names, parts, features), with the directions of features, rows of block and place.
 
-    Those of a ladder are multiplied by its factors.
+    Those of a `MultiScale` kernel are multiplied by its factors.
     """
     for p in range(len(kernel.parts)):
         part = kernel.parts[p]
@@ -33,7 +33,7 @@ def _fill(kernel, hashes, block_size, features_of):  # type: ignore[no-untyped-d
         for name in range(len(hashes)):
             entries = kernel.cache[0, name, p]
             draw_some(part.distribution, part.shape, part.key, features_of, hashes[name], entries)
-            for f in range(len(features_of) if part.form == LADDER else 0):
+            for f in range(len(features_of) if part.form == MULTI_SCALE else 0):
                 position = features_of[f, 0] * block_size + features_of[f, 1]
                 entries[f] *= np.float32(part.table[position // run % part.order])
 
@@ -93,10 +93,10 @@ class ChosenFeatures:
         for kind in set(plan.parts_compiled["distribution"].tolist()):
             draw_some.require(kind)
         cache = np.empty((1, len(names), len(plan.parts), len(places)), np.float32)
-        kernel = plan.compiled(cache, np.zeros((1, 3), np.int64))
+        kernel = plan.compiled_kernel(cache, np.zeros((1, 3), np.int64))
         _fill(kernel, self._row.hashes, PER_BLOCK, np.ascontiguousarray(places))
         parts = plan.parts_compiled.copy()
-        parts["form"][parts["form"] == LADDER] = PHASE
+        parts["form"][parts["form"] == MULTI_SCALE] = PHASE
         form.require(PHASE)
         self._kernel = kernel._replace(parts=parts)
 

@@ -1,4 +1,4 @@
-"""Features left out one after another, each time the one that is missed least."""
+"""Backward elimination of features: the least important one is dropped at each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coefficients of chosen features without the price that chose them, which pulls them towards 0."""
+"""The coefficients of selected features without the L1 penalty, which shrinks them towards 0."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from scipy.linalg import cholesky, solve_triangular
 
 from streamkernel.features.rows import F64
 from streamkernel.losses import Loss
-from streamkernel.solvers.sparse.sparse_problem import Problem, check_problem
+from streamkernel.solvers.sparse.sparse_problem import SparseProblem, check_problem
 
 _ROWS = 4096
 _STEPS = 1000
 
 
-def _ridges(problem: Problem, l2: float) -> F64:
+def _ridges(problem: SparseProblem, l2: float) -> F64:
     """Return the ridge of each output."""
     return np.asarray(l2 * np.repeat(problem.groups.weights > 0.0, np.diff(problem.groups.bounds)))
 
 
-def largest_curvature(problem: Problem, l2: float) -> F64:
+def largest_curvature(problem: SparseProblem, l2: float) -> F64:
     """Return κ (1/n) ZᵀZ + l2 I, with κ the loss's largest second derivative and no ridge where there is no price."""
     Z, n = problem.Z, len(problem.y)
     found = np.zeros((Z.shape[1], Z.shape[1]))
@@ -33,7 +33,7 @@ def largest_curvature(problem: Problem, l2: float) -> F64:
     return found
 
 
-def ridge(problem: Problem, w: F64, l2: float, tol: float = 1e-13) -> F64:
+def ridge(problem: SparseProblem, w: F64, l2: float, tol: float = 1e-13) -> F64:
     """Return the w, shape (columns, outputs), that minimises (1/n) Σ ℓ(f_i, y_i) + ½ l2 ‖w‖² of what is penalised.
 
     Accelerated gradient steps in u = wR, with RRᵀ = κ (1/n) ZᵀZ + l2 I and κ the loss's largest second derivative, so

@@ -1,4 +1,4 @@
-"""Algorithm 1 of AsyDSSKL: candidates come in rounds, those whose coefficients are 0 go, and the price is chosen."""
+"""Algorithm 1 of AsyDSSKL: candidates in rounds, elimination of zero coefficients, and the choice of the penalty."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RIDGE = 1e-5
 """Where features are left out."""
 
 
-class Options(NamedTuple):
+class RoundOptions(NamedTuple):
     """What :class:`streamkernel.solvers.AsyDSSKL` is given."""
 
     rounds: int
@@ -104,7 +104,7 @@ class _Task(NamedTuple):
 
 
 def learn_in_rounds(
-    features: Callable[[I64], F32], y: F64, loss: Loss, columns: int, outputs: int, options: Options, tell: Tell
+    features: Callable[[I64], F32], y: F64, loss: Loss, columns: int, outputs: int, options: RoundOptions, tell: Tell
 ) -> Iterator[Sparse]:
     """Give the model after each round, and then with the features that stayed fitted without the price.
 
@@ -165,7 +165,7 @@ def learn_in_rounds(
         yield Sparse(places, task.refit_kept(coef, l2), l1, found.objective, found.violation, epochs)
 
 
-def _convex(task: _Task, options: Options) -> F64:
+def _convex(task: _Task, options: RoundOptions) -> F64:
     """Return coefficients of the logistic loss: from 0, the sigmoid loss leads to one class for all."""
     given: dict[str, Any] = {"columns": 1, "group": task.group, "penalised": task.penalised}
     coef = np.zeros((task.Z.shape[1], task.columns))
@@ -177,7 +177,7 @@ def _convex(task: _Task, options: Options) -> F64:
     return coef
 
 
-def _price(task: _Task, coef: F64, held: I64, rest: I64, options: Options) -> float:
+def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) -> float:
     """Return, of the shares of the largest price, the highest within a standard error of the best held-out loss.
 
     Where something else bounds the features, it is the best.

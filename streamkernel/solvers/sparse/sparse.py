@@ -1,4 +1,4 @@
-"""Sparse learning on a matrix of features: what AsyDSSKL does between one round of candidates and the next."""
+"""Sparse learning on a matrix of features: the part of AsyDSSKL within one round of candidates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.sparse import sparse_loops
 from streamkernel.solvers.sparse.refit import ridge
 from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
-from streamkernel.solvers.sparse.sparse_problem import Groups, Point, Problem, check_problem, pool_of
+from streamkernel.solvers.sparse.sparse_problem import (
+    CoefficientGroups,
+    SparsePoint,
+    SparseProblem,
+    check_problem,
+    pool_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +196,7 @@ def minimise_sparse(
 class _Descent:
     """SVRG over rows with proximal steps over groups, in one of the two forms."""
 
-    def __init__(self, problem: Problem, form: str, gamma: float, seed: int) -> None:
+    def __init__(self, problem: SparseProblem, form: str, gamma: float, seed: int) -> None:
         self._rng, self._gamma, self._is_paper = np.random.default_rng(seed), gamma, form == "paper"
         if self._is_paper:
             bounds = sparse_loops.largest(problem.Z, problem.groups.bounds)
@@ -199,7 +205,7 @@ class _Descent:
             bounds = sparse_loops.lipschitz(np.ascontiguousarray(some), problem.groups.bounds)
         self._lipschitz = np.maximum(bounds * problem.curvature, _TINY)
 
-    def run(self, problem: Problem, start: Point) -> Iterator[tuple[Point, I64]]:
+    def run(self, problem: SparseProblem, start: SparsePoint) -> Iterator[tuple[SparsePoint, I64]]:
         """Continue from `start`: give the best point after each epoch, and of which outputs it is."""
         chosen = np.arange(len(start.violations)) if self._is_paper else _working(problem.groups, start)
         part, outputs = problem.part(chosen)
@@ -218,7 +224,7 @@ class _Descent:
             yield best, outputs
 
 
-def _working(groups: Groups, point: Point) -> I64:
+def _working(groups: CoefficientGroups, point: SparsePoint) -> I64:
     """Return the groups to work on: those that are not 0, those that cost nothing, and the worst of the others."""
     inside = (groups.norms(point.w) > 0.0) | (groups.weights == 0.0)
     waiting = np.where(inside, 0.0, point.violations)
@@ -228,7 +234,7 @@ def _working(groups: Groups, point: Point) -> I64:
     return np.flatnonzero(inside)
 
 
-def epoch_by_batches(problem: Problem, point: Point, steps: F64, w: F64, rng: np.random.Generator) -> None:
+def epoch_by_batches(problem: SparseProblem, point: SparsePoint, steps: F64, w: F64, rng: np.random.Generator) -> None:
     """Let every batch of a random partition of the rows drive a random run of groups of `w`."""
     rows, bounds = rng.permutation(len(problem.y)), problem.groups.bounds
     batches = -(-len(rows) // BATCH)
@@ -244,7 +250,7 @@ def epoch_by_batches(problem: Problem, point: Point, steps: F64, w: F64, rng: np
     problem.split(batches, 2 * BATCH * w.size, work)
 
 
-def epoch_by_rows(problem: Problem, point: Point, steps: F64, w: F64, rng: np.random.Generator) -> None:
+def epoch_by_rows(problem: SparseProblem, point: SparsePoint, steps: F64, w: F64, rng: np.random.Generator) -> None:
     """Take as many steps as there are rows, each for a random row along a random group of `w`."""
     n = len(problem.y)
     samples, drawn = rng.integers(0, n, (n, 1)), rng.integers(0, len(steps), n)

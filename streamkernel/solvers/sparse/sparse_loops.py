@@ -1,4 +1,4 @@
-"""The inner loops of AsyDSSKL, compiled, without the GIL: any number of threads may run them on one `w` at a time.
+"""The inner loops of AsyDSSKL, compiled, without the GIL: several threads may run them on one `w`.
 
 All of them take the random draws as arrays, so that the same draws give the same steps. `w` and
 gradients have shape (columns, outputs).
@@ -22,7 +22,7 @@ _SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in lanes; the same machine takes them in the same order every time."""
 
 
-class Examples(NamedTuple):
+class SparseExamples(NamedTuple):
     """The feature matrix A, shape (rows, outputs), the targets, and the code and the parameter of the loss."""
 
     A: F32
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
     bend: F32
 
 
-class Room(NamedTuple):
+class SparseRoom(NamedTuple):
     """Room for the gradient and the move of a group, and for what that adds to f, shape (columns, rows of a batch)."""
 
     v: F64
@@ -278,7 +278,7 @@ def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: i
     f, slope = np.empty(columns), np.empty(columns)
     r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)
     v, move = np.empty((columns, width)), np.empty((columns, width))
-    room = Room(v, move, np.empty((columns, BATCH), np.float32))
+    room = SparseRoom(v, move, np.empty((columns, BATCH), np.float32))
     Z = np.zeros((run * width, BATCH), np.float32)
     for b in range(first, last):
         chosen = rows[b * BATCH : (b + 1) * BATCH]

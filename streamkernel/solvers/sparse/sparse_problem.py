@@ -1,4 +1,4 @@
-"""(1/n) Σ ℓ(f_i, y_i) + Σ_g weight_g ‖w_g‖ with f = wZᵀ: its groups, its value and gradient, how far from optimal."""
+"""(1/n) Σ ℓ(f_i, y_i) + Σ_g weight_g ‖w_g‖ with f = wZᵀ: its groups, value, gradient and violation of optimality."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST_CALL = 1 << 27
 """Multiplications of one compiled call, a fraction of a second, after which Ctrl-C is heard."""
 
 
-class Groups(NamedTuple):
+class CoefficientGroups(NamedTuple):
     """Coefficients that are dropped together: group g is ``w[:, bounds[g]:bounds[g + 1]]``.
 
     It costs ``weights[g]`` times its norm, which is ``units[g]``, l1 √size, or 0 if it is unpenalised.
@@ -33,12 +33,12 @@ class Groups(NamedTuple):
     units: F64
 
     @classmethod
-    def of(cls, outputs: int, columns: int, l1: float, group: int, penalised: Any) -> Groups:
+    def of(cls, outputs: int, columns: int, l1: float, group: int, penalised: Any) -> CoefficientGroups:
         """Return the groups of `group` consecutive outputs; an unpenalised output is one by itself and costs nothing.
 
         Examples
         --------
-        >>> groups = Groups.of(5, 1, 1.0, 2, [True, True, True, True, False])
+        >>> groups = CoefficientGroups.of(5, 1, 1.0, 2, [True, True, True, True, False])
         >>> groups.bounds.tolist(), groups.weights.round(2).tolist()
         ([0, 2, 4, 5], [1.41, 1.41, 0.0])
         """
@@ -65,15 +65,15 @@ class Groups(NamedTuple):
         off = self.norms(gradient + w * pull)
         return np.where(norms > 0.0, off, np.maximum(0.0, off - self.weights)) / self.units
 
-    def part(self, chosen: I64) -> tuple[Groups, I64]:
+    def part(self, chosen: I64) -> tuple[CoefficientGroups, I64]:
         """Return the `chosen` groups side by side, and which outputs these are."""
         sizes = np.diff(self.bounds)[chosen]
         bounds = np.concatenate([[0], np.cumsum(sizes)])
         outputs = np.repeat(self.bounds[chosen] - bounds[:-1], sizes) + np.arange(bounds[-1])
-        return Groups(bounds, self.weights[chosen], self.units[chosen]), outputs
+        return CoefficientGroups(bounds, self.weights[chosen], self.units[chosen]), outputs
 
 
-class Point(NamedTuple):
+class SparsePoint(NamedTuple):
     """Coefficients, shape (columns, outputs), and what is known of them; `slopes` are ∂ℓ/∂f of all rows."""
 
     w: F64
@@ -83,14 +83,14 @@ class Point(NamedTuple):
     violations: F64
 
 
-class Problem(NamedTuple):
+class SparseProblem(NamedTuple):
     """Features, shape (rows, outputs), targets, a loss, what coefficients cost, and the threads to evaluate it by."""
 
     Z: F32
     y: F64
     loss: Loss
     columns: int
-    groups: Groups
+    groups: CoefficientGroups
     threads: int = 1
     pool: ThreadPoolExecutor | None = None
 
@@ -101,11 +101,11 @@ class Problem(NamedTuple):
         return Softmax.curvature if is_softmax else self.loss.curvature
 
     @property
-    def examples(self) -> sparse_loops.Examples:
+    def examples(self) -> sparse_loops.SparseExamples:
         """The features, targets and loss as the compiled loops take them."""
-        return sparse_loops.Examples(self.Z, self.y, self.loss.load(self.columns), self.loss.parameter)
+        return sparse_loops.SparseExamples(self.Z, self.y, self.loss.load(self.columns), self.loss.parameter)
 
-    def part(self, chosen: I64) -> tuple[Problem, I64]:
+    def part(self, chosen: I64) -> tuple[SparseProblem, I64]:
         """Return the problem of the `chosen` groups alone, and which outputs these are."""
         groups, outputs = self.groups.part(chosen)
         if len(outputs) == self.Z.shape[1]:
@@ -113,7 +113,7 @@ class Problem(NamedTuple):
         return self._replace(Z=sparse_loops.columns_of(self.Z, outputs), groups=groups), outputs
 
     @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
-    def at(self, w: F64) -> Point:
+    def at(self, w: F64) -> SparsePoint:
         """Return the quantities of `w` that the solver needs, and take a copy of it."""
         n, examples, w = len(self.y), self.examples, w.copy()
         slopes = np.empty((n, len(w)))
@@ -125,7 +125,7 @@ class Problem(NamedTuple):
         parts = self.split(n, 2 * w.size, work)
         gradient = np.sum([part for _, part in parts], axis=0) / n
         objective = math.fsum(value for value, _ in parts) / n + float(self.groups.weights @ self.groups.norms(w))
-        return Point(w, objective, gradient, slopes, self.groups.violations(w, gradient))
+        return SparsePoint(w, objective, gradient, slopes, self.groups.violations(w, gradient))
 
     def split(self, n: int, cost: int, work: Callable[[int, int], Any]) -> list[Any]:
         """Let the threads do ``work(first, last)`` for 0 to n in parts; one item takes `cost` multiplications."""
@@ -142,7 +142,7 @@ def check_problem(
     columns: int,
     group: int,
     penalised: npt.ArrayLike | None,
-) -> Problem:
+) -> SparseProblem:
     """Return the problem of these arguments, or raise the error that names the one that is wrong."""
     if not isinstance(loss, SPARSE):
         raise ValueError(f"Expected a loss of {', '.join(known.__name__ for known in SPARSE)}, got {loss!r}")
@@ -169,7 +169,9 @@ def check_problem(
         raise ValueError(f"Expected columns=1 for {loss!r}, got {columns}")
     elif not np.isfinite(targets).all():
         raise ValueError("Expected finite numbers in y, got NaN or infinity")
-    return Problem(features, targets, loss, columns, Groups.of(features.shape[1], columns, l1, group, penalised))
+    return SparseProblem(
+        features, targets, loss, columns, CoefficientGroups.of(features.shape[1], columns, l1, group, penalised)
+    )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from streamkernel.features.compiled_kernel import LADDER
+from streamkernel.features.compiled_kernel import MULTI_SCALE
 from streamkernel.kernels.base import FeatureRecipe, Kernel, SimpleKernel
 from streamkernel.kernels.stationary import Stationary
 
@@ -15,7 +15,7 @@ _LARGEST = 1e3
 
 
 @dataclass(frozen=True)
-class Ladder(SimpleKernel):
+class MultiScale(SimpleKernel):
     """k(x, x') = (1/M) Σₘ k₁(x/m, x'/m): the mean of a stationary kernel over M multiples m of its bandwidth.
 
     Block b of a model uses the multiple number b mod M, so the features estimate k if the number of blocks is a
@@ -43,7 +43,7 @@ class Ladder(SimpleKernel):
     Examples
     --------
     >>> from streamkernel import kernels
-    >>> k = Ladder(kernels.Laplacian(1.0), (0.5, 1.0))
+    >>> k = MultiScale(kernels.Laplacian(1.0), (0.5, 1.0))
     >>> k({"a": 1.0}, {"a": 0.0}).__round__(4)
     0.2516
     """
@@ -54,7 +54,7 @@ class Ladder(SimpleKernel):
     def __post_init__(self) -> None:
         """Check the parameters."""
         if not isinstance(self.kernel, Stationary):
-            raise ValueError(f"Expected a kernel with a bandwidth for a Ladder, got {self.kernel!r}")
+            raise ValueError(f"Expected a kernel with a bandwidth for a MultiScale, got {self.kernel!r}")
         try:
             found = tuple(float(m) for m in self.multiples)
         except (TypeError, ValueError):
@@ -84,7 +84,7 @@ class Ladder(SimpleKernel):
         """Phases in units of the shortest bandwidth, and what each multiple multiplies them by, at most 1."""
         part, least = self.kernel.part, min(self.multiples)
         factors = tuple(least / m for m in self.multiples)
-        return part._replace(form=LADDER, scale=part.scale / least, order=len(factors), table=factors)
+        return part._replace(form=MULTI_SCALE, scale=part.scale / least, order=len(factors), table=factors)
 
     def exact(self, x: Mapping[Hashable, float], x2: Mapping[Hashable, float]) -> float:
         """Return k(x, x2)."""

@@ -1,4 +1,4 @@
-"""Where to begin in a partition: after what the group has committed, at our own position, or where the user says."""
+"""The start offset in a partition: after the committed offset, at the stored position, or as configured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from connectors.kafka.clients import Consumer, Partition
 from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
-class Beginnings:
+class StartOffsets:
     """Finds out where to begin.
 
     What the group has committed comes first, then our own position, then `start`. A `start` of ``"latest"`` means the

@@ -11,7 +11,7 @@ import pytest
 from topics import made, produce_to, rows, values
 
 from connectors import CommitRefusedError, KafkaSource
-from connectors.kafka import Options, looks
+from connectors.kafka import Options, topic_watcher
 from connectors.kafka.clients import Partition
 from connectors.kafka.options import CLIENTS
 
@@ -21,7 +21,7 @@ SOON = {"kafka-python": {}, "confluent-kafka": {"topic.metadata.refresh.interval
 
 @pytest.fixture(params=CLIENTS)
 def options(servers, request, monkeypatch):
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(topic_watcher, "LOOK_SECONDS", 0.2)
     return Options(servers, SOON[request.param], request.param)
 
 

@@ -1,4 +1,4 @@
-"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with what it reads of an example."""
+"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with its inputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamkernel.errors import InputError
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import (
     ADDITIVE,
-    LADDER,
     LARGEST_VALUE,
+    MULTI_SCALE,
     PART,
     PHASE,
     SKETCH,
@@ -23,7 +23,7 @@ from streamkernel.features.compiled_kernel import (
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.features.evaluate import combine
 from streamkernel.features.feature_maps import form
-from streamkernel.features.rows import F32, F64, I64, Derived, Rows, numbers
+from streamkernel.features.rows import F32, F64, I64, DerivedName, Rows, numbers
 
 if TYPE_CHECKING:
     from streamkernel.kernels.base import Kernel, SimpleKernel, X
@@ -43,7 +43,7 @@ _FIXED = ("distribution", "form", "transform", "order", "key")
 """What two plans with the same directions have in common of a part."""
 
 
-class View(NamedTuple):
+class PartView(NamedTuple):
     """What a part reads: the example (space 0) or the outputs of a transform, and of these the names of all filters."""
 
     space: int = 0
@@ -51,7 +51,7 @@ class View(NamedTuple):
 
     def reads(self, name: Hashable) -> bool:
         """Return whether a name of an expanded example is read."""
-        space, name = name if isinstance(name, Derived) else (0, name)
+        space, name = name if isinstance(name, DerivedName) else (0, name)
         return space == self.space and all(covers(names, name) for names in self.names)
 
 
@@ -72,24 +72,24 @@ class KernelProgram:
     seed
         Of the model: each part has a key of its own, so that its directions are independent of the others'.
     in_blocks
-        Whether there are many blocks of features, each with one bandwidth of a ladder, or one with all of them.
+        Whether there are many blocks of features, each with one bandwidth of a `MultiScale`, or one with all of them.
 
     Raises
     ------
     ValueError
-        If it is no kernel, has too many parts or terms, or multiplies two ladders.
+        If it is no kernel, has too many parts or terms, or multiplies two `MultiScale` kernels.
     """
 
     def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
-        if not hasattr(kernel, "add_to_plan"):
+        if not hasattr(kernel, "add_to_program"):
             raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
-        self.parts: list[tuple[SimpleKernel, View]] = []
-        self._spaces: list[tuple[Transformed, View]] = []
-        self.terms: list[Term] = self.kernel.add_to_plan(self, View())
+        self.parts: list[tuple[SimpleKernel, PartView]] = []
+        self._spaces: list[tuple[Transformed, PartView]] = []
+        self.terms: list[Term] = self.kernel.add_to_program(self, PartView())
         self.allow(len(self.terms))
         found = [part.part for part, _ in self.parts]
-        is_complex = any(part.form in (PHASE, ADDITIVE, LADDER) for part in found)
+        is_complex = any(part.form in (PHASE, ADDITIVE, MULTI_SCALE) for part in found)
         self.outputs = len(self.terms) * (1 + is_complex)
         self.itself = 0.0
         if all(part.itself > 0.0 for part in found):
@@ -100,12 +100,12 @@ class KernelProgram:
                 f"Expected a kernel whose constant factors are from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}, "
                 f"got {self.kernel!r}"
             )
-        if any(sum(found[i].form == LADDER for i in term.parts) > 1 for term in self.terms):
-            raise ValueError(f"Expected at most one Ladder in a product, got {self.kernel!r}")
+        if any(sum(found[i].form == MULTI_SCALE for i in term.parts) > 1 for term in self.terms):
+            raise ValueError(f"Expected at most one MultiScale in a product, got {self.kernel!r}")
         self.parts_compiled = np.zeros(len(found), PART)
         for i, part in enumerate(found):
             key = domain_key(seed, f"features/{i}" if i else "features")
-            shift = float(in_blocks) if part.form == LADDER else part.shift
+            shift = float(in_blocks) if part.form == MULTI_SCALE else part.shift
             table = np.zeros(TABLE_SIZE)
             table[: len(part.table)] = part.table
             self.parts_compiled[i] = (
@@ -133,11 +133,11 @@ class KernelProgram:
         if len(self.parts) > 1:
             combine.require(0)
 
-    def compiled(self, cache: F32, kept: I64) -> CompiledKernel:
+    def compiled_kernel(self, cache: F32, kept: I64) -> CompiledKernel:
         """Return the kernel as compiled code reads it."""
         return CompiledKernel(self.parts_compiled, self.weights, self.factors, cache, kept)
 
-    def add(self, part: SimpleKernel, view: View) -> list[Term]:
+    def add(self, part: SimpleKernel, view: PartView) -> list[Term]:
         """Add a part that reads `view`, and return its one term."""
         self.parts.append((part, view))
         return [Term(1.0, (len(self.parts) - 1,))]
@@ -150,15 +150,15 @@ class KernelProgram:
                 f"got {len(self.parts)} and {terms}"
             )
 
-    def space(self, kernel: Transformed, view: View) -> View:
+    def space(self, kernel: Transformed, view: PartView) -> PartView:
         """Add a transform of what `view` reads, and return a view of its outputs."""
         self._spaces.append((kernel, view))
-        return View(len(self._spaces))
+        return PartView(len(self._spaces))
 
     @property
     def is_plain(self) -> bool:
         """Whether it is one stationary kernel: phases of projections of the example as it is."""
-        return len(self.parts) == 1 and not self._spaces and self.parts[0][0].part.form in (PHASE, LADDER)
+        return len(self.parts) == 1 and not self._spaces and self.parts[0][0].part.form in (PHASE, MULTI_SCALE)
 
     @property
     def transforms(self) -> bool:
@@ -180,10 +180,10 @@ class KernelProgram:
         """
         names: dict[Hashable, Any] = dict(x)
         for space, (kernel, view) in enumerate(self._spaces, 1):
-            read = {n.name if isinstance(n, Derived) else n: v for n, v in names.items() if view.reads(n)}
-            names.update((Derived(space, name), value) for name, value in kernel.transformed(read).items())
+            read = {n.name if isinstance(n, DerivedName) else n: v for n, v in names.items() if view.reads(n)}
+            names.update((DerivedName(space, name), value) for name, value in kernel.transformed(read).items())
         used = {view.space for _, view in self.parts}
-        kept = {n: v for n, v in names.items() if (n.space if isinstance(n, Derived) else 0) in used}
+        kept = {n: v for n, v in names.items() if (n.space if isinstance(n, DerivedName) else 0) in used}
         return numbers(kept)
 
     def readers(self, names: Sequence[Hashable]) -> I64:
@@ -203,7 +203,7 @@ class KernelProgram:
         for name, value in self.expand(x).items():
             for part, view in self.parts:
                 if view.reads(name):
-                    part.check(name.name if isinstance(name, Derived) else name, value)
+                    part.check(name.name if isinstance(name, DerivedName) else name, value)
 
     def usable(self, rows: Rows) -> bool:
         """Return whether all values are finite, of usable size and in the kernel's domain."""

@@ -1,4 +1,4 @@
-"""A ladder of bandwidths: each block is that of the kernel at one of them, and the stream gives their unit."""
+"""A kernel at several bandwidths: each block is that of the kernel at one of them, and the stream gives their unit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streams import WAYS, classifier, content, examples, learn, predictions, reg
 
 from streamkernel import ModelFileError, RandomFeatures, kernels, load, losses, rules, step_sizes, tensor_file
 from streamkernel.estimators import model_file
-from streamkernel.first_order.expansion import Expansion
-from streamkernel.kernels import Cauchy, Gaussian, Ladder, Laplacian, Matern
+from streamkernel.first_order.expansion import FirstOrderLearner
+from streamkernel.kernels import Cauchy, Gaussian, Laplacian, Matern, MultiScale
 from streamkernel.posterior.feature_matrix import FeatureMap
 
 BASES = [Gaussian(1.5), Laplacian(1.5), Cauchy(1.5), Matern(2.5, 1.5)]
@@ -31,11 +31,11 @@ def at(kernel, multiple):
 @given(x=VALUES, x2=VALUES)
 def test_it_is_the_mean_of_the_kernels_at_each_bandwidth(kernel, x, x2):
     values = [at(kernel, m)(x, x2) for m in MULTIPLES]
-    assert Ladder(kernel, MULTIPLES)(x, x2) == pytest.approx(sum(values) / 3.0, rel=1e-9, abs=1e-12)
+    assert MultiScale(kernel, MULTIPLES)(x, x2) == pytest.approx(sum(values) / 3.0, rel=1e-9, abs=1e-12)
 
 
 def expansion(kernel, block_size, cache_bytes=1 << 24):
-    return Expansion(
+    return FirstOrderLearner(
         kernel, losses.Square(), rules.DSG(), step_sizes.Constant(0.1), per_k_xx=True, block_size=block_size,
         max_features=13 * block_size, cache_bytes=cache_bytes, seed=3,
     )  # fmt: skip
@@ -47,58 +47,60 @@ def expansion(kernel, block_size, cache_bytes=1 << 24):
 def test_block_b_is_that_of_the_kernel_with_multiple_b(kernel, block_size, cache_bytes):
     """With the same seed and the same coefficients; 13 blocks are more than a panel for all sizes but the least."""
     x = {"a": 0.3, "b": -1.2}
-    ladder = expansion(Ladder(kernel, MULTIPLES), block_size, cache_bytes)
+    multi_scale = expansion(MultiScale(kernel, MULTIPLES), block_size, cache_bytes)
     for i in range(13):
-        ladder.learn_one(ladder.row({"a": math.sin(i), "b": math.cos(i)}), float(i % 3 - 1))
+        multi_scale.learn_one(multi_scale.row({"a": math.sin(i), "b": math.cos(i)}), float(i % 3 - 1))
     total = 0.0
     for rung, multiple in enumerate(MULTIPLES):
         one = expansion(at(kernel, multiple), block_size, cache_bytes)
         for _ in range(13):
             one.learn_one(one.row(x), 1.0)  # grows to the same blocks
-        coef = ladder.coef.copy().reshape(*ladder.coef.shape[:3], -1, block_size)
+        coef = multi_scale.coef.copy().reshape(*multi_scale.coef.shape[:3], -1, block_size)
         panels, blocks = coef.shape[0], coef.shape[3]
         index = np.arange(panels * blocks).reshape(panels, blocks)
         coef[np.broadcast_to((index % 3 != rung)[:, None, None], coef.shape[:4])] = 0.0
-        one.coef[:] = coef.reshape(ladder.coef.shape)
-        one._arena["numbers"][0] = ladder.numbers
+        one.coef[:] = coef.reshape(multi_scale.coef.shape)
+        one._arena["numbers"][0] = multi_scale.numbers
         total += float(one.score_event({**x, "late": 0.0}))
-    assert float(ladder.score_event({**x, "late": 0.0})) == pytest.approx(total, rel=1e-5, abs=1e-6)
+    assert float(multi_scale.score_event({**x, "late": 0.0})) == pytest.approx(total, rel=1e-5, abs=1e-6)
     assert abs(total) > 1e-3
 
 
 def test_features_without_blocks_take_turns():
     x = {"a": 0.3, "b": -1.2}
-    found = FeatureMap(Ladder(Gaussian(1.5), MULTIPLES), 100, seed=1, cache_bytes=0)
+    found = FeatureMap(MultiScale(Gaussian(1.5), MULTIPLES), 100, seed=1, cache_bytes=0)
     z = found(found.row(x)).reshape(100, 2)
     for rung, multiple in enumerate(MULTIPLES):
         one = FeatureMap(Gaussian(1.5 * multiple), 100, seed=1, cache_bytes=0)
         assert np.allclose(z[rung::3], one(one.row(x)).reshape(100, 2)[rung::3], atol=1e-5)
 
 
-def test_a_ladder_of_one_step_is_the_kernel():
+def test_one_scale_is_the_kernel():
     xs, ys = examples(200)
-    ladder, plain = (learn(classifier(kernel=k), xs, ys) for k in (Ladder(Gaussian(1.5), [1.0]), Gaussian(1.5)))
-    assert predictions(ladder, xs) == predictions(plain, xs)
+    multi_scale, plain = (
+        learn(classifier(kernel=k), xs, ys) for k in (MultiScale(Gaussian(1.5), [1.0]), Gaussian(1.5))
+    )
+    assert predictions(multi_scale, xs) == predictions(plain, xs)
 
 
 @pytest.mark.parametrize("base", [Gaussian("median"), Laplacian("median"), Matern(1.5, "median", median_factor=0.5)])
 def test_its_bandwidth_is_that_of_its_kernel(base):
     xs, ys = examples(300)
-    ladder, plain = (learn(classifier(kernel=k), xs, ys) for k in (Ladder(base), base))
-    assert ladder.kernel_ == Ladder(plain.kernel_)
-    features = RandomFeatures(Ladder(base), n_features=8)
+    multi_scale, plain = (learn(classifier(kernel=k), xs, ys) for k in (MultiScale(base), base))
+    assert multi_scale.kernel_ == MultiScale(plain.kernel_)
+    features = RandomFeatures(MultiScale(base), n_features=8)
     for x in xs:
         features.learn_one(x)
-    assert features.kernel_ == ladder.kernel_
+    assert features.kernel_ == multi_scale.kernel_
     with pytest.raises(ValueError, match="taken from a stream"):
-        Ladder(base)({"a": 1.0}, {"a": 2.0})
+        MultiScale(base)({"a": 1.0}, {"a": 2.0})
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seen", [0, 5, 300])
-def test_a_model_with_a_ladder_is_kept(way, seen, tmp_path):
+def test_a_model_with_several_scales_is_kept(way, seen, tmp_path):
     xs, ys = examples(330)
-    kernel = Ladder(Gaussian("median"), (0.25, 1.0)) + Ladder(Laplacian("median")).on("x0")
+    kernel = MultiScale(Gaussian("median"), (0.25, 1.0)) + MultiScale(Laplacian("median")).on("x0")
     model = learn(classifier(kernel=kernel), xs[:seen], ys[:seen])
     twin = WAYS[way](model, tmp_path)
     assert (twin.kernel, twin.kernel_) == (model.kernel, model.kernel_)
@@ -112,7 +114,7 @@ def test_a_model_with_a_ladder_is_kept(way, seen, tmp_path):
 )
 def test_a_file_with_other_multiples_is_refused(crafted, tmp_path):
     xs, ys = examples(40)
-    description, tensors = model_file.describe(learn(classifier(kernel=Ladder(Gaussian())), xs, ys))
+    description, tensors = model_file.describe(learn(classifier(kernel=MultiScale(Gaussian())), xs, ys))
     description["state"]["kernel"]["multiples"] = crafted
     tensor_file.write(tmp_path / "model", "model", description, tensors)
     with pytest.raises(ModelFileError):
@@ -121,7 +123,7 @@ def test_a_file_with_other_multiples_is_refused(crafted, tmp_path):
 
 @pytest.mark.parametrize("scale", [1e-290, 1e-3, 1e25])
 def test_extreme_bandwidths_and_multiples_stay_finite(scale):
-    kernel = Ladder(Gaussian(scale), (0.001, 1000.0))
+    kernel = MultiScale(Gaussian(scale), (0.001, 1000.0))
     model = regressor(kernel=kernel)
     for i in range(50):
         model.learn_one({"a": scale * (i % 7)}, float(i % 2))
@@ -134,13 +136,13 @@ def test_it_learns_what_is_smooth_and_what_is_fine():
     xs = [{"a": a} for a in generator.uniform(-3.0, 3.0, 6000).tolist()]
     ys = [x["a"] + math.sin(20.0 * x["a"]) for x in xs]
     errors = {}
-    for name, kernel in {"ladder": Ladder(Gaussian(0.5), (0.1, 0.3, 1.0, 3.0)), "wide": Gaussian(1.5)}.items():
+    for name, kernel in {"multi-scale": MultiScale(Gaussian(0.5), (0.1, 0.3, 1.0, 3.0)), "wide": Gaussian(1.5)}.items():
         model = learn(regressor(kernel=kernel, max_features=512, features_per_seed=32), xs[:5000], ys[:5000])
         errors[name] = np.mean([(model.predict_one(x) - y) ** 2 for x, y in zip(xs[5000:], ys[5000:], strict=True)])
-    assert errors["ladder"] < 0.1 < 0.3 < errors["wide"]
+    assert errors["multi-scale"] < 0.1 < 0.3 < errors["wide"]
 
 
 def test_only_a_product_of_two_is_refused():
-    with pytest.raises(ValueError, match="at most one Ladder in a product"):
-        regressor(kernel=Ladder(Gaussian(1.0)) * Ladder(Laplacian(1.0)).on("a"))
-    assert kernels.Ladder(Gaussian(1.0), [1, 2]).multiples == (1.0, 2.0)
+    with pytest.raises(ValueError, match="at most one MultiScale in a product"):
+        regressor(kernel=MultiScale(Gaussian(1.0)) * MultiScale(Laplacian(1.0)).on("a"))
+    assert kernels.MultiScale(Gaussian(1.0), [1, 2]).multiples == (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""What brokers say now and then of the topics that are read: which partitions there are, and where they end."""
+"""Periodic checks of the topics that are read: their partitions and end offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AGAIN_SECONDS = 5.0
 """Time between two looks while something is wrong, and between two questions where partitions end."""
 
 
-class Looks:
+class TopicWatcher:
     """Looks now and then whether topics are there, and which partitions they have.
 
     Parameters
@@ -57,7 +57,7 @@ class Looks:
         return partitions
 
 
-class Ends:
+class PartitionEnds:
     """Where partitions end of which nothing comes though there seems to be more.
 
     That may be records of a transaction that is still open: they are in the partition and cannot be read. So the

@@ -1,0 +1,177 @@
+"""What a configuration says, and the models, metrics and steps that it describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from river import base, compose, multiclass, preprocessing
+
+from streamkernel.engine.checkpoint.names_of_0_1 import with_learner
+from streamkernel.engine.config import build
+from streamkernel.engine.config.messages import collect_problems, to_toml
+from streamkernel.engine.config.schema import (
+    STREAM,
+    ClusterTable,
+    ConfigTable,
+    DelayedLabelsTable,
+    HttpTable,
+    KafkaTable,
+    LogTable,
+    Name,
+    SinkTable,
+    SourceTable,
+    StateTable,
+)
+
+if TYPE_CHECKING:
+    from river.metrics.base import Metric
+
+
+class Settings(ConfigTable):
+    """What a configuration says, each value by itself, and the parts of a pipeline that it describes."""
+
+    label: Name = Field(description="the name of the field to predict")
+    ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
+    weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
+    metric: build.Spec | None = Field(default=None, description="a River metric")
+    source: SourceTable = Field(description="a table with a path, a dataset or topics")
+    preprocessing: tuple[build.Spec, ...] = Field(
+        default=(), strict=False, description="one table [[preprocessing]] per step"
+    )
+    model: build.Spec = Field(description='a table with the "type" of the model')
+    baseline: build.Spec | None = Field(default=None, description="a linear model of River")
+    kafka: KafkaTable | None = Field(default=None, description="a table with the servers")
+    delayed_labels: DelayedLabelsTable | None = None
+    sink: SinkTable = SinkTable()
+    state: StateTable = StateTable()
+    http: HttpTable = Field(default_factory=HttpTable)
+    cluster: ClusterTable = ClusterTable()
+    log: LogTable = LogTable()
+
+    _folder: Path = PrivateAttr(Path())
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the folder of the file."""
+        self._folder = (context or {}).get("folder", Path())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file, which paths are relative to."""
+        return self._folder
+
+    @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
+    @classmethod
+    def _can_be_built(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.field_name == "metric":
+            build.build(value, build.metrics(), "metric")
+        elif info.field_name == "model":
+            build.build(value, build.models(), "model")
+        elif info.field_name == "baseline":
+            build.build(value, build.baselines(), "baseline")
+        elif isinstance(value, (list, tuple)):
+            collect_problems(*(lambda i=i, spec=spec: build.build_step_at(i, spec) for i, spec in enumerate(value)))
+        return value
+
+    def _confusions(self) -> list[str]:
+        """Return the problems of fields and files that are named for two things."""
+        problems = []
+        if self.label in self.ignore:
+            problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
+        if self.weight is not None and self.weight in (self.label, *self.ignore):
+            other = "the label" if self.weight == self.label else "those of ignore"
+            problems.append(f"weight: expected a field other than {other}, got {to_toml(self.weight)}")
+        if self.delayed_labels is not None:
+            for field, name in (("key", self.delayed_labels.key), ("time", self.delayed_labels.time)):
+                if name == self.label:
+                    problems.append(
+                        f"delayed_labels.{field}: expected a field other than the label, got {to_toml(name)}"
+                    )
+        used: dict[Path, str] = {}
+        if self.source.path is not None and self.source.path != Path(STREAM):
+            used[self.source.path] = "source.path"
+        for key, path in (("sink.predictions", self.sink.predictions), ("sink.dead_letters", self.dead_letters_path)):
+            if path is None:
+                continue
+            if path in used:
+                problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+            elif self.source.reads(path):
+                problems.append(f"{key}: expected a file that source.path does not match, got {path}")
+            used[path] = key
+        return problems
+
+    @property
+    def dead_letters_path(self) -> Path:
+        """Where records go that cannot be used: by default beside the state, or beside the configuration."""
+        return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
+
+    def setup(self) -> dict[str, Any]:
+        """Return the settings that must stay the same for a run to continue from its state, as plain values."""
+        return {
+            "label": self.label,
+            "ignore": sorted(self.ignore),
+            "weight": self.weight,
+            "metric": self.metric_spec,
+            "preprocessing": list(self.preprocessing),
+            "model": with_learner(self.model),
+            "baseline": self.baseline,
+            "delayed_labels.key": self.delayed_labels and self.delayed_labels.key,
+            "delayed_labels.time": self.delayed_labels and self.delayed_labels.time,
+            "source.dataset": self.source.dataset,
+            "source.params": self.source.params,
+            "source.topics": self.source.topics and list(self.source.topics),
+            "source.parameters": self.source.parameters or None,
+        }
+
+    def without_secrets(self) -> dict[str, Any]:
+        """Return what the file says as JSON values, with no secret in it."""
+        from connectors.kafka.options import is_secret
+
+        found = self.model_dump(mode="json", exclude_unset=True)
+        found["source"] |= {name: "***" if is_secret(name) else value for name, value in self.source.parameters.items()}
+        if self.kafka is not None and self.kafka.options:
+            options = self.kafka.options.items()
+            found["kafka"]["options"] = {name: "***" if is_secret(name) else value for name, value in options}
+        return found
+
+    def build_pipeline(self) -> base.Estimator:
+        """Return the preprocessing steps and the model as one pipeline, or the model if there are no steps."""
+        steps = self.build_steps()
+        model = self.build_model()
+        return compose.Pipeline(*steps, (build.type_of(self.model), model)) if steps else model
+
+    def build_model(self) -> base.Estimator:
+        """Return the model without the preprocessing steps."""
+        model: base.Estimator = build.build(self.model, build.models(), "model")
+        return model
+
+    def build_baseline(self) -> base.Estimator | None:
+        """Return the baseline behind the same steps, and others that make numbers of all fields, on one scale."""
+        if self.baseline is None:
+            return None
+        more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}
+        steps = self.build_steps() + [(name, build.transformer_on(step)) for name, step in more.items()]
+        model = build.build(self.baseline, build.baselines(), "baseline")
+        if isinstance(model, base.Classifier) and not model._multiclass:  # it knows true and false alone
+            model = multiclass.OneVsRestClassifier(model)
+        return compose.Pipeline(*steps, (build.type_of(self.baseline), model))
+
+    def build_metric(self) -> Metric:
+        """Return the metric."""
+        metric: Metric = build.build(self.metric_spec, build.metrics(), "metric")
+        return metric
+
+    def build_steps(self) -> list[tuple[str, base.Transformer]]:
+        """Return the preprocessing steps with their names."""
+        return [(build.type_of(spec), build.build_step_at(i, spec)) for i, spec in enumerate(self.preprocessing)]
+
+    @property
+    def metric_spec(self) -> build.Spec:
+        """The metric, or the default for the model."""
+        return self.metric or ("MAE" if issubclass(self.estimator_class, base.Regressor) else "Accuracy")
+
+    @property
+    def estimator_class(self) -> type:
+        """The class of the model."""
+        return build.models().classes[build.type_of(self.model)]

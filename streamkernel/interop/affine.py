@@ -1,0 +1,86 @@
+"""River's scalers as what they subtract from each input and multiply it by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from river import preprocessing
+
+from streamkernel.engine.fields import OnFields
+
+
+def check(steps: Iterable[Any]) -> None:
+    """Raise a ValueError if a step is none of the scalers; names it."""
+    for step in steps:
+        kind = type(_inner(step))
+        if kind not in _KINDS:
+            kinds = ", ".join(one.__name__ for one in _KINDS)
+            raise ValueError(f"Expected one of {kinds} in front of the model, got a {kind.__name__}")
+
+
+def names_of(step: Any) -> Iterable[Hashable]:
+    """Return the names that a scaler has learned."""
+    inner = _inner(step)
+    return getattr(inner, _KINDS[type(inner)][0])  # type: ignore[no-any-return]
+
+
+def together(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str, Any]:
+    """Return what scalers one after the other subtract and multiply by, for each input.
+
+    Examples
+    --------
+    >>> scaler = preprocessing.MinMaxScaler()
+    >>> for x in (2.0, 6.0):
+    ...     scaler.learn_one({"x": x})
+    >>> {name: array.tolist() for name, array in together([scaler], ["x", "other"]).items()}
+    {'first.centre': [2.0, 0.0], 'first.factor': [0.25, 0.0]}
+    """
+    if not steps:
+        return {}
+    centre, factor = np.zeros(len(names)), np.ones(len(names))
+    for step in steps:
+        subtracted, multiplied = np.array([_of(step, name) for name in names]).T
+        centre += np.divide(subtracted, factor, out=np.zeros(len(names)), where=factor != 0.0)
+        factor = factor * multiplied
+    return {"first.centre": centre, "first.factor": factor}
+
+
+def _inner(step: Any) -> Any:
+    return step.transformer if isinstance(step, OnFields) else step
+
+
+def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
+    """Return what a step subtracts from the values of a name and multiplies them by."""
+    if name not in names_of(step):
+        return 0.0, float(isinstance(step, OnFields))  # scalers make what they have not learned 0
+    inner = _inner(step)
+    subtracted, divisor = _KINDS[type(inner)][1](inner, name)
+    return subtracted, 1.0 / divisor if divisor else 0.0
+
+
+def _value(found: Any) -> float:
+    """Return a number, or that of a statistic."""
+    return float(found.get() if hasattr(found, "get") else found)
+
+
+def _standard(step: Any, name: Hashable) -> tuple[float, float]:
+    return _value(step.means[name]), _value(step.vars[name]) ** 0.5 if step.with_std else 1.0
+
+
+def _least_to_most(step: Any, name: Hashable) -> tuple[float, float]:
+    low = _value(step.min[name])
+    return low, _value(step.max[name]) - low
+
+
+def _by_largest(step: Any, name: Hashable) -> tuple[float, float]:
+    return 0.0, _value(step.abs_max[name])
+
+
+_KINDS: dict[type, tuple[str, Any]] = {
+    preprocessing.StandardScaler: ("means", _standard),
+    preprocessing.MinMaxScaler: ("min", _least_to_most),
+    preprocessing.MaxAbsScaler: ("abs_max", _by_largest),
+}
+"""The scalers: where they keep what they know of each name, and what they subtract and divide by."""

@@ -1,0 +1,183 @@
+"""A flavour of MLflow: models of this library, and pipelines that end in one, with a signature and as a `pyfunc`.
+
+It has the functions that MLflow asks of a flavour. What is stored is the file of `streamkernel.save`, which is read
+without pickle; a model that was loaded continues learning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from river import base, compose
+
+from streamkernel import persistence
+from streamkernel.versions import package_version
+
+if TYPE_CHECKING:
+    from mlflow.models.model import Model, ModelInfo
+
+FLAVOR_NAME = "streamkernel"
+"""The name of the flavour in the file ``MLmodel``."""
+
+FILE = "model.safetensors"
+
+FUNCTIONS = ("predict", "predict_proba")
+"""What a `pyfunc` may return."""
+
+
+def get_default_pip_requirements() -> list[str]:
+    """Return what an environment needs to load a model."""
+    return [f"streamkernel=={package_version('streamkernel')}"]
+
+
+def save_model(
+    model: Any,
+    path: str | Path,
+    *,
+    input_example: Any = None,
+    signature: Any = None,
+    pyfunc_predict_fn: str = "predict",
+    mlflow_model: Model | None = None,
+    **options: Any,
+) -> None:
+    """Write a model into a folder as MLflow has it.
+
+    Parameters
+    ----------
+    model
+        A River estimator of this library, or a pipeline that :func:`streamkernel.save` stores.
+    path
+        The folder, which does not exist yet.
+    input_example
+        A data frame of a few rows. The signature is inferred from it.
+    signature
+        A ``mlflow.models.ModelSignature`` of the inputs and of the prediction; by default that of `input_example`.
+    pyfunc_predict_fn
+        ``"predict"`` for labels or numbers; ``"predict_proba"`` for a column of probabilities for each label.
+    mlflow_model
+        What MLflow passes from :func:`log_model`.
+    **options
+        Of ``mlflow.pyfunc.save_model``, such as `pip_requirements` and `metadata`.
+
+    Raises
+    ------
+    TypeError
+        If a part of a pipeline cannot be stored, or the model does not predict labels or numbers.
+    ValueError
+        If `pyfunc_predict_fn` is unknown, or not one that the model has.
+    ImportError
+        If the extra ``mlflow`` is not installed.
+    """
+    pyfunc, models = _mlflow("pyfunc"), _mlflow("models")
+    predictor = Predictor(model, pyfunc_predict_fn)
+    if signature is None and input_example is not None:
+        signature = models.infer_signature(input_example, predictor.predict(input_example))
+    if not {"conda_env", "pip_requirements"} & options.keys():
+        options["pip_requirements"] = get_default_pip_requirements()
+    description = models.Model() if mlflow_model is None else mlflow_model
+    version = package_version("streamkernel")
+    description.add_flavor(FLAVOR_NAME, data=f"data/{FLAVOR_NAME}/{FILE}", streamkernel_version=version)
+    with TemporaryDirectory() as folder:
+        data = Path(folder, FLAVOR_NAME)
+        data.mkdir()
+        persistence.save(model, data / FILE)
+        (data / "predict_fn").write_text(pyfunc_predict_fn)
+        pyfunc.save_model(
+            str(path),
+            loader_module=__name__,
+            data_path=str(data),
+            mlflow_model=description,
+            signature=signature,
+            input_example=input_example,
+            **options,
+        )
+
+
+def log_model(model: Any, name: str | None = None, **options: Any) -> ModelInfo:
+    """Log a model in the active run of MLflow.
+
+    Parameters
+    ----------
+    model
+        As for :func:`save_model`.
+    name
+        The name of the logged model.
+    **options
+        Those of :func:`save_model`, and of ``mlflow.models.Model.log``, such as `registered_model_name`.
+
+    Returns
+    -------
+    info
+        Of the logged model; ``info.model_uri`` is for :func:`load_model` and ``mlflow.pyfunc.load_model``.
+    """
+    import streamkernel.interop.mlflow as flavor
+
+    return _mlflow("models").Model.log(None, flavor, name=name, model=model, **options)
+
+
+def load_model(model_uri: str) -> Any:
+    """Return the model that :func:`save_model` or :func:`log_model` stored, which continues learning.
+
+    Parameters
+    ----------
+    model_uri
+        As for all flavours of MLflow: a folder, ``runs:/...``, ``models:/...``.
+
+    Raises
+    ------
+    ModelFileError
+        If the file in it is truncated or corrupt.
+    """
+    local = Path(_mlflow("artifacts").download_artifacts(model_uri))
+    flavors = _mlflow("models").Model.load(str(local)).flavors
+    if FLAVOR_NAME not in flavors:
+        raise ValueError(f"Expected a model of the flavour streamkernel, got {', '.join(flavors)} - in {model_uri}")
+    return persistence.load(local / flavors[FLAVOR_NAME]["data"])
+
+
+def _load_pyfunc(path: str) -> Predictor:
+    """Return the model in a folder of data, as `mlflow.pyfunc` asks for it."""
+    return Predictor(persistence.load(Path(path, FILE)), Path(path, "predict_fn").read_text())
+
+
+class Predictor:
+    """A model that predicts the rows of data frames, as MLflow calls it.
+
+    Parameters
+    ----------
+    model
+        The model.
+    function
+        What it predicts: one of `FUNCTIONS`.
+    """
+
+    def __init__(self, model: Any, function: str) -> None:
+        last = [*model.steps.values()][-1] if isinstance(model, compose.Pipeline) else model
+        if not isinstance(last, (base.Classifier, base.Regressor)):
+            raise TypeError(f"Expected a classifier or a regressor, got a {type(last).__name__}")
+        if function not in FUNCTIONS:
+            raise ValueError(f"Expected pyfunc_predict_fn to be one of {', '.join(FUNCTIONS)}, got {function!r}")
+        if function == "predict_proba" and not isinstance(last, base.Classifier):
+            raise ValueError(f'Expected pyfunc_predict_fn="predict" for a {type(last).__name__}, got {function!r}')
+        self.model, self.function = model, function
+
+    def predict(self, X: pd.DataFrame, params: dict[str, Any] | None = None) -> Any:
+        """Return labels or numbers, an array of shape (rows,), or a data frame of probabilities."""
+        rows = X.to_dict("records")
+        if self.function == "predict":
+            return np.array([self.model.predict_one(x) for x in rows])
+        return pd.DataFrame([self.model.predict_proba_one(x) for x in rows], index=X.index).rename(columns=str)
+
+
+def _mlflow(module: str) -> Any:
+    """Return a module of MLflow."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"mlflow.{module}")
+    except ImportError:
+        raise ImportError("Expected the package mlflow; install it with: pip install 'streamkernel[mlflow]'") from None

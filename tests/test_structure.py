@@ -1,0 +1,102 @@
+"""How the code is arranged: names of public classes, arguments of calls, and imports without cycles."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+    for folder in ("streamkernel", "connectors")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+MOST_ARGUMENTS = 8
+OF_ONE_NAME = {"DSG": ["streamkernel.learners.options", "streamkernel.rules"]}
+KERNELS = "streamkernel.kernels."
+SKLEARN = "streamkernel.sklearn."
+"""Scikit-learn's estimators have the names of River's, as their users expect."""
+
+
+def test_no_two_public_classes_have_one_name():
+    found = collections.defaultdict(list)
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not name.startswith(SKLEARN):
+                found[node.name].append(name)
+    assert len(found) > 300
+    assert {name: places for name, places in found.items() if len(places) > 1} == OF_ONE_NAME
+
+
+def test_no_call_and_no_function_has_more_than_eight_positional_arguments():
+    found = []
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                count = len(node.args)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                count = len(node.args.posonlyargs) + len(node.args.args)
+            else:
+                continue
+            if count > MOST_ARGUMENTS:
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
+
+
+def imports_of(tree, own=""):
+    """Return what a module imports of those that are read here: at its top, in functions, and for types alone."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {item.name for item in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            for item in node.names:
+                full = f"{node.module}.{item.name}"
+                found.add(full if full in MODULES else node.module)
+    return (found & MODULES.keys()) - {own}
+
+
+def cycles(graph):
+    """Return the modules that can be reached from themselves, those that reach each other together (Tarjan)."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(name):
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == number[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            found.extend([sorted(group)] if len(group) > 1 else [])
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def test_no_import_cycle_deferred_or_for_typing_but_that_of_the_kernels():
+    """`k1 + k2` makes a kernel of another module, which is one of its own kind."""
+    graph = {name: imports_of(tree, name) for name, tree in MODULES.items()}
+    assert [group for group in cycles(graph) if not all(name.startswith(KERNELS) for name in group)] == []
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import streamkernel.rules",
+        "def f():\n    from streamkernel import rules",
+        "if TYPE_CHECKING:\n    from streamkernel.rules import DSG",
+    ],
+)
+def test_every_kind_of_import_is_seen(text):
+    assert imports_of(ast.parse(text)) == {"streamkernel.rules"}
