@@ -62,6 +62,11 @@ class Calendar(base.Transformer):
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return an example with the parts of its time in place of the time.
 
+        Parameters
+        ----------
+        x : dict
+            The features by name.
+
         Raises
         ------
         InputError

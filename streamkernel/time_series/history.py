@@ -51,7 +51,7 @@ class HistoryTransformer(base.Transformer):
         """Return the names of all inputs that it can add."""
 
     @abstractmethod
-    def _inputs(self, recent: list[Any]) -> dict[str, Any]:
+    def _inputs(self, recent: list[Any]) -> dict[Hashable, Any]:
         """Return the inputs that stand for the last values of a key, the newest first."""
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:

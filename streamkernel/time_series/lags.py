@@ -70,7 +70,7 @@ class Lags(HistoryTransformer):
         """
         self._remember(x, [x.get(field) for field in self.fields])
 
-    def _inputs(self, recent: list[Any]) -> dict[str, Any]:
+    def _inputs(self, recent: list[Any]) -> dict[Hashable, Any]:
         return {
             f"{field}_lag_{lag}": values[i]
             for i, field in enumerate(self.fields)

@@ -67,5 +67,5 @@ class LastTarget(HistoryTransformer):
         is_label = self.as_category or isinstance(y, bool) or not isinstance(y, (int, float))
         self._remember(x, str(y) if is_label else y)
 
-    def _inputs(self, recent: list[Any]) -> dict[str, Any]:
+    def _inputs(self, recent: list[Any]) -> dict[Hashable, Any]:
         return dict(zip(self.names(), recent, strict=False))
