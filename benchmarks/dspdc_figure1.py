@@ -16,13 +16,13 @@ from threadpoolctl import threadpool_limits
 from benchmarks import race
 from benchmarks.common import arguments, show
 from benchmarks.factorised import CASES, data, methods
-from streamkernel.solvers.saddle_point.descent import Measured
+from streamkernel.solvers.saddle_point.descent import Measurement
 from streamkernel.solvers.saddle_point.saddle_point import minimise
 
 COLORS = {"DSPDC": "#0b6e99", "SPDC": "#b4532a", "SDCA": "#4c8c4a"}
 
 
-def curves(A: Any, b: Any, case: Any, patience: float) -> tuple[dict[str, list[Measured]], float]:
+def curves(A: Any, b: Any, case: Any, patience: float) -> tuple[dict[str, list[Measurement]], float]:
     """Return what each method measured, and the least objective."""
     run = methods(A, b, case, case.tol, 1)
     found = {"DSPDC": run["DSPDC"](600.0)}
@@ -32,7 +32,7 @@ def curves(A: Any, b: Any, case: Any, patience: float) -> tuple[dict[str, list[M
     return found, best.objective
 
 
-def draw(axis: Any, found: dict[str, list[Measured]], optimum: float, title: str) -> list[str]:
+def draw(axis: Any, found: dict[str, list[Measurement]], optimum: float, title: str) -> list[str]:
     """Draw one panel that ends where the first curve has ended three times; return the title and where curves end."""
     for name, history in found.items():
         axis.semilogy(

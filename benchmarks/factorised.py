@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import arguments, ratio, show
 from benchmarks.rivals.factorised_sdca import sdca
 from streamkernel.losses import SmoothHinge
-from streamkernel.solvers.saddle_point.descent import Measured
+from streamkernel.solvers.saddle_point.descent import Measurement
 from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.factors import F64, Factors
 from streamkernel.solvers.saddle_point.saddle_point import Factorised, minimise
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 STRONG, WEAK = (1e-3, 1e-2, 1e-6), (1e-6, 1e-5, 1e-3)
 SIZES = ((5000, 100, 50, 20), (10000, 100, 50, 50), (10000, 500, 50, 50))
 CASES = [Case(*size, *penalty) for penalty in (STRONG, WEAK) for size in SIZES]
-Run = Callable[[float], list[Measured]]
+Run = Callable[[float], list[Measurement]]
 
 
 def data(case: Case, seed: int) -> tuple[Factorised, F64]:
@@ -58,7 +58,7 @@ def methods(A: Factorised, b: F64, case: Any, tol: float, seed: int) -> dict[str
     p = A.V.shape[1]
     given: dict[str, Any] = {"l1": case.l1, "l2": case.l2, "tol": tol, "seed": seed, "max_epochs": 1e6}
 
-    def ours(seconds: float, **how: Any) -> list[Measured]:
+    def ours(seconds: float, **how: Any) -> list[Measurement]:
         began = time.perf_counter()
 
         def tell(done: float, text: str) -> None:
@@ -69,7 +69,7 @@ def methods(A: Factorised, b: F64, case: Any, tol: float, seed: int) -> dict[str
         before = time.perf_counter() - began - history[-1].seconds  # looking at A
         return [at._replace(seconds=at.seconds + before) for at in history]
 
-    def theirs(seconds: float) -> list[Measured]:
+    def theirs(seconds: float) -> list[Measurement]:
         factors = Factors(A.U, np.ascontiguousarray(A.V.T))
         problem = SaddlePointProblem(factors, b, SmoothHinge().load(), np.full(p, case.l2), np.full(p, case.l1), 0.0)
         return sdca(problem, tol=tol, seconds=seconds, seed=seed)

@@ -1,7 +1,7 @@
 """A demonstration stream: ``python -m dashboards.events SERVERS TOPIC`` writes 200 events per second, without end.
 
-Two numbers, and a class that is not linear in them; every ten minutes the classes change places, and now and then a
-record is broken, so that there is something to see.
+The inputs are two numbers, and the class is not linear in them. Every ten minutes the classes are exchanged, and some
+records are broken.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def wave(u: F64) -> F64:
 
 @dataclass(frozen=True)
 class LossPicture:
-    """A loss, the one it is drawn beside, and how f is told to it: as its scores, the one on the axis among them."""
+    """A loss, the one it is drawn beside, and how f is passed to it: as its scores, the one on the axis among them."""
 
     loss: losses.Loss
     beside: losses.Loss
@@ -181,13 +181,13 @@ def draw_loss(picture: LossPicture) -> Figure:
     one.axhline(0.0, color=GREY, linewidth=0.7)
     one.set(title="the loss", xlabel=label, ylim=(-2.2, 4.2))
     one.legend()
-    (_learnt_classes if loss.for_classes else _learnt_numbers)(two, picture)
+    (_learned_classes if loss.for_classes else _learned_numbers)(two, picture)
     two.legend(ncols=3, loc="upper center")
     two.set_xlabel("x")
     return figure
 
 
-def _learnt_numbers(axis: Axes, picture: LossPicture) -> None:
+def _learned_numbers(axis: Axes, picture: LossPicture) -> None:
     """Draw a regressor's function on a stream with outliers above."""
     rng = np.random.default_rng(2)
     x = rng.uniform(-2.0, 2.0, 3000)
@@ -204,7 +204,7 @@ def _learnt_numbers(axis: Axes, picture: LossPicture) -> None:
     axis.set(title="learned from 3,000 events, a tenth of them outliers", ylim=(-2.2, 7.5))
 
 
-def _learnt_classes(axis: Axes, picture: LossPicture) -> None:
+def _learned_classes(axis: Axes, picture: LossPicture) -> None:
     """Draw a classifier's probabilities of all classes but the last, and the true ones, on a stream with noise."""
     rng = np.random.default_rng(3)
     x, classes = rng.uniform(-2.0, 2.0, 3000), range(picture.classes)

@@ -18,7 +18,7 @@ def save(model: Any, path: str | Path) -> None:
     model : object
         A model of this library, whose own ``save`` does the same, or a River pipeline of steps that a run can store.
     path : str or Path
-        The file; it is replaced in one piece.
+        The file; it is replaced atomically.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def _small(model: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Log warnings alone: the bandwidth of made-up examples interests no user."""
+    """Log warnings alone: the bandwidth of synthetic examples interests no user."""
     log = logging.getLogger("streamkernel")
     before = log.level
     log.setLevel(logging.WARNING)

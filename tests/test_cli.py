@@ -547,7 +547,7 @@ def test_compiling_is_not_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest
     assert "compiling for this machine" in caplog.text
 
 
-def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         answer = call("run", prepared(tmp_path / "run", events(10), f"[http]\nport = {port}\n"))

@@ -42,7 +42,7 @@ def test_estimators_work_without_the_engine(tmp_path: Path) -> None:
     assert process(ESTIMATORS, tmp_path / "model").stdout == "True\n"
 
 
-def test_the_command_line_says_what_to_install_without_the_engine() -> None:
+def test_the_command_line_names_the_package_to_install_without_the_engine() -> None:
     found = process(COMMAND, "run", "config.toml")
     assert found.returncode == 1
     assert len(found.stderr.splitlines()) == 1
@@ -64,7 +64,7 @@ except ImportError as error:
 """
 
 
-def test_an_export_for_onnx_says_what_to_install(tmp_path: Path) -> None:
+def test_an_export_for_onnx_names_the_package_to_install(tmp_path: Path) -> None:
     found = process(WITHOUT_ONNX, tmp_path / "model.npz")
     assert found.stdout == "Expected the package onnx; install it with: pip install 'streamkernel[onnx]'\n", (
         found.stderr

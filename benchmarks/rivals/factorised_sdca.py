@@ -17,7 +17,7 @@ from numba import njit
 
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.solvers.saddle_point.conjugates import dual_step
-from streamkernel.solvers.saddle_point.descent import Measured
+from streamkernel.solvers.saddle_point.descent import Measurement
 from streamkernel.solvers.saddle_point.duality_gap import SaddlePointProblem
 from streamkernel.solvers.saddle_point.primal_dual_steps import as_compiled, dots, draw, move
 
@@ -46,17 +46,17 @@ def _best(g, x, l1, l2, n):  # type: ignore[no-untyped-def]
         x[j] = (down - min(max(down, -l1), l1)) / l2
 
 
-def sdca(problem: SaddlePointProblem, *, tol: float, seconds: float, seed: int = 0) -> list[Measured]:
+def sdca(problem: SaddlePointProblem, *, tol: float, seconds: float, seed: int = 0) -> list[Measurement]:
     """Return what was known after every second pass, until the gap is at most `tol` or the time is over."""
     began, n, (U, V) = time.perf_counter(), len(problem.b), problem.A
     l1, l2 = float(problem.l1[0]), float(problem.l2[0])
     norms = np.einsum("ij,ij->i", U, U) if V is None else np.einsum("ij,ij->i", U @ (V.T @ V), U)
     x, y, u = np.zeros(len(problem.l2)), np.zeros(n), np.zeros(U.shape[1])
-    objective, bound, found = np.inf, -np.inf, list[Measured]()
+    objective, bound, found = np.inf, -np.inf, list[Measurement]()
     for t in range(0, 1 << 62, 2 * n):
         objective = min(objective, problem.primal(x)[0])
         bound = max(bound, problem.dual(y)[0])
-        found.append(Measured(t, time.perf_counter() - began, objective, objective - bound))
+        found.append(Measurement(t, time.perf_counter() - began, objective, objective - bound))
         if found[-1].gap <= tol or found[-1].seconds >= seconds:
             break
         key = domain_key(seed, "sdca")

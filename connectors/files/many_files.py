@@ -197,7 +197,7 @@ class PatternReader:
             self._reader.close()
 
     def _look(self) -> None:
-        """Put the files to be read in order: those after all that were begun, then late ones, then one set aside.
+        """Order the files to read: new files after all started ones, then late files, then the postponed file.
 
         A late one that was begun by a source before this one is the first: all the others were at their ends then.
         """

@@ -127,7 +127,7 @@ class TextReader:
         return begin.removeprefix(BYTE_ORDER_MARK)
 
     def _events(self) -> list[Event]:
-        """Return the next events of the records at hand."""
+        """Return the next events of the available records."""
         events: list[Event] = []
         name, parse, offset, line = self._name, self._form.parse, self._offset, self._line
         for raw in self._records:

@@ -13,7 +13,7 @@ FULL = 4000
 
 
 class Buffers:
-    """Records by partition, handed out as they came, or one of each partition in turn.
+    """Records by partition, handed out in order of arrival, or one of each partition in turn.
 
     In turn, a position is ``[offset, round]``: of the partitions with the fewest rounds, the first one is next, and the
     others wait for it. So the order is the same however the records came, and goes on the same from positions.
@@ -86,7 +86,7 @@ class Buffers:
         return waiting[0].offset if waiting else None
 
     def throttle(self, client: Consumer, partitions: Iterable[Partition]) -> None:
-        """Fetch nothing of partitions of which many records wait; each pause throws away what is on its way."""
+        """Fetch nothing of partitions of which many records wait; each pause throws away what is in flight."""
         for partition in partitions:
             waiting = self.count(partition)
             if waiting >= FULL and partition not in self._full:

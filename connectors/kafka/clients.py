@@ -190,7 +190,7 @@ class Client(Protocol):
     """A package that talks to Kafka: a module with these names.
 
     To make a consumer, a producer or topics raises `UnavailableError` if no broker answers, and a `ValueError` if
-    options do not go together.
+    options cannot be combined.
     """
 
     SEPARATOR: str

@@ -106,7 +106,7 @@ def offset_of(position: Position, stream: str) -> int:
     Raises
     ------
     ValueError
-        If it is no position.
+        If it is not a position.
 
     Examples
     --------

@@ -122,7 +122,7 @@ class Options:
         UnavailableError
             If no broker answers.
         ValueError
-            If options do not go together.
+            If options cannot be combined.
         """
         return self._client.consumer(self.servers, self.given, group, member if group else None)
 
@@ -142,7 +142,7 @@ class Options:
         UnavailableError
             If no broker answers.
         ValueError
-            If options do not go together.
+            If options cannot be combined.
         """
         return self._client.producer(self.servers, self.given, name, seconds)
 
@@ -161,7 +161,7 @@ class Options:
         OSError
             If the brokers refuse.
         ValueError
-            If options do not go together.
+            If options cannot be combined.
         """
         self._client.create_topics(self.servers, self.given, partitions)
 

@@ -17,7 +17,7 @@ from connectors.kafka.topic_watcher import PartitionEnds
 log = logging.getLogger(__name__)
 
 ALIVE_SECONDS = 1.0
-"""How long a consumer is left alone while there are records at hand."""
+"""How long a consumer is left alone while records are available."""
 
 SLICE = 64
 """Events that `PartitionReader.poll` returns at most, so that it is called often."""

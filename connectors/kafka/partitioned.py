@@ -75,7 +75,7 @@ class PartitionedTopics:
         self._start, self._until = parse_start(start), None if until is None else parse_start(until)
         self._event = Events(decoder, key).of
         self._planner: Consumer | None = None
-        self._reader: Consumer | None = None  # another one: what is asked of a broker waits behind what it is to send
+        self._reader: Consumer | None = None  # another one, since a request waits behind the fetch of the first
         self._partitions: list[Partition] = []
         self._looked = 0.0
         self._starts: dict[Partition, int] = {}  # Who plans: where partitions begin that have no position yet,
@@ -218,7 +218,7 @@ class PartitionedTopics:
             self._next |= offsets
 
     def _is_awaited(self, client: Consumer, partition: Partition, end: int) -> bool:
-        """Tell whether a record before `end` may still come, and none is at hand."""
+        """Tell whether a record before `end` may still come, and none is available."""
         if self._buffers.count(partition) or partition in self._lost:
             return False
         return self._next[partition] < end and client.position(partition) < end

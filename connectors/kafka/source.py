@@ -238,7 +238,7 @@ class KafkaSource:
             self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
-        """Look now and then for partitions that were added, and read them if no group deals them out."""
+        """Look periodically for partitions that were added, and read them if no group deals them out."""
         added = self._start_offsets.add(self._topic_watcher.look(client))
         if added:
             self._check()

@@ -15,7 +15,7 @@ AGAIN_SECONDS = 5.0
 
 
 class TopicWatcher:
-    """Looks now and then whether topics are there, and which partitions they have.
+    """Looks periodically whether topics are there, and which partitions they have.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class TopicWatcher:
         error: UnavailableError | None = None
         try:
             found = client.look(self._topics)
-            if found is None:  # the answer is on its way
+            if found is None:  # the answer is in flight
                 return []
             partitions = [partition for topic in self._topics for partition in found[topic]]
             missing = [topic for topic in self._topics if not found[topic]]

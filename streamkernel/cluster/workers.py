@@ -92,7 +92,7 @@ class WorkerPool:
         stopping
             Says whether we have to stop.
         waiting
-            Is called now and then during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
+            Is called periodically during the round, with ``""`` or an incident: a ``"worker_lost"``, brokers that are
             ``"unreachable"`` for one, or that it is ``"stalled"``, nothing having come for `LATE_SECONDS`.
 
         Raises
@@ -209,7 +209,7 @@ def connect_to_ray(address: str) -> Any:
     where: dict[str, Any] = {"address": address}
     if address == LOCAL:
         where["include_dashboard"] = False
-    retrying = Retrying(  # the process that a cluster starts for us is, now and then, dead at once
+    retrying = Retrying(  # the process that a cluster starts is sometimes dead at once
         retry=retry_if_exception_type(ConnectionAbortedError),
         wait=wait_exponential(),
         stop=stop_after_attempt(KNOCKS),

@@ -24,7 +24,7 @@ from streamkernel.upkeep.tasks import Task
 
 
 def maintain(model: Path, events: Path, label: str, output: Path, task: Task) -> str:
-    """Do a task to the model in a file, write it to another one, and return what came of it in words.
+    """Do a task to the model in a file, write it to another one, and return the result as text.
 
     Records of `events` that cannot be used are left out, and counted.
 
@@ -52,7 +52,7 @@ def maintain(model: Path, events: Path, label: str, output: Path, task: Task) ->
 
 
 def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
-    """Merge saved models, write the one that they are together, and return in words what it is.
+    """Merge saved models, write the merged model, and return a description of it.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
 
 
 def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
-    """Write the model of a run or of a file to a file of another format, and return in words what it is.
+    """Write the model of a run or of a file to a file of another format, and return a description of it.
 
     Raises
     ------

@@ -17,9 +17,9 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     had before they were learned. The quantile's level adapts: after a miss sets grow, after a hit they shrink, by a
     step size chosen among eight as the stream goes (DtACI).
 
-    A set may be empty: where the most likely label is right for more than `coverage` of the examples, the sets of the
-    least certain ones are, so that the share is what was asked for and not more. A label that was never seen can be in
-    no set, and counts as missed.
+    A set may be empty: if the most likely label is correct for more than `coverage` of the examples, the sets of the
+    least certain examples are empty, so that the share of correct sets is `coverage` and not larger. A label that was
+    never learned is in no set, and counts as missed.
 
     Parameters
     ----------

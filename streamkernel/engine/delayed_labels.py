@@ -47,7 +47,7 @@ class PendingExample(NamedTuple):
 class DelayedLabels:
     """Joins features and the label that comes in another record, by a key.
 
-    An entry is given up after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
+    An entry is dropped after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
     :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
 
     Parameters
@@ -68,7 +68,7 @@ class DelayedLabels:
     Attributes
     ----------
     counts : dict
-        Joined pairs; labels that came early, again (duplicate), after their features were given up (late), or whose
+        Joined pairs; labels that came early, again (duplicate), after their features were dropped (late), or whose
         features never came (unmatched); features whose label did not come in time (expired) or before too many newer
         ones waited (evicted), or that came again while they waited (repeated).
 
@@ -115,7 +115,7 @@ class DelayedLabels:
         return len(self._waiting)
 
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
-        """Return the key of a record, and give up what has waited too long when it comes.
+        """Return the key of a record, and drop what has waited too long when it comes.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class DelayedLabels:
         Raises
         ------
         JoinError
-            If there was a label for `key` already, or the features have been given up.
+            If there was a label for `key` already, or the features have been dropped.
         """
         self._give_up(key)
         if key in self._waiting:
@@ -229,14 +229,14 @@ class DelayedLabels:
         return max(self._clock.now, self._event)
 
     def _give_up(self, key: Key) -> None:
-        """Give up what has waited too long under a key by the time of the record that came last."""
+        """Drop what has waited too long under a key by the time of the record that came last."""
         for entries in (self._waiting, self._early):
             if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
                 self._count(key, entries)
 
     def _count(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
-        """Count an entry that was given up."""
+        """Count an entry that was dropped."""
         if entries is self._waiting:
             self.counts["expired"] += 1
             self._remember(key, joined=False)
@@ -244,7 +244,7 @@ class DelayedLabels:
             self.counts["unmatched"] += 1
 
     def _expire(self, entries: OrderedDict[Key, Any]) -> None:
-        """Give up the entries that have waited too long, oldest first."""
+        """Drop the entries that have waited too long, oldest first."""
         now, limit = self._clock.now, self._timeout_seconds
         while entries:
             key = next(iter(entries))

@@ -65,6 +65,6 @@ class Health:
             log.error("the lag is not 0, and nothing has been read for a minute", lag=sum(source.lag().values()))
 
     def ill(self) -> str:
-        """Return why this process had better be restarted, or nothing."""
+        """Return why this process should be restarted, or an empty string."""
         silent = time.monotonic() - self._alive
         return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""

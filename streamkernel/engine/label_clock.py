@@ -16,7 +16,7 @@ class LabelClock:
     """A clock that follows the times of events, or the time that passes while they are read.
 
     It never goes back. An event that is further ahead than the time limit moves it only when `SET_AHEAD` events in a
-    row are, and then to the earliest of them: one wrong time must not give up all that waits. When `SET_BACK` events in
+    row are, and then to the earliest of them: one wrong time must not drop all that waits. When `SET_BACK` events in
     a row are older than the time limit, it follows them from where it is, so that what waits keeps its age.
 
     Parameters

@@ -28,7 +28,7 @@ class Runner(Protocol):
         stopping
             Returns whether the run has to stop. Once true it stays true: a run leaves the rest of a poll alone then.
         watch
-            Is called now and then, after events.
+            Is called periodically, after events.
         """
 
     def close(self) -> None:

@@ -168,9 +168,8 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         Raises
         ------
         InputError
-            If a value is neither a finite number nor a string, `y` is no label, it is one more label
-            than `max_classes`, or `w` is invalid; the message names the field. The model is
-            unchanged.
+            If a value is neither a finite number nor a string, `y` is not a label or exceeds `max_classes` labels, or
+            `w` is invalid; the message names the field. The model is unchanged.
         """
         if w != 1.0 or self._has_class_weights:
             w = as_weight(w) * self._weight_of(y)

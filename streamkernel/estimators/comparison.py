@@ -19,7 +19,7 @@ class Comparison(NamedTuple):
     """The names that the fields of an example are read by, with their values and their running means.
 
     A string is read as an indicator of its value, and its field has those of the other values as well, which are 0
-    here and in the mean their shares of all examples. Fields and names are in the order of their hashes, so that the
+    here; the mean of each is the share of its value. Fields and names are in the order of their hashes, so that the
     order of the example does not matter.
 
     Attributes
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
         return directions.restore_rows(np.array([0, n]), self.hashes, self.readers, self.values, np.ones(1))
 
     def rows(self, directions: Directions, chosen: Any) -> Rows:
-        """Return examples that have some fields as in the example, and the others as in the mean.
+        """Return examples that have some fields as in the example, and the others at their means.
 
         Parameters
         ----------

@@ -111,7 +111,7 @@ def new_function(
     cap
         On the features.
     is_scaled
-        Whether inputs are brought to one scale.
+        Whether inputs are scaled.
     loss_per_error
         As for :class:`~streamkernel.second_order.mixed_function.MixedFunction`; first-order functions have none.
     **others

@@ -51,7 +51,7 @@ class Serializable:
         Parameters
         ----------
         path
-            The file; it is replaced in one piece.
+            The file; it is replaced atomically.
         """
         write(Path(path), "model", *describe(self))
 

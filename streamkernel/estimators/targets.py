@@ -24,7 +24,7 @@ def as_label(y: Any) -> Any:
     Raises
     ------
     LabelError
-        If it is no string, number or Boolean, or not finite.
+        If it is not a string, number or Boolean, or not finite.
 
     Examples
     --------

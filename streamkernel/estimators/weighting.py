@@ -25,7 +25,7 @@ def as_weight(w: Any, where: str = "w") -> float:
     Raises
     ------
     InputError
-        If it is no number, or out of its range.
+        If it is not a number, or out of its range.
 
     Examples
     --------

@@ -100,7 +100,7 @@ def arc_cosine(kernel, part, row, span, re, im, room):  # type: ignore[no-untype
 
 @form.member(ADDITIVE, error_model="numpy")
 def additive(kernel, part, row, span, re, im, room):  # type: ignore[no-untyped-def]
-    """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish in the mean."""
+    """Set z to Σ √v sign(ω) exp(2πi|ω| log v): signs are independent, so products of two names vanish on average."""
     for f in range(span.last - span.first):
         re[f] = im[f] = np.float32(0.0)
     scale = kernel.parts[part].shape

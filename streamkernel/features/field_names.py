@@ -1,7 +1,7 @@
 """The fields that names come from, by the hashes of the names: ``colour=red`` comes from the field ``colour``.
 
-Functions know names by their hashes alone. What is said of inputs by name, such as importances, needs the names of
-fields; those of the values of strings it does not need, and they are not kept.
+Functions store only hashes of names. Results by name, such as importances, need the names of fields, but not the
+values of strings, which are not stored.
 
 Examples
 --------

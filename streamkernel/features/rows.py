@@ -139,7 +139,7 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
     Raises
     ------
     InputError
-        If it is no number; names the place.
+        If it is not a number; names the place.
     """
     try:
         return float(array("d", (value,))[0])

@@ -169,7 +169,7 @@ class Scales:
         found, kept = self.copy(), without_outliers(rows)
         if kept is not rows and self.state.counts["edition"][0] == BY_COUNTS:
             found, done, n = Scales(), 0, len(rows.start) - 1
-            while done < n:  # as they came: taken at 2, 4, 8, ... examples
+            while done < n:  # in order of arrival: taken at 2, 4, 8, ... examples
                 last = min(max(2, 2 * done), n)
                 found.observe(kept.part(done, last))
                 found.use_moments()

@@ -1,6 +1,6 @@
 """Steps of automatic size, which move all blocks of a function; compiled.
 
-A step on one of n blocks that is drawn uniformly moves f, in the mean over the draws, as a step on all of them that is
+A step on one of n blocks that is drawn uniformly moves f, on average over the draws, as a step on all of them that is
 n times shorter. The features of all blocks at x are known once f(x) is, so this mean costs little more than one draw,
 and has none of its variance: a step on one block contracts only below 2/n, one on all blocks below 2.
 

@@ -195,7 +195,7 @@ class ExpandedFunction(Learner):
         Raises
         ------
         InputError
-            If a value is no number, not finite or too large.
+            If a value is not a number, not finite or too large.
         """
         directions, memory = self.directions, self._arena.memory
         if self._columns > 1:

@@ -81,7 +81,7 @@ class FirstOrderLearner(ExpandedFunction):
         Raises
         ------
         InputError
-            If a value is no number.
+            If a value is not a number.
         """
         if not self._learns_events:
             return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from river import preprocessing
-
-from streamkernel.engine.fields import OnFields
 
 
 def check(steps: Iterable[Any]) -> None:
@@ -47,14 +46,20 @@ def together(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str
     return {"first.centre": centre, "first.factor": factor}
 
 
+def _is_on_fields(step: Any) -> bool:
+    """Return whether a step is one of a run that sees some fields only; who has one has imported its module."""
+    fields = sys.modules.get("streamkernel.engine.fields")
+    return fields is not None and isinstance(step, fields.OnFields)
+
+
 def _inner(step: Any) -> Any:
-    return step.transformer if isinstance(step, OnFields) else step
+    return step.transformer if _is_on_fields(step) else step
 
 
 def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
     """Return what a step subtracts from the values of a name and multiplies them by."""
     if name not in names_of(step):
-        return 0.0, float(isinstance(step, OnFields))  # scalers make what they have not learned 0
+        return 0.0, float(_is_on_fields(step))  # scalers make what they have not learned 0
     inner = _inner(step)
     subtracted, divisor = _KINDS[type(inner)][1](inner, name)
     return subtracted, 1.0 / divisor if divisor else 0.0

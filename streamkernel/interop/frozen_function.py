@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from river import compose
 
 from streamkernel import losses
-from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
@@ -65,12 +65,12 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     ValueError
         If a step, the learner or the kernel cannot be frozen, or the inputs are not known; says which.
     """
-    last = last_step(model)
+    *steps, last = _steps(model)
     if not isinstance(last, KernelModel):
         raise ValueError(f"Expected a KernelClassifier or a KernelRegressor, got a {type(last).__name__}")
-    affine.check(first_steps(model).values())
+    affine.check(steps)
     copied = prediction_copy.prediction_copy(model)
-    steps, model = list(first_steps(copied).values()), last_step(copied)
+    *steps, model = _steps(copied)
     learner, scales, known = learner_of(model), scales_of(model), names_learned_by(model)
     if steps and features is None and known.fields is None:
         features = in_order(affine.names_of(steps[0]))
@@ -95,6 +95,10 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     weights = _first_order(learner) if isinstance(learner, FirstOrderLearner) else coefficients(learner)
     about["terms"], terms = terms_of(learner, weights)
     return FrozenFunction(about, {"constant": np.zeros(learner.columns)} | arrays | drawn | terms)
+
+
+def _steps(model: Any) -> list[Any]:
+    return list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
 
 
 def _first_order(learner: FirstOrderLearner) -> F64:

@@ -42,7 +42,7 @@ class Hellinger(SimpleKernel):
 
 @dataclass(frozen=True)
 class _Homogeneous(SimpleKernel):
-    """Features Σᵢ sᵢ √xᵢ exp(iω log xᵢ), with signs sᵢ that make products of two names vanish in the mean."""
+    """Features Σᵢ sᵢ √xᵢ exp(iω log xᵢ), with signs sᵢ that make products of two names vanish on average."""
 
     _measure: ClassVar[int]
     _spread: ClassVar[float] = 1.0

@@ -28,7 +28,7 @@ class Learner:
     """The directions, the loss, and the scalar state that `streamkernel.learners.state` names.
 
     What is learned changes in two ways only: in one compiled call that holds the interpreter's lock, or in one
-    assignment of something that was made aside. So another thread may predict at any time, and an exception or a
+    assignment of something that was built separately. So another thread may predict at any time, and an exception or a
     signal leaves the function as it was before an example or as it is after it. Where several such changes follow
     from one example, :meth:`finish` makes those that are still missing; learning and saving call it first.
     Learning, saving and copying take turns, which is the business of the estimator.

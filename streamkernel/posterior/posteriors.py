@@ -108,7 +108,7 @@ class Recursive:
 
 
 class Stochastic:
-    """The paper's posterior: a mean, and a variance by the operator or for points given beforehand.
+    """The paper's posterior: a mean, and a variance by the operator or for points given in advance.
 
     Each step takes the next B examples and a block of features: a new one, or at the cap a random old one. ν is σ²/n
     for the n examples seen so far.
@@ -196,12 +196,12 @@ class Stochastic:
         return _join(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
 
     def variance(self, rows: Rows) -> F64:
-        """Return the variance of f(x) for each row; while A is on its way it may be too small, never below 0.
+        """Return the variance of f(x) for each row; while A is learned it may be too small, never below 0.
 
         Raises
         ------
         InputError
-            If a row is none of the points that were given beforehand.
+            If a row is none of the points that were given in advance.
         """
         A = self._learned.A
         return _join(self._variance(A, piece) for _, piece in _pieces(rows))
@@ -265,12 +265,12 @@ class _Learned(NamedTuple):
 
 
 def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
-    """Return points that are given beforehand as rows; their names must be strings, as a file keeps them.
+    """Return points that are given in advance as rows; their names must be strings, as a file keeps them.
 
     Raises
     ------
     ValueError
-        If there is none, a name is no string, or a value is no finite number.
+        If there is none, a name is not a string, or a value is no finite number.
     """
     for x in points:
         if not all(isinstance(name, str) for name in x):

@@ -211,7 +211,7 @@ def is_same(metric: Metric, other: Metric, g: int) -> bool:
 
 
 def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
-    """Return the metric of groups that learned apart, with the gradients of all parts.
+    """Return the metric of groups that learned separately, with the gradients of all parts.
 
     Parameters
     ----------

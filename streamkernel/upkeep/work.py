@@ -69,7 +69,7 @@ def apply(
     Raises
     ------
     InputError
-        If there are less than two events, or one has a label that the model does not know or that is no number.
+        If there are less than two events, or one has a label that the model does not know or that is not a number.
     ValueError
         If the task cannot be done to this model.
 

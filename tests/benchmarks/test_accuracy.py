@@ -84,7 +84,7 @@ def test_a_table_is_shuffled_with_its_targets() -> None:
         assert known.pop(tuple(x.values())) == target
 
 
-def test_rivals_are_told_of_indicators_that_are_not_there() -> None:
+def test_rivals_get_a_zero_for_absent_indicators() -> None:
     events: list[Event] = [({"a": 1.0, "c=red": 1.0}, 0), ({"a": 2.0, "c=blue": 1.0}, 1)]
     assert filled(events) == [
         ({"a": 1.0, "c=red": 1.0, "c=blue": 0.0}, 0),
@@ -126,7 +126,7 @@ class Lines:
         return float(self.lines[-1].split()[0]) if self.lines else 0.0
 
 
-def test_vowpal_is_told_events_in_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vowpal_gets_events_in_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vowpal, "workspace", Lines)
     two, three, number = (
         vowpal.VowpalClassifier("--nn 5"),
@@ -165,7 +165,7 @@ def run(scenario: Scenario, events: list[Event], budget: float = 1e9) -> tuple[f
     return prequential.stream(Remembers, scenario, events, budget, lambda n: None)
 
 
-def test_an_event_is_predicted_before_it_is_learnt() -> None:
+def test_an_event_is_predicted_before_it_is_learned() -> None:
     events = [({"a": 0.0}, i if i % 4 else -1) for i in range(400)]
     score, done, tested, _ = run(Scenario(RANKED, CLASSES, lambda folder: []), events)
     assert (score, done, tested) == (0.75, 400, 400)
@@ -261,7 +261,7 @@ def test_rivals_are_run_once_and_ours_always(command: Any, capsys: pytest.Captur
     assert command("--scenarios", "wine", "--models", "none")[0] == []
 
 
-def test_a_file_that_is_not_there_is_told(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     command("--scenarios", "elec2,wine")
     assert "elec2.csv.gz" in capsys.readouterr().out
 
@@ -286,7 +286,7 @@ def test_the_file_is_that_of_this_release() -> None:
      ({"seconds": 1.4}, []), ({"seconds": 1.6}, ["speed"]), ({"seconds": 1.6, "machine": "other"}, []),
      ({"score": 0.5, "events": 90, "tested": 90}, [])],
 )  # fmt: skip
-def test_losses_are_told(change: dict[str, Any], lost: list[str]) -> None:
+def test_losses_are_reported(change: dict[str, Any], lost: list[str]) -> None:
     new = {"wine": {"a": replace(STORED, **change)}}
     assert [row[2] for row in compare.losses({"wine": {"a": STORED}}, new, 0.5, 1.5)] == lost
     assert [row[2] for row in compare.losses({"wine": {"a": STORED}}, {}, 0.5, 1.5)] == ["result"]

@@ -28,7 +28,7 @@ def test_models_with_one_score_share_the_mean_of_their_ranks() -> None:
     assert accuracy_tables.ranks(scores)["rank"].tolist() == [(1.5 + 2) / 2, (1.5 + 2) / 2, (4 + 2) / 2, (3 + 4) / 2]
 
 
-def test_it_is_told_where_ours_is_far_behind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_streams_on_which_ours_is_far_behind_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ours, rival, low = "KernelClassifier()", "MOA SRP(30)", "GaussianNB"
     results = {
         "wine": {ours: of(0.9), rival: of(0.904), low: of(0.1), "majority": of(1.0)},

@@ -128,7 +128,7 @@ def test_predictions_are_scored_event_by_event(scales: bool, monkeypatch: pytest
     assert found.done == 300
 
 
-def test_what_was_reached_until_it_was_stopped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_reached_until_it_was_stopped_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[Event] = [({"a": 0.0}, 0)] * 400
     monkeypatch.setattr(moa, "watched", Java(stopped_after=170))
     found = moa.run(moa.Learner("l"), Path("moa.jar"), scenario(CLASSES), events, None, 1.0, lambda n: None)
@@ -137,7 +137,7 @@ def test_what_was_reached_until_it_was_stopped_is_told(monkeypatch: pytest.Monke
         moa.run(moa.Learner("l"), Path("moa.jar"), scenario(CLASSES, 100), events, None, 1.0, lambda n: None)
 
 
-def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_not_installed_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(moa.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(moa.shutil, "which", lambda name: name)
     (tmp_path / "moa.jar").touch()

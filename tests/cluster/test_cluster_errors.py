@@ -202,7 +202,7 @@ def done(team: workers.WorkerPool, count: int, most: int, incidents: list[str] |
     return [report.number for report in found]
 
 
-def test_a_worker_that_dies_again_and_again_is_made_again_and_told_of_each_time(ray, monkeypatch):
+def test_a_worker_that_dies_again_and_again_is_restarted_and_reported_each_time(ray, monkeypatch):
     monkeypatch.setattr("streamkernel.engine.retrying.FIRST_PAUSE", 0.001)
     silent = exceptions.RayTaskError("learn", "", UnavailableError("no answer")).as_instanceof_cause()
     ray.errors = [exceptions.ActorDiedError(), exceptions.ObjectLostError("00" * 28, None, ""), silent]
@@ -221,7 +221,7 @@ def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
         done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
 
-def test_a_round_that_waits_for_long_is_told_as_stalled(ray, monkeypatch):
+def test_a_round_that_waits_for_long_is_reported_as_stalled(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     told: list[str] = []
     done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1, told)
@@ -241,7 +241,7 @@ def test_workers_are_not_told_the_token_of_the_page(folder, monkeypatch):
     assert b"a-very-secret-token" not in cloudpickle.dumps(made[0])
 
 
-def test_more_workers_than_there_is_room_for_are_told(ray, monkeypatch):
+def test_more_workers_than_there_is_room_for_are_reported(ray, monkeypatch):
     monkeypatch.setattr(workers, "LATE_SECONDS", 0.0)
     with structlog.testing.capture_logs() as logs:
         assert done(workers.WorkerPool("nowhere:1", lambda: None), 2, 2) == [0, 1]

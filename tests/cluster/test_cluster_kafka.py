@@ -95,7 +95,7 @@ def test_at_least_once_on_a_topic_that_grows(servers, tmp_path):
 
 
 @pytest.mark.parametrize("processing_guarantee", ["exactly_once", "at_least_once"])
-def test_one_machine_and_a_cluster_go_on_from_each_other(servers, tmp_path, processing_guarantee):
+def test_one_machine_and_a_cluster_continue_from_each_other(servers, tmp_path, processing_guarantee):
     """Also where the group has committed what was read before the cluster."""
     topic = f"both-{processing_guarantee}"
     brokers.make_topics(servers, names=[topic], partitions=3)

@@ -50,7 +50,7 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(model, source, runner=runner, label="y", metric=metrics.Accuracy())
 
 
-def test_each_worker_is_told_of_under_its_own_number_and_each_event_once(engine: Engine) -> None:
+def test_each_worker_is_reported_under_its_own_number_and_each_event_once(engine: Engine) -> None:
     engine.run()
     found = engine.cluster
     assert found is not None

@@ -114,7 +114,7 @@ def test_with_long_rounds_it_predicts_nearly_as_one_engine(data, tmp_path, worke
     name=st.sampled_from(["default", "first order", "steps on fields"]),
     every=st.integers(1, 6),
 )
-def test_each_event_is_learnt_once_however_it_is_divided(data, workers, events_per_round, name, every):
+def test_each_event_is_learned_once_however_it_is_divided(data, workers, events_per_round, name, every):
     """Drivers with other numbers of workers go on where the one before stopped, some in the middle of a round."""
     with TemporaryDirectory() as made:
         folder, done = Path(made), False
@@ -276,7 +276,7 @@ def test_workers_are_counted_under_their_numbers(data, tmp_path):
     assert sum(by_worker.values()) == 1500
 
 
-def test_the_first_events_are_learnt_by_one_worker_however_long_batches_are(data, tmp_path):
+def test_the_first_events_are_learned_by_one_worker_however_long_batches_are(data, tmp_path):
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=16))
     one.run()
     alone = [tasks for tasks in one.runner.pool.asked if tasks[0].is_alone]
@@ -367,7 +367,7 @@ def test_where_streams_begin_is_durable_before_anything_is_read(data, tmp_path):
     assert one.runner.pool.asked == []
 
 
-def test_what_waits_for_a_batch_is_learnt_though_the_first_worker_has_nothing_to_do(tmp_path):
+def test_what_waits_for_a_batch_is_learned_though_the_first_worker_has_nothing_to_do(tmp_path):
     """As where its partitions have no new records."""
     data = write(tmp_path / "data", records(307), records(43, 1))
     one = engine(data, tmp_path / "run", classifier(learner="dsg", kernel=Gaussian(1.0), batch_size=32))

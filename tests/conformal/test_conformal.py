@@ -63,7 +63,7 @@ def scores_of(kind: str) -> np.ndarray:
     ],
 )
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
-def test_the_share_inside_is_what_was_asked_for_within_a_point_on_any_stream(kind: str, coverage: float) -> None:
+def test_the_share_inside_is_the_coverage_within_a_point_on_any_stream(kind: str, coverage: float) -> None:
     scores, inside = RollingScores(coverage, window=250), []
     for score in scores_of(kind).tolist():
         inside.append(score <= scores.threshold())
@@ -204,7 +204,7 @@ def wrapped() -> dict[str, compose.Pipeline | base.Estimator]:
 
 @pytest.mark.parametrize("name", list(wrapped()))
 @pytest.mark.parametrize("way", ["file", "deepcopy", "pickle"])
-def test_copies_go_on_as_if_nothing_had_happened(name: str, way: str, tmp_path: Path) -> None:
+def test_copies_continue_unchanged(name: str, way: str, tmp_path: Path) -> None:
     model = wrapped()[name]
     events = list(synth.Friedman(seed=3).take(400))
     for x, y in events[:300]:

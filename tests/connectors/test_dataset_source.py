@@ -63,7 +63,7 @@ def test_a_record_is_the_features_and_the_label() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_goes_on_after_any_record(name: str) -> None:
+def test_a_file_continues_after_any_record(name: str) -> None:
     events = read(name, limit=40)
     assert len(events) == min(40, len(events))
     for number in (1, 2, 20, 39, 40):
@@ -71,7 +71,7 @@ def test_a_file_goes_on_after_any_record(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYNTH)
-def test_a_generator_goes_on_after_any_record_also_without_a_seed(name: str) -> None:
+def test_a_generator_continues_after_any_record_also_without_a_seed(name: str) -> None:
     events = read(name, limit=40)
     assert len(events) == (4 if name == "synth.Logical" else 40)
     for number in (1, len(events) // 2, len(events)):
@@ -177,7 +177,7 @@ class Remote(base.RemoteDataset):
         yield {"x": 1}, len(self.path.read_bytes())
 
 
-def test_a_download_says_nothing_on_standard_output_and_tells_when_it_fails(
+def test_a_download_says_nothing_on_standard_output_and_reports_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RIVER_DATA", str(tmp_path / "data"))

@@ -170,7 +170,7 @@ def test_a_gzip_file_that_was_cut_ends_with_the_damage(tmp_path: Path, name: str
     assert len(read_file(path, events[-1].resume)) == len(whole) - len(events) + 1
 
 
-def test_other_damage_to_a_gzip_file_is_told_too(tmp_path: Path) -> None:
+def test_other_damage_to_a_gzip_file_is_reported_too(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     compressed = bytearray(gzip.compress(b'{"x": 1}\n{"x"'))
     compressed[-6] ^= 1

@@ -69,7 +69,7 @@ def test_every_format_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     names=st.permutations(["a.csv", "b.csv.gz", "c.csv", "d.csv.gz"]),
     chunk=st.sampled_from([3, 1 << 18]),
 )
-def test_it_goes_on_after_every_record(
+def test_it_continues_after_every_record(
     contents: list[list[bytes]], headers: list[bytes], names: list[str], chunk: int
 ) -> None:
     with TemporaryDirectory() as folder, chunks_of(chunk):
@@ -229,7 +229,7 @@ def test_names_that_tell_no_format_are_refused_if_there_are_no_others(tmp_path: 
     assert read_all(FileSource(tmp_path / "*", format="csv")) == []
 
 
-def test_a_file_that_went_before_it_was_finished_is_said_once(tmp_path: Path) -> None:
+def test_a_file_that_went_before_it_was_finished_is_reported_once(tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     events = read_all(FileSource(tmp_path / "*.jsonl"))[:3]
@@ -243,7 +243,7 @@ def test_a_file_that_went_before_it_was_finished_is_said_once(tmp_path: Path) ->
     assert read_all(source_after(tmp_path / "*.jsonl", [*events, told])) == rest
 
 
-def test_a_followed_file_that_is_cut_is_said_and_the_next_one_is_read(tmp_path: Path) -> None:
+def test_a_followed_file_that_is_cut_is_reported_and_the_next_one_is_read(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", numbers(0, 2))
     source = FileSource(tmp_path / "*.jsonl", follow=True)
     assert found(poll_all(source)) == [0, 1]

@@ -33,7 +33,7 @@ BLANKS = st.lists(st.sampled_from([b"", b"\n", b" \r\n\n"]), min_size=7, max_siz
 
 @max_examples(60)
 @given(rows=ROWS, blanks=BLANKS, ending=st.sampled_from(["\n", "\r\n"]), name=NAMES, chunk=CHUNKS)
-def test_csv_goes_on_after_every_record(
+def test_csv_continues_after_every_record(
     rows: list[tuple[str, ...]], blanks: list[bytes], ending: str, name: str, chunk: int
 ) -> None:
     data = blanks[0]
@@ -50,7 +50,7 @@ def test_csv_goes_on_after_every_record(
 
 @max_examples(50)
 @given(rows=JSON_RECORDS, blanks=BLANKS, name=st.sampled_from(["jsonl", "ndjson.gz"]), chunk=CHUNKS)
-def test_json_lines_go_on_after_every_record(
+def test_json_lines_continue_after_every_record(
     rows: list[dict[str, Any]], blanks: list[bytes], name: str, chunk: int
 ) -> None:
     lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
@@ -151,7 +151,7 @@ def test_a_file_that_is_shorter_than_the_position_is_refused(tmp_path: Path, nam
         read_file(path, [28, 4])
 
 
-def test_a_file_that_grew_goes_on_after_a_last_line_that_had_no_newline(tmp_path: Path) -> None:
+def test_a_file_that_grew_continues_after_a_last_line_that_had_no_newline(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"x,y\n1,2")
     events = read_file(path)
     write(path, b"x,y\n1,2\n3,4\n")

@@ -180,7 +180,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Pa
 
 
 @pytest.mark.parametrize("gone", ["deleted", "compressed", "cut", "missing"])
-def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
+def test_what_is_gone_is_reported_once_and_the_new_file_is_read(tmp_path: Path, gone: str) -> None:
     log = Log(tmp_path)
     log.write(b'{"n": 1}\n{"n": 2}\n')
     log.drain()
@@ -211,7 +211,7 @@ def test_what_is_gone_is_said_once_and_the_new_file_is_read(tmp_path: Path, gone
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("size", [0, 9])
-def test_a_file_that_is_cut_without_a_copy_is_begun_anew_and_that_is_said(
+def test_a_file_that_is_cut_without_a_copy_is_read_from_its_start_and_reported(
     tmp_path: Path, size: int, again: bool
 ) -> None:
     log = Log(tmp_path)
@@ -317,7 +317,7 @@ def test_a_position_that_is_none_is_refused(tmp_path: Path, position: Any) -> No
         source.close()
 
 
-def test_rotated_files_are_told_from_others_and_ordered(tmp_path: Path) -> None:
+def test_rotated_files_are_distinguished_from_others_and_ordered(tmp_path: Path) -> None:
     names = ["a.log.10", "a.log.9", "a.log.1", "a.log-20260101", "a.log-20260102-17", "a.log.2026-02-03"]
     for name in [*names, "a.log", "a.log.1.gz", "a.log.bak", "b.log.1", "a.log.1x"]:
         write(tmp_path / name, b"")

@@ -175,14 +175,14 @@ def test_dead_letters_give_back_the_bytes_of_a_bad_file(tmp_path: Path) -> None:
     assert [raw.encode() if isinstance(raw, str) else base64.b64decode(raw["base64"]) for raw in raws] == bad
 
 
-def test_importing_is_cheap_and_knows_nothing_of_learning() -> None:
+def test_importing_is_cheap_and_does_not_import_learning() -> None:
     program = "import sys, connectors; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert not {"river", "pyarrow", "pandas", "numpy", "streamkernel"} & set(done.stdout.split())
 
 
-def test_errors_say_which_file_is_meant(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path: Path) -> None:
     """A full disk does not."""
     path = tmp_path / "predictions.jsonl"
     path.symlink_to("/dev/full")

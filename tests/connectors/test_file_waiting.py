@@ -81,7 +81,7 @@ def test_following_waits_for_whole_lines(tmp_path: Path) -> None:
     source.close()
 
 
-def test_following_waits_for_closing_quotes_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_following_waits_for_closing_quotes_and_continues_where_it_was(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"")
     source = FileSource(path, follow=True)
     assert source.poll(timeout=0) == []

@@ -135,7 +135,7 @@ def test_later_records_come_too_and_lag_counts_them(servers, options, topic):
     source.close()
 
 
-def test_it_goes_on_from_positions(servers, options):
+def test_it_continues_from_positions(servers, options):
     topic = made(servers, partitions=3)
     brokers.produce(servers, topic, rows(600), partitions=3)
     source, positions, first = KafkaSource(options, topic), {}, []
@@ -256,7 +256,7 @@ def test_members_of_a_group_share_the_partitions(servers, options):
     two.close()
 
 
-def test_records_that_were_deleted_unread_are_told(servers, options):
+def test_records_that_were_deleted_unread_are_reported(servers, options):
     from kafka import KafkaAdminClient, TopicPartition
 
     topic = made(servers, partitions=2)
@@ -274,7 +274,7 @@ def test_records_that_were_deleted_unread_are_told(servers, options):
     assert [n for stream, n in found if stream == f"{topic}:1"] == list(range(1, 200, 2))
 
 
-def test_what_is_not_there_is_named(servers, options):
+def test_a_missing_topic_is_named(servers, options):
     message = f'Expected a topic, got "nowhere", which does not exist - at {servers}'
     with pytest.raises(TopicMissingError, match=message):
         KafkaSource(options, "nowhere").poll(0.1)

@@ -100,7 +100,7 @@ def test_a_path_is_relative_to_the_folder_it_is_given_with(client, secured):
     assert is_connected(options(client, secured.tls, folder, security_protocol="SSL", ssl_cafile=name))
 
 
-def test_a_file_that_is_not_there_is_named(client, tmp_path):
+def test_a_missing_file_is_named(client, tmp_path):
     path = tmp_path / "nowhere" / "ca.pem"
     with pytest.raises(ValueError, match=rf"got no such file or directory - at {path}"):
         options(client, 1, tmp_path, ssl_cafile="nowhere/ca.pem")

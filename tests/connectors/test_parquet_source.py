@@ -32,7 +32,7 @@ def test_a_row_is_a_record_and_a_null_a_missing_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 7, 512, 5000])
-def test_reading_goes_on_after_every_row(tmp_path: Path, groups: int) -> None:
+def test_reading_continues_after_every_row(tmp_path: Path, groups: int) -> None:
     count = 40 if groups == 1 else 1300
     path = write_rows(tmp_path / "a.parquet", [{"x": row} for row in range(count)], row_group_size=groups)
     events = read_file(path)
@@ -82,7 +82,7 @@ def test_one_row_that_python_cannot_hold_does_not_take_others_with_it(tmp_path: 
     assert str(events[1].error).endswith(" - at row 2")
 
 
-def test_a_damaged_row_group_is_told_once_and_the_next_one_is_read(tmp_path: Path) -> None:
+def test_a_damaged_row_group_is_reported_once_and_the_next_one_is_read(tmp_path: Path) -> None:
     rows = [{"x": f"text {row * 7919 % 10007}"} for row in range(3000)]
     options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False}
     path = write_rows(tmp_path / "a.parquet", rows, row_group_size=1000, **options)
@@ -121,7 +121,7 @@ def test_a_file_with_fewer_rows_than_the_position_is_refused(tmp_path: Path) -> 
         read_file(path, [1, 1])
 
 
-def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_rows(tmp_path / "a.parquet", [{"x": 1}])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'streamkernel\[parquet\]'"):

@@ -332,7 +332,7 @@ def test_what_is_added_to_a_file_before_the_last_one_is_not_read(tmp_path: Path)
 
 
 @pytest.mark.parametrize("by_one", [True, False])
-def test_the_last_file_is_gone_on_with_before_a_later_one_is_begun(tmp_path: Path, by_one: bool) -> None:
+def test_the_last_file_is_continued_before_a_later_one_is_started(tmp_path: Path, by_one: bool) -> None:
     """Else nobody could tell from the positions that it is not finished."""
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 9))
@@ -386,7 +386,7 @@ def test_an_assignment_ends_where_the_file_did_when_it_was_planned(
     run.close()
 
 
-def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
+def test_a_file_that_went_before_it_was_started_is_reported(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", numbers(0, 2))
     run = Workers(tmp_path / "*")
@@ -409,7 +409,7 @@ def test_a_file_that_went_before_it_was_begun_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("follow", [True, False])
-def test_one_file_is_gone_on_with_by_one_process(tmp_path: Path, follow: bool) -> None:
+def test_one_file_is_continued_by_one_process(tmp_path: Path, follow: bool) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 4))
     for position in ({"late": [18, 2]}, {"done": [18, 2], "size": 18}):
         source = FileSource(path, follow=follow)
@@ -497,7 +497,7 @@ def test_a_file_that_is_read_in_many_rounds_is_opened_once(tmp_path: Path, monke
     run.close()
 
 
-def test_what_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", b"junk")
     write(tmp_path / "b.text", b"junk")
     write(tmp_path / "c.jsonl", numbers(0, 9))
@@ -543,7 +543,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
         PartitionedFiles(tmp_path / "a.csv").plan({"b.csv": [0, 0]}, 2, 2)
 
 
-def test_it_goes_on_where_one_process_stopped(tmp_path: Path) -> None:
+def test_it_continues_where_one_process_stopped(tmp_path: Path) -> None:
     for name in "bc":
         write(tmp_path / f"{name}.jsonl", numbers(0, 600))
     source = FileSource(tmp_path / "*.jsonl")
@@ -576,7 +576,7 @@ def test_what_waits_is_counted_by_file(tmp_path: Path) -> None:
     run.close()
 
 
-def test_a_file_that_was_cut_is_told_though_it_has_grown_again_since(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_reported_though_it_has_grown_again_since(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", numbers(0, 1))
     run = Workers(path)
     run.positions = {str(path): {"late": [18, 2]}}

@@ -257,7 +257,7 @@ def test_a_plan_tells_where_every_partition_begins(servers, divided, start):
     assert assignment.begin == {streams[0]: 10, streams[1]: 0, streams[2]: 0, streams[3]: later}
 
 
-def test_records_that_were_deleted_unread_are_told(servers, divided):
+def test_records_that_were_deleted_unread_are_reported(servers, divided):
     topic = made(servers, partitions=2)
     brokers.produce(servers, topic, rows(200), partitions=2)
     stream, source = f"{topic}:0", divided(topic)
@@ -280,7 +280,7 @@ def test_records_that_were_deleted_unread_are_told(servers, divided):
     assert len(values(read(other, assignment))) == 50
 
 
-def test_a_topic_that_has_become_shorter_is_told(servers, divided, topic):
+def test_a_topic_that_has_become_shorter_is_reported(servers, divided, topic):
     brokers.produce(servers, topic, rows(20))
     stream, source = f"{topic}:0", divided(topic, until=100)
     (assignment,) = source.plan({stream: 50}, 1, 100)
@@ -356,7 +356,7 @@ def test_partitions_that_come_to_be_are_read_from_their_beginning(servers, clien
         source.close()
 
 
-def test_what_is_not_there_is_named(servers, divided):
+def test_a_missing_topic_is_named(servers, divided):
     source = divided("nowhere")
     message = f'Expected a topic, got "nowhere", which does not exist - at {servers}'
     with pytest.raises(TopicMissingError, match=message):

@@ -129,7 +129,7 @@ def test_a_type_that_is_none(spec: Any, message: str) -> None:
     assert problems(lambda: build(spec, SIEVES, "x")) == [message]
 
 
-def test_all_problems_of_a_table_are_told_at_once() -> None:
+def test_all_problems_of_a_table_are_reported_together() -> None:
     table = {
         "type": "KernelClassifier",
         "max_feature": 5,
@@ -201,7 +201,7 @@ def test_upkeep_in_a_table() -> None:
         build({"type": "KernelRegressor", "pruning": {"type": "Pruning", "keep": 2}}, models(), "model")
 
 
-def test_a_quantile_is_told_by_tau_or_by_its_loss() -> None:
+def test_a_quantile_is_given_by_tau_or_by_its_loss() -> None:
     named = build({"type": "KernelRegressor", "loss": "quantile", "tau": 0.9, "learner": "dsg"}, models(), "model")
     assert (named.loss, named.tau, named._loss) == ("quantile", 0.9, losses.Quantile(0.9))
     table = {"type": "KernelRegressor", "loss": {"type": "Quantile", "tau": 0.9}, "learner": "dsg"}

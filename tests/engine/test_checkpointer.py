@@ -160,7 +160,7 @@ def test_whatever_happens_to_commits_each_event_counts_once(tmp_path_factory, fa
     assert hurt["checkpoint"] == cluster.number
 
 
-def test_a_stream_that_is_taken_away_is_committed_or_gone_back_to(tmp_path):
+def test_a_revoked_stream_is_committed_or_rolled_back(tmp_path):
     cluster = Cluster()
     made = engine(tmp_path, cluster, [])
     polls = iter(range(100))
@@ -210,7 +210,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypa
         made.run()
 
 
-def test_brokers_that_do_not_answer_are_asked_again(tmp_path, monkeypatch):
+def test_unavailable_brokers_are_retried(tmp_path, monkeypatch):
     monkeypatch.setattr("streamkernel.engine.retrying.LONGEST_PAUSE", 0.01)
     cluster, silent = Cluster(), [3]
     made = engine(tmp_path, cluster, [])
@@ -249,7 +249,7 @@ def test_topics_that_are_not_there_yet_are_waited_for(tmp_path, monkeypatch):
     assert cluster.seen == list(range(1, N + 1))
 
 
-def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
+def test_a_stop_before_the_start_writes_nothing(tmp_path):
     made, asked = engine(tmp_path, Cluster(), []), []
 
     def look():
@@ -261,7 +261,7 @@ def test_to_be_stopped_before_it_has_begun_writes_nothing(tmp_path):
     assert checkpoints(tmp_path) == []
 
 
-def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
+def test_a_stop_while_brokers_are_unavailable_changes_nothing(tmp_path):
     run(tmp_path, Cluster(), [])
     before = [path.read_bytes() for path in checkpoints(tmp_path)]
     made, asked = engine(tmp_path, Cluster(), []), []
@@ -275,7 +275,7 @@ def test_to_be_stopped_while_nobody_answers_changes_nothing(tmp_path):
     assert [path.read_bytes() for path in checkpoints(tmp_path)] == before
 
 
-def test_a_torn_checkpoint_falls_back_and_says_so(tmp_path):
+def test_a_torn_checkpoint_falls_back_and_reports_it(tmp_path):
     """What was written for the events since is written again; the model is right."""
     cluster = Cluster()
     calm = run(tmp_path, cluster, [])
@@ -311,7 +311,7 @@ def test_a_copy_of_a_directory_that_was_used_after_is_refused(tmp_path):
         engine(tmp_path / "b", cluster, []).run()
 
 
-def test_what_the_brokers_have_forgotten_is_asked_of_a_person(tmp_path):
+def test_a_prepared_checkpoint_without_a_record_in_kafka_is_an_error(tmp_path):
     with StateDirectory(tmp_path) as state:
         state.write({"n": 1})
         state.prepare({"n": 2})

@@ -303,7 +303,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return folder, len(records)
 
 
-def test_a_run_that_is_stopped_after_every_event_goes_on_with_the_same_bits(whole: tuple[Path, int]) -> None:
+def test_a_run_that_is_stopped_after_every_event_continues_with_the_same_bits(whole: tuple[Path, int]) -> None:
     folder, n = whole
     for _ in range(n + 1):
         engine_in(folder / "stopped", light()).run(stopping=asked(bool))
@@ -325,7 +325,7 @@ def test_a_crash_at_any_event_leaves_no_trace(whole: tuple[Path, int]) -> None:
         assert kept(folder / name) == kept(folder / "whole")
 
 
-def test_a_kernel_model_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_kernel_model_continues_with_the_same_bits(tmp_path: Path) -> None:
     records = delayed(300, seed=4)
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     engine_in(
@@ -420,7 +420,7 @@ def test_keys_and_times_that_cannot_be_used(record: Record, reason: str) -> None
     assert (engine.pending_labels, set(engine.labels.values())) == (0, {0})
 
 
-def test_what_comes_twice_says_so() -> None:
+def test_duplicates_are_reported() -> None:
     records = [
         {"id": 7, "a": 1.0},
         {"id": 7, "a": 2.0},
@@ -437,20 +437,20 @@ def test_what_comes_twice_says_so() -> None:
     assert engine.labels["early"] == 1  # "7" is another key
 
 
-def test_a_key_may_come_again_once_its_label_was_learnt() -> None:
+def test_a_key_may_come_again_once_its_label_was_learned() -> None:
     records = [{"id": 7, "a": 1.0}, {"id": 7, "y": True}] * 5
     engine, sink = ran(records, DelayedLabels("id"))
     assert (engine.outcomes["learned"], engine.labels["joined"], reasons(sink)) == (5, 5, [])
 
 
-def test_a_label_that_cannot_be_learnt_leaves_the_features_waiting() -> None:
+def test_a_label_that_cannot_be_learned_leaves_the_features_waiting() -> None:
     records = [{"id": 7, "a": 1.0}, {"id": 7, "y": "much"}, {"id": 7, "y": 2.5}]
     engine, sink = ran(records, DelayedLabels("id"), KernelRegressor(), metric=metrics.MAE())
     assert reasons(sink) == ["Expected a number as label, got the string 'much' - at field \"y\""]
     assert engine.outcomes == {"learned": 1, "predicted": 1, "dead_letter": 1, "pending": 1}
 
 
-def test_a_string_where_a_number_was_learnt_since() -> None:
+def test_a_string_where_a_number_was_learned_since() -> None:
     records = [{"id": 1, "a": "one"}, {"id": 2, "a": 1.0, "y": True}, {"id": 1, "y": True}]
     engine, sink = ran(records, DelayedLabels("id"), KernelClassifier())
     assert reasons(sink) == ["Expected a number as before, got the string 'one' - at field \"a\""]
@@ -534,7 +534,7 @@ def test_a_wall_clock_that_jumps_expires_nothing() -> None:
     assert done.stdout.split() == ["4", "0"]
 
 
-def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_for_ever() -> None:
+def test_times_that_are_set_back_expire_nothing_at_once_and_nothing_is_kept_without_end() -> None:
     labels, now = DelayedLabels("id", timeout_seconds=100, time="t"), 1e9
 
     def wait(key: int) -> None:

@@ -201,7 +201,7 @@ def test_only_this_machine_is_answered_where_there_is_no_token(run: Running) -> 
     assert run.ask("GET", "/healthz", host="evil.example")[0] == 200
 
 
-def test_a_token_is_asked_for() -> None:
+def test_a_token_is_required() -> None:
     with running(KernelClassifier(max_features=64), events(100), token="s3cret") as made:
         for headers in ({}, {"authorization": "Bearer other"}, {"authorization": "Basic s3cret"}):
             status, told, answer = made.ask("GET", "/model", **headers)
@@ -222,7 +222,7 @@ def test_before_there_is_a_model() -> None:
     made.engine.run()
 
 
-def test_a_loop_that_stands_still_is_ill(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_does_not_advance_is_unhealthy(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamkernel.engine.health.ILL_SECONDS", -1.0)
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
@@ -244,7 +244,7 @@ def test_the_status_has_what_the_page_shows(run: Running) -> None:
     assert len({len(column) for column in found["history"].values()}) == 1
 
 
-def test_answers_do_not_change_what_is_learnt() -> None:
+def test_answers_do_not_change_what_is_learned() -> None:
     """A model that is asked all the time, in other threads, has the same bits as one that nobody asks."""
     told = events(1500)
     alone = KernelClassifier(max_features=128)

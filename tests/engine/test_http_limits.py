@@ -127,7 +127,7 @@ def guarded() -> Iterator[Served]:
     made.close()
 
 
-def test_half_sent_headers_keep_nobody_out(served: Served) -> None:
+def test_half_sent_headers_block_no_other_client(served: Served) -> None:
     with ExitStack() as held:
         clients = [held.enter_context(served.connect()) for _ in range(connections.MAX_CONNECTIONS + 20)]
         for client in clients:
@@ -185,7 +185,7 @@ def test_idle_connections_have_a_deadline(served: Served, monkeypatch: pytest.Mo
         assert is_closed_at_last(client)
 
 
-def test_answers_that_nobody_reads_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_that_no_client_reads_have_a_deadline(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
     with served.connect() as client, pytest.raises(DROPPED):

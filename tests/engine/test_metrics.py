@@ -156,7 +156,7 @@ def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert sum(shares) != 0.0
 
 
-def test_a_cluster_is_told_where_there_is_one() -> None:
+def test_a_cluster_is_reported_where_there_is_one() -> None:
     engine = Engine(KernelClassifier(**nested(**FIRST)), Records(records(3)), label="y", metric=metrics.Accuracy())
     alone = values(engine)
     engine.parts.monitor.cluster = numbers = cluster_snapshot(3, workers=3)
@@ -230,7 +230,7 @@ def test_dead_letters_by_reason(record: Any, reason: str) -> None:
     assert found[f"streamkernel_dead_letters_total/{reason}"] == found["streamkernel_events_total/dead_letter"] == 1
 
 
-def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_told(tmp_path: Path) -> None:
+def test_what_a_step_raises_is_an_error_and_what_cannot_be_joined_is_reported(tmp_path: Path) -> None:
     class Broken(preprocessing.StandardScaler):
         def learn_one(self, x: Any) -> None:
             raise ZeroDivisionError
@@ -305,7 +305,7 @@ def test_a_checkpoint_that_fails_does_not_look_fresh(tmp_path: Path, monkeypatch
     assert ages[5] < ages[4]
 
 
-def test_many_streams_are_told_together() -> None:
+def test_many_streams_are_reported_together() -> None:
     lags = {(f"file-{i}", "0"): 2 for i in range(3 * MOST)}
     engine = Engine(
         KernelClassifier(**nested(**FIRST)), Records(records(3), lags), label="y", metric=metrics.Accuracy()

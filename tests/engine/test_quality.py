@@ -121,7 +121,7 @@ def test_the_last_value_is_judged_on_all_of_late_and_on_some_since_the_start(n: 
     assert scores.theirs == pytest.approx(sum(some) / max(1, len(some)))
 
 
-def test_a_regressor_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_regressor_continues_with_the_same_bits(tmp_path: Path) -> None:
     rng = random.Random(1)
     records = ({"a": rng.gauss(0, 1), "y": rng.gauss(0, 1)} for _ in range(500))
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))

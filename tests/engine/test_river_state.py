@@ -92,7 +92,7 @@ def run(transformer: Any, xs: list[Any], y: float = 1.0) -> list[Any]:
 
 
 @pytest.mark.parametrize("cls", TRANSFORMERS, ids=lambda cls: cls.__name__)
-def test_every_transformer_goes_on_as_if_nothing_had_happened(cls: type) -> None:
+def test_every_transformer_continues_unchanged(cls: type) -> None:
     transformer = cls()
     if cls.__name__ in REFUSED:
         with pytest.raises(TypeError, match=rf"at the top: cannot store a river\..*\.{cls.__name__}$"):
@@ -127,7 +127,7 @@ def feed(metric: Any, n: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("cls", METRICS, ids=lambda cls: cls.__name__)
-def test_every_metric_goes_on_as_if_nothing_had_happened(cls: type) -> None:
+def test_every_metric_continues_unchanged(cls: type) -> None:
     metric = cls()
     feed(metric, 50, seed=1)
     twin = round_trip(metric)
@@ -315,7 +315,7 @@ def test_nan_stays_nan() -> None:
 
 
 @pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
-def test_random_generators_go_on_where_they_were(bits: str) -> None:
+def test_random_generators_continue_where_they_were(bits: str) -> None:
     generators = {
         "python": random.Random(1),
         "state": np.random.RandomState(np.random.MT19937(1)),

@@ -90,7 +90,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path, make: Callable[[], Any]) -> None:
+def test_a_stopped_run_continues_with_the_same_bits(tmp_path: Path, make: Callable[[], Any]) -> None:
     write_events(tmp_path / "events.jsonl")
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
@@ -151,7 +151,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> Non
         engine(tmp_path / "torn", MODELS["median"]()).run()
 
 
-def test_every_record_is_learnt_or_a_dead_letter_that_says_why(tmp_path: Path) -> None:
+def test_every_record_is_learned_or_a_dead_letter_that_says_why(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     good = {"a": 1.5, "b": 2, "y": "red"}
     bad: dict[str, Any] = {
@@ -305,7 +305,7 @@ def test_a_state_of_0_1_has_the_old_names_of_its_setup() -> None:
         check_setup(old, now | {"delayed_labels.key": "other"})
 
 
-def test_a_state_of_0_1_goes_on_with_the_learner_that_it_had() -> None:
+def test_a_state_of_0_1_continues_with_the_learner_that_it_had() -> None:
     """With `l2` alone 0.1 took first-order steps; today's models take Newton steps, and their states say so."""
     model = {"type": "KernelRegressor", "l2": 0.1}
     check_setup({"model": model}, {"model": model | {"learner": "dsg"}})

@@ -165,7 +165,7 @@ def test_check_names_each_topic_and_partition_that_is_missing(written: Write, po
 
 
 @pytest.mark.java
-def test_a_wrong_password_is_said_and_the_right_one_is_used(written: Write, secured: brokers.Secured) -> None:
+def test_a_wrong_password_is_reported_and_the_right_one_is_used(written: Write, secured: brokers.Secured) -> None:
     wrong = {"user": brokers.USER, "password": "wrong-horse"}
     _, config = written(secured.sasl, login=wrong)
     for words in (["topics"], ["topics", "--create"], ["run", "--check", "--connect"]):

@@ -115,7 +115,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_a_bad_column_is_named_and_nothing_is_learnt(column):
+def test_a_bad_column_is_named_and_nothing_is_learned(column):
     values, where = COLUMNS[column]
     X = pd.DataFrame({"a": [1.0, 2.0], "b=x": [0.0, 0.0], "b": values})
     for model in models(classifier, None):
@@ -127,7 +127,7 @@ def test_a_bad_column_is_named_and_nothing_is_learnt(column):
 
 
 @pytest.mark.parametrize("label", [None, float("nan"), [1]], ids=repr)
-def test_a_bad_label_in_a_frame_leaves_the_rows_before_unlearnt(label):
+def test_a_bad_label_in_a_frame_leaves_the_rows_before_unlearned(label):
     xs, _ = examples(4)
     for model in models(classifier, None):
         before = content(model)

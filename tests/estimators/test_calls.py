@@ -251,7 +251,7 @@ def test_one_compiled_version_serves_every_call():
     assert len(scoring.transform.signatures) == 1
 
 
-def test_what_came_before_a_refused_row_of_a_frame_is_learnt_or_waits():
+def test_what_came_before_a_refused_row_of_a_frame_is_learned_or_waits():
     """Its value is in the kernel's domain, but its features are of no use."""
     xs, _ = examples(12)
     xs[6]["x0"] = 1e12

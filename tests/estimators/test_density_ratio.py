@@ -125,7 +125,7 @@ def errors(model, X, log_ratio):
 
 @pytest.mark.parametrize("lengths", [(6000, 6000), (2500, 12_000), (12_000, 2500)], ids=repr)
 @pytest.mark.parametrize("name", ["shifted", "correlated"])
-def test_the_log_ratio_of_gaussians_is_learnt_whatever_the_streams_lengths(name, lengths):
+def test_the_log_ratio_of_gaussians_is_learned_whatever_the_streams_lengths(name, lengths):
     q, p, log_ratio, divergence = gaussians(name, *lengths)
     model = learn(
         KernelDensityRatio(learner=learners.DSG(rule=rules.DSG(), step_size=SETTLING, averaging=True), l2=0.0001),
@@ -167,7 +167,7 @@ def test_the_novelty_form_learns_only_ratios_above_its_threshold():
     assert model.divergence_ == pytest.approx((2.0 * math.pi) ** -0.5, abs=0.1)
 
 
-def test_it_stands_behind_a_scaler():
+def test_it_works_behind_a_scaler():
     xs, ys = examples(50, (False, True))
     model = preprocessing.StandardScaler() | KernelDensityRatio(**nested(learner="novelty", **SMALL))
     learn(model, xs, ys)

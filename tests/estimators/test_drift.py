@@ -99,7 +99,7 @@ def test_a_bet_on_a_stream_that_does_not_change_is_fair(stream):
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_false_alarms_are_as_rare_as_was_asked_for(stream):
+def test_false_alarms_are_as_rare_as_the_bound(stream):
     """The mean of run lengths, and the share of short ones: P(alarm among n pairs) ≤ n/bound."""
     generator, lengths = np.random.default_rng(2), []
     asked = 300
@@ -186,7 +186,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kernel", [None, FIXED], ids=repr)
 @pytest.mark.parametrize("n", [0, 1, 20, 131, 300])
-def test_a_copy_goes_on_with_the_same_bits(n, kernel, way, tmp_path):
+def test_a_copy_continues_with_the_same_bits(n, kernel, way, tmp_path):
     xs, _ = examples(400)
     detector = updated(small(kernel=kernel, average_run_length=200), xs[:n])
     twin = WAYS[way](detector, tmp_path)

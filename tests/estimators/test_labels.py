@@ -109,7 +109,7 @@ def test_probabilities_are_those_of_the_scores(loss):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge", "squared_hinge"])
-def test_three_classes_are_learnt(loss):
+def test_three_classes_are_learned(loss):
     generator = np.random.default_rng(1)
     X = generator.normal(size=(900, 2))
     ys = [str(int(3.0 * (math.atan2(b, a) / math.tau + 0.5))) for a, b in X]

@@ -68,7 +68,7 @@ def test_a_copy_of_random_features_is_the_same_map(way, tmp_path):
         assert twin.transform_one(xs[0]) == model.transform_one(xs[0])
 
 
-def test_a_clone_has_the_parameters_and_nothing_learnt():
+def test_a_clone_has_the_parameters_and_nothing_learned():
     xs, ys = examples(100)
     for options in CLASSIFIERS.values():
         model = learn(classifier(**options), xs, ys)
@@ -79,7 +79,7 @@ def test_a_clone_has_the_parameters_and_nothing_learnt():
 @pytest.mark.parametrize(
     "label", ["", "σ", "a\nb", True, 2**63 - 1, -(2**63), 1e300, 0.1, -5, 10**30, "\ud800"], ids=ascii
 )
-def test_a_label_that_is_learnt_can_be_saved(label, tmp_path):
+def test_a_label_that_is_learned_can_be_saved(label, tmp_path):
     try:
         model = learn(classifier(), [{"a": 1.0}, {"a": -1.0}], ["other", label])
     except InputError:  # early enough

@@ -115,7 +115,7 @@ def test_what_was_never_seen_scores_highest():
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7, "rule": rules.UDSG()}, {"kernel": Gaussian(2.0)}], ids=repr)
-def test_many_events_are_learnt_and_scored_as_one_after_the_other(options):
+def test_many_events_are_learned_and_scored_as_one_after_the_other(options):
     xs, _ = examples(300)
     model, twin = (
         KernelNoveltyDetector(**nested(learner="novelty", **SMALL, **options)),

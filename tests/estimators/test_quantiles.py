@@ -104,7 +104,7 @@ def test_the_units_of_the_targets_do_not_matter(options, exponent):
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e-3])
-def test_ten_thousands_and_thousandths_are_learnt_alike(scale):
+def test_ten_thousands_and_thousandths_are_learned_alike(scale):
     xs, ys = heteroscedastic(500)
     model, other = (
         learn(KernelRegressor(learner="dsg", loss="quantile", tau=0.9), xs, ys * unit) for unit in (1.0, scale)
@@ -113,7 +113,7 @@ def test_ten_thousands_and_thousandths_are_learnt_alike(scale):
 
 
 @pytest.mark.parametrize("options", DIRECTIONAL.values(), ids=DIRECTIONAL)
-def test_rows_at_once_are_learnt_as_one_after_the_other(options):
+def test_rows_at_once_are_learned_as_one_after_the_other(options):
     xs, _ = examples(300)
     ys = targets(xs)
     model, twin = regressor(**options), learn(regressor(**options), xs, ys)
@@ -134,7 +134,7 @@ def test_an_outlier_does_not_ruin_the_steps():
     assert np.abs(predictions(model, xs[:200]) - before).mean() < np.std(ys)
 
 
-def test_targets_that_become_others_by_far_are_learnt_soon():
+def test_targets_that_become_others_by_far_are_learned_soon():
     """In units of the error, steps grow as long as the change asks for, and shrink again."""
     xs, ys = heteroscedastic(4000)
     ys[1000:] = 1000.0 * ys[1000:] + 50_000.0

@@ -27,7 +27,7 @@ def client(request):
     return request.param
 
 
-def test_what_a_run_is_when_left_alone(calm):
+def test_an_undisturbed_run(calm):
     bad = len(range(5, N, BAD_EVERY))
     assert calm.state()["outcomes"] == {"learned": N - bad, "predicted": N - bad, "dead_letter": bad, "pending": 0}
     keys = [key for key, _ in calm.seen()]
@@ -41,7 +41,7 @@ def test_kill_9_at_any_moment(calm, servers, tmp_path, client):
     assert_same(run, calm)
 
 
-def test_one_client_goes_on_where_the_other_was_killed(calm, servers, tmp_path):
+def test_one_client_continues_where_the_other_was_killed(calm, servers, tmp_path):
     run = Run(servers, tmp_path, "events")
     for client in CLIENTS:
         seen = len(run.seen())
@@ -91,7 +91,7 @@ def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, 
     assert run.model() == calm.model()
 
 
-def test_a_member_that_is_evicted_rolls_back_and_goes_on(calm, servers, tmp_path, client):
+def test_a_member_that_is_evicted_rolls_back_and_continues(calm, servers, tmp_path, client):
     from kafka import KafkaAdminClient
     from kafka.admin import MemberToRemove
 

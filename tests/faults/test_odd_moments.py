@@ -100,7 +100,7 @@ def test_a_topic_that_is_deleted(servers, tmp_path, client):
     assert run.log().count("not found in cluster metadata") <= 3, run.log()
 
 
-def test_a_topic_that_is_deleted_where_somebody_gives_up(servers, tmp_path, client):
+def test_a_deleted_topic_with_give_up_after(servers, tmp_path, client):
     """All that was learnt is durable by then."""
     brokers.make_topics(servers, names=[topic := f"given-up-{client}"])
     brokers.produce(servers, topic, records(500))

@@ -41,7 +41,7 @@ def normals(key, block, name, n):
         ((), 0xD6D472E0F5DC73CA),
     ],
 )
-def test_names_hash_the_same_for_ever(name, expected):
+def test_names_always_hash_the_same(name, expected):
     assert hash64(name) == expected
 
 
@@ -85,7 +85,7 @@ def test_other_names_are_refused(name):
         (1, 10**6, ("a", 1), "bdd37c7b bfc6b29c 3f336d34 be887ea3 3f50e967"),
     ],
 )
-def test_directions_have_the_same_bits_for_ever(seed, block, name, bits):
+def test_directions_never_change_their_bits(seed, block, name, bits):
     drawn = normals(domain_key(seed, "features"), block, name, 5).view(np.uint32)
     assert " ".join(f"{word:08x}" for word in drawn) == bits
 

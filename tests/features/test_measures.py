@@ -120,7 +120,7 @@ def test_an_entry_depends_on_nothing_but_its_place(measure, block, n, m):
         (distributions.SIGNS, "3a3bde83 c89be9ba 3cb320e7 df9f0de5"),
     ],
 )
-def test_entries_have_the_same_bits_for_ever(measure, bits):
+def test_entries_never_change_their_bits(measure, bits):
     assert " ".join(f"{word:08x}" for word in drawn(measure, 4, 7).view(np.uint32)) == bits
 
 

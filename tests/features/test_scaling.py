@@ -163,7 +163,7 @@ def test_scales_change_only_when_they_are_taken():
     assert value(scales, {"a": 1.5}) == expected(1.5, 2.0, 1.0)
 
 
-def test_a_stream_that_stands_still_keeps_its_values_bit_for_bit():
+def test_a_stationary_stream_keeps_its_values_bit_for_bit():
     rows = DIRECTIONS.rows(NAMES, np.random.default_rng(1).normal(3.0, 2.0, (100_000, 4)))
     scales = observed(rows.part(0, 512))
     first = in_use(scales).copy()
@@ -197,7 +197,7 @@ def test_drift_is_followed_within_the_horizon():
     assert 0.75 < s / 3.0 < 1.3
 
 
-def test_a_jump_of_unit_is_followed_for_ever():
+def test_a_permanent_jump_of_unit_is_followed():
     scales = observed(column(np.random.default_rng(4).normal(size=40_000)))
     observed(column(1e6 * np.random.default_rng(5).normal(size=100_000)), scales)
     assert 0.7 < in_use(scales)[0, 1] / 1e6 < 1.3
@@ -326,7 +326,7 @@ def test_what_is_no_usable_number_passes_and_does_not_count(bad):
 
 @max_examples(20)
 @given(st.integers(0, 10**6), st.integers(1, 700), st.integers(1, 700))
-def test_scales_that_are_restored_go_on_with_the_same_bits(seed, n, more):
+def test_scales_that_are_restored_continue_with_the_same_bits(seed, n, more):
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n + more, 4)) * [1.0, 1e3, 1e-6, 1.0] + [0.0, 1e9, 0.0, 1.0]
     rows = DIRECTIONS.rows(NAMES, X)

@@ -110,7 +110,7 @@ def examples(n, loss, seed=None):
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("rule", ["DSG", "CDSG of 1.5 γ"])
-def test_a_sum_of_products_of_kernels_is_learnt_as_printed(rule, batch, automatic):
+def test_a_sum_of_products_of_kernels_is_learned_as_printed(rule, batch, automatic):
     """With steps in units of 1/k(x, x), and the variance of the check taken from the features."""
     compiled_rule, plain_rule = RULES[rule]
     if automatic and rule != "DSG":

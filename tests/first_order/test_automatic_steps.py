@@ -178,7 +178,7 @@ def test_the_penalty_is_that_of_the_coefficients():
     assert f.penalty == pytest.approx(0.15 * norm2, rel=1e-9)
 
 
-def test_a_function_that_took_other_steps_goes_on_by_steps_of_that_length():
+def test_a_function_that_took_other_steps_continues_by_steps_of_that_length():
     """A file of before has neither of the sums that the length follows from."""
     X, y = noise(300, "square")
     y += np.sin(2.0 * X[:, 0])

@@ -84,7 +84,7 @@ def test_what_is_no_predictor_is_refused() -> None:
         mlflow.Predictor(KernelRegressor(), "predict_proba")
 
 
-def test_without_mlflow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mlflow_it_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match=r"install it with: pip install 'streamkernel\[mlflow\]'"):
         mlflow.save_model(KernelRegressor(), tmp_path / "model")

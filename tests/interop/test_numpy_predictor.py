@@ -186,7 +186,7 @@ def test_an_untrained_classifier_is_refused(tmp_path: Path) -> None:
         to_numpy(KernelClassifier(), tmp_path / "model.npz")
 
 
-def test_a_model_goes_on_learning_and_a_pruned_one_is_exported(tmp_path: Path) -> None:
+def test_a_model_continues_learning_and_a_pruned_one_is_exported(tmp_path: Path) -> None:
     from streamkernel import upkeep
 
     model = KernelRegressor(max_features=1024)

@@ -53,7 +53,7 @@ def found_labels(model: Any) -> Any:
     return (list(model.steps.values())[-1] if hasattr(model, "steps") else model).labels
 
 
-def test_names_of_the_columns_are_asked_for_where_they_are_not_known() -> None:
+def test_unknown_names_of_columns_are_required() -> None:
     for name in ("strings", "dsg"):
         with pytest.raises(ValueError, match=r"Expected features=\[...\], the names of the columns"):
             to_onnx(learned(name)[0])

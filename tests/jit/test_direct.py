@@ -21,7 +21,7 @@ def test_other_objects_may_have_other_types(kind: type) -> None:
             assert call(values, weights, i) == values[i] * weights[i]
 
 
-def test_objects_that_change_in_place_are_read_anew() -> None:
+def test_objects_that_change_in_place_are_read_again() -> None:
     call, values, weights = direct(weighted), np.ones(3), np.ones(3)
     assert call(values, weights, 1) == 1.0
     values[1], weights[1] = 3.0, 5.0

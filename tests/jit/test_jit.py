@@ -49,7 +49,7 @@ def test_arrays_are_not_returned_to_callers_that_count_otherwise(function, alloc
         call(np.ones(3))
 
 
-def test_functions_that_read_a_tuple_are_compiled_anew_when_the_order_of_its_fields_changes():
+def test_functions_that_read_a_tuple_are_recompiled_when_the_order_of_its_fields_changes():
     found = set()
     for fields in (("first", "last"), ("last", "first")):
         Span = namedtuple("Span", fields)
@@ -69,11 +69,11 @@ def of_constants(first, last):
     return fingerprint(names["span"])
 
 
-def test_functions_are_compiled_anew_when_constants_change_places():
+def test_functions_are_recompiled_when_constants_change_places():
     assert len({of_constants(*pair) for pair in ((8, 64), (64, 8), (8, 8), (64, 64))}) == 4
 
 
-def test_functions_are_compiled_anew_when_code_that_they_emit_changes():
+def test_functions_are_recompiled_when_code_that_they_emit_changes():
     found = set()
     for name in ("fadd", "fmul"):
         names = {"types": types, "__name__": "streamkernel.emitted"}

@@ -74,7 +74,7 @@ def test_where_the_origin_is_does_not_matter(offset):
     assert median_distance(rows(X + offset)) == pytest.approx(median(X), rel=0.01)
 
 
-def test_examples_that_decide_the_bandwidth_are_learnt_whatever_they_are():
+def test_examples_that_decide_the_bandwidth_are_learned_whatever_they_are():
     """A value that is usable with the provisional bandwidth may be none with the next; the model goes on."""
     xs, ys = examples(300)
     xs = [{name: 1e-6 * value for name, value in x.items()} for x in xs]

@@ -191,7 +191,7 @@ def test_examples_that_wait_for_a_batch_are_not_lost(batch, lengths):
 
 
 @pytest.mark.parametrize("lengths", [(13, 10), (2, 1), (0, 1), (0, 0)])
-def test_examples_that_wait_in_a_base_are_learnt_once(lengths):
+def test_examples_that_wait_in_a_base_are_learned_once(lengths):
     xs, ys = stream(80)
     for divide in (True, False):
         model = learnt(KernelRegressor(**nested(learner="dsg", batch_size=8, **SMALL)), xs[:13], ys[:13])
@@ -219,7 +219,7 @@ def branches(lengths, n=103):
 
 
 @pytest.mark.parametrize(("lengths", "n"), [((1, 1), 2), ((5, 1, 3), 3), ((1, 0), 1), ((0, 1), 1)])
-def test_what_waited_in_a_base_and_was_learnt_since_is_refused(lengths, n):
+def test_what_waited_in_a_base_and_was_learned_since_is_refused(lengths, n):
     models, base = branches(lengths)
     refused(models[0], f"got 3 that {n} of {len(lengths)} models have already learned", *models[1:], base=base)
 
@@ -530,7 +530,7 @@ def test_replicas_that_were_pickled_give_the_same_bits(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_that_learnt_nothing_change_nothing(name):
+def test_models_that_learned_nothing_change_nothing(name):
     kind, options = MODELS[name]
     model, empty = made(name, 300), kind(**nested(**options))
     model_merging.summarize(model)  # takes the step that examples wait for
@@ -547,7 +547,7 @@ def test_models_that_learnt_nothing_change_nothing(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_that_learnt_nothing_change_nothing_beside_a_base(name):
+def test_models_that_learned_nothing_change_nothing_beside_a_base(name):
     kind, options = MODELS[name]
     base, xs = made(name, 301), stream(30)[0]  # none waits for a batch of 7
     model_merging.summarize(base)
@@ -774,7 +774,7 @@ def test_scales_of_a_file_of_before_are_merged_among_themselves():
         moments.merge_scales([now[0], before[1]], None)
 
 
-def test_default_models_go_on_from_one():
+def test_default_models_continue_from_one():
     xs, ys = stream(3000)
     xs = [{"a": x["a"] + 1.7e9, "b": 1e-3 * x["b"], "c": x["c"]} for x in xs]
     base = learnt(KernelRegressor(max_features=256), xs[:500], ys[:500])

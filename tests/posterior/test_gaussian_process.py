@@ -25,7 +25,7 @@ from streamkernel.posterior.posteriors import Recursive, Stochastic
 from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
 
 
-def test_variance_never_grows_where_an_example_is_learnt():
+def test_variance_never_grows_where_an_example_is_learned():
     model = learn(gp(noise=0.3, kernel=Gaussian(1.5), n_features=16), XS[:20], YS[:20])
     for x, y in zip(XS[20:], YS[20:], strict=True):
         before = model.predict_one(x, with_dist=True).sigma
@@ -210,7 +210,7 @@ def test_bad_input_is_named_and_changes_nothing(options):
 
 
 @pytest.mark.parametrize("y", [1e90, -1e90, 1e-300, 0.0])
-def test_targets_of_any_size_are_learnt_without_a_warning(y):
+def test_targets_of_any_size_are_learned_without_a_warning(y):
     for kernel in (None, Gaussian(1.5)):
         model = learn(gp(kernel=kernel, n_features=8), XS[:20], [y * i for i in range(20)] if abs(y) < 1 else [y] * 20)
         assert math.isfinite(model.predict_one(XS[0], with_dist=True).sigma)
@@ -254,7 +254,7 @@ def test_memory_is_that_of_the_posterior():
     assert [len(column) for column in operator._seen.posterior._learned.A.theta] == [24, 24, 24]
 
 
-def test_a_real_stream_is_learnt():
+def test_a_real_stream_is_learned():
     """Trump's approval, as it comes."""
     model, errors, ys = gp(), [], []
     for x, y in datasets.TrumpApproval():

@@ -139,7 +139,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("do", "message"), ERRORS.values(), ids=ERRORS)
-def test_errors_say_what_is_wrong(do: Any, message: str) -> None:
+def test_errors_name_the_problem(do: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         do()
 

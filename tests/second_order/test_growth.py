@@ -101,7 +101,7 @@ def test_the_cache_does_not_change_a_bit(kernel, cache_bytes):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kernel", [None, k.Gaussian(1.5), k.ArcCosine(1)], ids=repr)
-def test_a_copy_goes_on_with_the_same_bits_around_looks(kernel, way, tmp_path):
+def test_a_copy_continues_with_the_same_bits_around_looks(kernel, way, tmp_path):
     """Before, at and after those where a group begins; from 512 on examples wait that a new group has not seen."""
     xs, ys = fine(1100)
     begun, model = [], regressor(kernel=kernel)
@@ -165,7 +165,7 @@ def test_memory_is_flat_once_it_has_grown():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge", "smooth_hinge"])
-def test_a_class_that_appears_after_growth_leaves_what_is_said_of_the_others(loss):
+def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss):
     xs, ys = examples(3000, ("no", "yes"))
     model = learn(classifier(loss=loss), xs[:N], ys[:N])
     assert any(stages(model))
@@ -214,7 +214,7 @@ def test_what_is_refused_at_a_look_changes_nothing():
 
 
 @pytest.mark.parametrize("bad", [0, 255, 256, 257, 511, 512, 599])
-def test_rows_before_one_that_is_refused_are_learnt_across_looks(bad):
+def test_rows_before_one_that_is_refused_are_learned_across_looks(bad):
     xs, y = fine(600)
     X = np.array([list(x.values()) for x in xs])
     f, whole = (

@@ -144,7 +144,7 @@ def without(f):
     return cut
 
 
-def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them():
+def test_an_earlier_file_continues_without_them_and_merges_with_one_that_has_them():
     _, xs, ys = model_of("regressor")
     first, second = (learn(KernelRegressor(**SMALL), xs[:600], ys[:600]) for _ in range(2))
     f = second._learner
@@ -158,7 +158,7 @@ def test_an_earlier_file_goes_on_without_them_and_merges_with_one_that_has_them(
     assert np.isfinite(merged.predict_one(xs[900]))
 
 
-def test_a_new_class_is_not_told_to_what_still_predicts():
+def test_a_new_class_does_not_change_arrays_that_still_predict():
     """It has no column for it."""
     xs, ys = examples(300, ("a", "b", "c"))
     model = learn(KernelClassifier(**SMALL), xs, ys)

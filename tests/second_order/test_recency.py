@@ -47,7 +47,7 @@ def restarted(model):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_after_an_abrupt_change_a_model_is_as_good_as_one_begun_there(seed):
+def test_after_an_abrupt_change_a_model_is_as_good_as_one_that_starts_there(seed):
     xs, ys = stream(seed)
     old, keeps_all = (KernelClassifier(**nested(**SMALL, forgetting=f)) for f in ("auto", 1.0))
     for model in (old, keeps_all):
@@ -73,7 +73,7 @@ def skewed(x, generator):
 
 
 @pytest.mark.parametrize("target", [sine, noise, skewed])
-def test_on_a_stream_that_stands_still_nothing_begins_anew(target):
+def test_on_a_stationary_stream_nothing_restarts(target):
     generator = np.random.default_rng(3)
     X = generator.normal(size=(9000, 4))
     model = KernelRegressor(**SMALL)
@@ -96,7 +96,7 @@ def test_a_group_that_forgets_is_the_block_of_a_model_that_forgets(g):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_copy_goes_on_with_the_same_bits_around_a_restart(way, tmp_path):
+def test_a_copy_continues_with_the_same_bits_around_a_restart(way, tmp_path):
     xs, ys = stream()
     whole = learn(KernelClassifier(**SMALL), xs, ys)
     at = restarted(whole)

@@ -138,7 +138,7 @@ def test_the_cache_and_the_order_of_keys_do_not_change_a_bit(options):
 
 
 @pytest.mark.parametrize("way", ["newton", "joint"])
-def test_features_that_emerge_strings_and_late_labels_are_learnt(way):
+def test_features_that_emerge_strings_and_late_labels_are_learned(way):
     """A column appears, then a string decides; the third class comes after 1000 examples."""
     generator = np.random.default_rng(2)
     for loss in ("logistic", "squared_hinge", "softmax"):
@@ -157,7 +157,7 @@ def test_features_that_emerge_strings_and_late_labels_are_learnt(way):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-def test_a_third_label_leaves_what_is_said_of_two(loss):
+def test_a_third_label_leaves_the_scores_of_two(loss):
     xs, ys = examples(700)
     model = learn(classifier(loss=loss), xs, ys)
     before = [model.predict_proba_one(x) for x in xs[:50]]

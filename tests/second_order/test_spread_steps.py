@@ -57,7 +57,7 @@ def test_when_units_are_done_changes_no_bit(options):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("after", [300, 333, 511, 530, 600])
-def test_a_copy_in_the_middle_of_a_step_goes_on_with_the_same_bits(way, after, tmp_path):
+def test_a_copy_in_the_middle_of_a_step_continues_with_the_same_bits(way, after, tmp_path):
     xs, ys = stream()
     model = learned(KernelRegressor(**nested(**SMALL)), xs[:after], ys[:after], [1])
     assert model._learner.numbers["working"] > 0

@@ -48,7 +48,7 @@ def waves(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
     ("loss", "classes"),
     [("logistic", 2), slow("smooth_hinge", 2), ("sigmoid", 2), slow("logistic", 4), ("smooth_hinge", 4)],
 )
-def test_rings_are_told_apart_by_a_part_of_the_features(loss: str, classes: int) -> None:
+def test_rings_are_distinguished_by_a_part_of_the_features(loss: str, classes: int) -> None:
     X, y = rings(classes=classes)
     names = np.array(["a", "b", "c", "d"])[y]
     model = AsyDSSKL(loss=loss, rounds=2, features_per_round=128).fit(X, names)
@@ -190,7 +190,7 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (model.features_[:, 0] < 2).all()
 
 
-def test_too_few_passes_are_told() -> None:
+def test_too_few_passes_are_reported() -> None:
     X, y = rings()
     with pytest.warns(ConvergenceWarning, match="violation of"):
         AsyDSSKL(l1=0.001, rounds=1, max_epochs=2, tol=1e-4).fit(X, y)

@@ -100,7 +100,7 @@ def test_interruption_before_the_first_step_is_one(monkeypatch: pytest.MonkeyPat
         DSPDC().fit([[0.0], [1.0]], [0.0, 1.0])
 
 
-def test_a_gap_above_tol_is_told() -> None:
+def test_a_gap_above_tol_is_reported() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match="max_epochs"):
         model = DSPDC("smooth_hinge", l2=1e-6, max_epochs=2).fit(X, y)
@@ -133,6 +133,6 @@ def test_parameters_and_seeds() -> None:
         ({"m": 3}, np.eye(2), [0, 1], "m from 1 to 2"),
     ],
 )
-def test_errors_say_what_was_expected(given, X, y, message) -> None:
+def test_errors_name_the_expected_value(given, X, y, message) -> None:
     with pytest.raises(InputError, match=f"Expected.*{message}"):
         DSPDC(**given).fit(X, y)

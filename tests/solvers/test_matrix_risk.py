@@ -88,7 +88,7 @@ def test_it_finds_the_optimum_of_the_semidefinite_program(loss: str, m: int | No
     l2=st.sampled_from([0.01, 0.1, 3.0]),
     data=st.data(),
 )
-def test_whatever_is_asked_the_answer_is_certified(seed, n, p, d, loss, l2, data) -> None:
+def test_every_result_is_certified(seed, n, p, d, loss, l2, data) -> None:
     D, b = make(n, p, d, seed, loss)
     m, q = data.draw(st.integers(1, n)), data.draw(st.integers(1, p))
     found = matrix_risk(D, b, loss=loss, l2=l2, m=m, q=q, tol=1e-7, max_steps=20_000)
@@ -143,7 +143,7 @@ def test_the_best_so_far_only_gets_better_and_work_is_counted() -> None:
     assert found.decompositions == 2 * 6 + 2 * found.steps
 
 
-def test_it_stops_after_so_many_steps_and_says_so() -> None:
+def test_it_stops_after_so_many_steps_and_reports_it() -> None:
     D, b = make()
     found = matrix_risk(D, b, m=1, q=1, tol=1e-15, max_steps=20)
     assert found.steps == 20

@@ -155,7 +155,7 @@ def test_untuned_it_is_better_than_euclidean_on_digits() -> None:
         assert model.score(X[test], y[test], task[test]) > right + 0.05
 
 
-def test_predictions_are_those_of_the_learnt_distance() -> None:
+def test_predictions_are_those_of_the_learned_distance() -> None:
     X, y, task = make(per=20)
     model = MultiTaskLMNN().fit(X, y, task)
     new, _, of = make(per=20, seed=1)

@@ -136,7 +136,7 @@ def test_the_product_is_never_formed_unless_that_is_cheap(monkeypatch: pytest.Mo
     assert minimise(A, b, "logistic", l2=0.1, method="factorised", tol=1e-4).gap <= 1e-4
 
 
-def test_a_start_is_gone_on_from() -> None:
+def test_a_start_is_continued_from() -> None:
     A, b = data("logistic")
     cold = minimise(A, b, "logistic", l2=1e-4, tol=1e-8)
     for start in ((cold.coef, cold.dual), cold.coef):
@@ -239,7 +239,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD, ids=[message for _, message in BAD])
-def test_errors_say_what_was_expected(bad: dict, message: str) -> None:
+def test_errors_name_the_expected_value(bad: dict, message: str) -> None:
     given = {"A": np.ones((4, 2)), "b": [1.0, -1.0, 1.0, -1.0], "loss": "square", "l2": 0.1} | bad
     with pytest.raises(InputError, match=f"Expected.*{message}"):
         minimise(given.pop("A"), given.pop("b"), given.pop("loss"), **given)

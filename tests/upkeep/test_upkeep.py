@@ -118,7 +118,7 @@ SOON = upkeep.Pruning(every=400, window=300)
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_path):
+def test_what_is_learned_depends_on_the_events_alone(kind, classes, options, tmp_path):
     stream = [*events(1100, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
     assert whole.n_prunings >= 1
@@ -140,7 +140,7 @@ def test_what_is_learnt_depends_on_the_events_alone(kind, classes, options, tmp_
 
 
 @pytest.mark.parametrize(("kind", "classes", "options"), OPTIONS)
-def test_the_result_is_swapped_in_when_it_has_learnt_what_came_since(kind, classes, options):
+def test_the_result_is_swapped_in_when_it_has_learned_what_came_since(kind, classes, options):
     first, began, until = 256, 400, 600  # the first 256 events decide the bandwidth, and do not count
     stream = [*events(first + until, classes)]
     whole = learnt(kind(**nested(pruning=SOON, **options)), stream)
@@ -255,7 +255,7 @@ def test_the_softmax_of_several_classes_stays_as_it_is(caplog):
         (lambda: KernelClassifier(learner="dsg", refit="yes"), "Expected refit as a Refit"),
     ],
 )
-def test_errors_say_what_was_expected(make, told):
+def test_errors_name_the_expected_value(make, told):
     with pytest.raises(ValueError, match=told):
         make()
 

@@ -59,5 +59,5 @@ def _make(servers: str, make: Callable[[], Made]) -> Made:
         return make()
     except KafkaException as error:
         if error.args[0].code() == KafkaError._INVALID_ARG:
-            raise ValueError(f"Expected options that go together, got {describe_error(error)}") from error
+            raise ValueError(f"Expected options that can be combined, got {describe_error(error)}") from error
         raise UnavailableError(f"Expected a Kafka broker at {servers}, got {describe_error(error)}") from error

@@ -24,7 +24,7 @@ HEARD_EVERY = 100
 """Records between two looks at what became of them, until which they are kept."""
 
 CLOSE_SECONDS = 2.0
-"""How long brokers may take for what is asked of them last."""
+"""How long brokers may take for the last requests."""
 
 
 class ConfluentProducer(Producer):

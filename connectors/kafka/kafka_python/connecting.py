@@ -37,7 +37,7 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
     UnavailableError
         If no broker accepts us.
     ValueError
-        If options do not go together.
+        If options cannot be combined.
     """
     made: list[KafkaNetClient] = []
 
@@ -53,7 +53,7 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
             for one in made:
                 one.close()
             if isinstance(error, errors.KafkaConfigurationError):
-                raise ValueError(f"Expected options that go together, got {error}") from error
+                raise ValueError(f"Expected options that can be combined, got {error}") from error
             cause = max(found, key=_kind_of, default=error)
             raise unavailable(servers, _kind_of(cause), describe_error(cause), "ssl_cafile") from error
 

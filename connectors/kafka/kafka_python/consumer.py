@@ -83,7 +83,7 @@ class PythonConsumer(Consumer):
         self._kafka.resume(*to_client(partitions))
 
     def position(self, partition: Partition) -> int:
-        # Its own method asks the brokers now and then, and waits for them.
+        # Its own method asks the brokers periodically, and waits for them.
         state = self._kafka._subscription.assignment.get(to_client([partition])[0])
         return -1 if state is None or state.position is None else int(state.position.offset)
 

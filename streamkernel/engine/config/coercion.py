@@ -59,7 +59,7 @@ def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
 
 
 def expectation(annotation: Any) -> str:
-    """Return in words what a table can hold for an annotation; nothing if it can hold nothing that fits.
+    """Return the values that a table can hold for an annotation, as text; empty if there are none.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def takes_paths(annotation: Any) -> bool:
 def fit_value(value: Any, annotation: Any) -> Any:
     """Return the value as the annotation has it: a list can become a set, 1 can become 1.0.
 
-    ``True`` is no integer, and ``"5"`` is no number. What cannot be judged is let through.
+    ``True`` is no integer, and ``"5"`` is not a number. What cannot be judged is let through.
 
     Raises
     ------

@@ -27,7 +27,7 @@ class TopicOutput(NamedTuple):
 
 
 def kafka_problems(settings: Settings) -> Iterator[str]:
-    """Yield what does not go together."""
+    """Yield what cannot be combined."""
     source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
     writes = sink.predictions_topic or sink.dead_letters_topic

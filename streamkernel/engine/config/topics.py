@@ -35,7 +35,7 @@ class Topic(NamedTuple):
 
     @property
     def size(self) -> str:
-        """How many partitions, in words."""
+        """The number of partitions, as text."""
         if self.partitions is None:
             return "the brokers' default number of partitions"
         return f"{self.partitions} partition{'' if self.partitions == 1 else 's'}"

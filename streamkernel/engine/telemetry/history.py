@@ -1,4 +1,4 @@
-"""How a run went: its numbers now and then, in bounded memory however long it runs."""
+"""The history of a run: its figures at some events, in bounded memory."""
 
 from __future__ import annotations
 

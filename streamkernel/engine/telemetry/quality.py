@@ -1,6 +1,6 @@
 """Quality of predictions, since the start and recent, beside that of a baseline.
 
-An event only adds a pair, its label and the prediction, to a list. Many pairs are judged together now and then, and
+An event only adds a pair, its label and the prediction, to a list. Many pairs are judged together periodically, and
 recent quality is computed when it is read.
 """
 
@@ -80,7 +80,7 @@ class Quality:
     """Judges predictions by a River metric, and a baseline by another one of the same kind.
 
     Without a model as baseline it is, for a classifier, the label that came most often, or where probabilities are
-    judged the shares of all labels, as if they had been known beforehand; for a regressor the label before.
+    judged the shares of all labels, as if they had been known in advance; for a regressor the label before.
 
     Parameters
     ----------

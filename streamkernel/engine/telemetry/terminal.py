@@ -117,7 +117,7 @@ def compile_for(model: Any, console: Console) -> None:
 
 
 class ProgressLog:
-    """Writes a line of progress to the log now and then; a watcher for :meth:`Engine.run`."""
+    """Writes a line of progress to the log periodically; a watcher for :meth:`Engine.run`."""
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -48,7 +48,7 @@ class Solution(NamedTuple):
     n_iterations
         Steps, each on one block of x and one of y; those of trials count.
     method
-        What was done, in words.
+        A description of the method in use.
     interrupted
         Whether Ctrl-C ended the work.
     history
@@ -112,7 +112,7 @@ def minimise(
     start
         An x to begin with, or an x and a y.
     tell
-        Called several times per second with the share that is done and the gap in words.
+        Called several times per second with the share that is done and the gap as text.
 
     Raises
     ------

@@ -96,7 +96,7 @@ def refit(
     Raises
     ------
     ValueError
-        If an argument is not what is said above.
+        If an argument is invalid.
     """
     problem = check_problem(Z, y, loss, 1.0, columns, 1, penalised)
     outputs = problem.Z.shape[1]

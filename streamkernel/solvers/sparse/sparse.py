@@ -137,7 +137,7 @@ def minimise_sparse(
     Raises
     ------
     ValueError
-        If an argument is not what is said above.
+        If an argument is invalid.
 
     References
     ----------
