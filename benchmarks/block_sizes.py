@@ -14,7 +14,7 @@ from functools import partial
 from river import evaluate, metrics, preprocessing
 from river.datasets import synth
 
-from benchmarks.common import arguments, interleaved, ratio, seconds, show
+from benchmarks.common import arguments, interleaved, processor_seconds, ratio, show
 from benchmarks.hot_path import stream
 from benchmarks.prequential import predicted
 from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, rules
@@ -24,11 +24,11 @@ RULES: dict[str, rules.Rule] = {"DSG": rules.DSG(), "CDSG": rules.CDSG()}
 
 
 def learned(make: Callable[[], KernelClassifier], data: list[tuple[dict[str, float], bool]], skipped: int) -> float:
-    """Return the seconds of an event after some that do not count."""
+    """Return the seconds of processor time of an event after some that do not count."""
     model = make()
     for x, y in data[:skipped]:
         model.learn_one(x, y)
-    return seconds(partial(predicted, model, data[skipped:])) / (len(data) - skipped)
+    return processor_seconds(partial(predicted, model, data[skipped:])) / (len(data) - skipped)
 
 
 def main() -> None:

@@ -50,6 +50,13 @@ def seconds(job: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
+def processor_seconds(job: Callable[[], Any]) -> float:
+    """Return how much of the processor's time `job` takes in this process, whatever else the machine does."""
+    began = time.process_time()
+    job()
+    return time.process_time() - began
+
+
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the median of the ratios, pair by pair."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))

@@ -27,7 +27,7 @@ from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
 from benchmarks.adult import ROWS, table
-from benchmarks.common import arguments, interleaved, ratio, seconds, show
+from benchmarks.common import arguments, interleaved, processor_seconds, ratio, seconds, show
 from streamkernel import KernelClassifier, kernels, learners, set_num_threads
 from streamkernel.features.counter_rng import cos_sin_turns
 
@@ -102,14 +102,14 @@ def stream(d: int, n: int) -> list[tuple[dict[str, float], bool]]:
 
 
 def learnt(model: base.Classifier | FourierSgd, data: list[tuple[dict[str, float], bool]]) -> float:
-    """Return the seconds that an event takes."""
+    """Return the seconds of processor time that an event takes."""
 
     def job() -> None:
         for x, y in data:
             model.predict_one(x)
             model.learn_one(x, y)
 
-    return seconds(job) / len(data)
+    return processor_seconds(job) / len(data)
 
 
 def events(runs: int) -> None:

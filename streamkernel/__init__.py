@@ -25,7 +25,7 @@ from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
 
-_WITH_EXTRAS = ("sklearn", "solvers")
+_WITH_EXTRAS = ("plot", "sklearn", "solvers")
 """Modules that need an extra, and are imported when they are used."""
 
 __all__ = [

@@ -17,9 +17,9 @@ from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.http import serve
 from streamkernel.engine.telemetry.terminal import compile_for, showing
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.plot import learning_curve
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.console import Console
 
 WINDOW = 5
@@ -108,26 +108,17 @@ def plot(histories: Sequence[PlottedRun], path: Path) -> None:
     for column, history in enumerate(histories):
         top, bottom = axes[0][column], axes[1][column]
         top.set_title(history.title, fontsize=11)
-        _accuracy(top, history, history.kernel, "KernelClassifier", "#0b6e99")
-        _accuracy(top, history, history.linear, "LogisticRegression", "#b4532a")
-        top.set_ylim(0.4, 1.0)
+        top.set_prop_cycle(color=["#0b6e99", "#b4532a"])
+        accuracies = {"KernelClassifier": history.kernel, "LogisticRegression": history.linear}
+        curves = {name: zip(history.events, accuracy, strict=True) for name, accuracy in accuracies.items()}
+        learning_curve(curves, recent=WINDOW, ax=top)
+        top.set(ylim=(0.4, 1.0), xlabel="")
         bottom.plot(history.events, history.features, color="#0b6e99", drawstyle="steps-post")
         bottom.set_ylim(0, max(history.features) * 1.15)
         bottom.set_xlabel("events")
-        for axis in (top, bottom):
-            axis.grid(alpha=0.3)
-            axis.spines[["top", "right"]].set_visible(False)
+        bottom.grid(alpha=0.3)
+        bottom.spines[["top", "right"]].set_visible(False)
         top.legend(loc="lower right", fontsize=9, frameon=False)
     axes[0][0].set_ylabel("accuracy")
     axes[1][0].set_ylabel("features")
     figure.savefig(path, dpi=150)
-
-
-def _accuracy(axis: Axes, history: PlottedRun, accuracy: Sequence[float], name: str, color: str) -> None:
-    """Draw the accuracy since the start, and faintly the one over the last few hundred events."""
-    events = history.events
-    hits = [n * value for n, value in zip(events, accuracy, strict=True)]
-    places = [i for i in range(WINDOW, len(events)) if events[i] > events[i - WINDOW]]
-    recent = [(hits[i] - hits[i - WINDOW]) / (events[i] - events[i - WINDOW]) for i in places]
-    axis.plot([events[i] for i in places], recent, color=color, alpha=0.3, linewidth=0.8)
-    axis.plot(events, accuracy, color=color, linewidth=2, label=f"{name}: {accuracy[-1]:.3f}")

@@ -25,6 +25,10 @@ model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=64)
 model.learn_one({"x": 1.0}, True)
 model.save(sys.argv[1])
 print(load(sys.argv[1]).predict_one({"x": 1.0}))
+from river import preprocessing
+pipeline = preprocessing.StandardScaler() | model
+save(pipeline, sys.argv[1])
+print(load(sys.argv[1]).predict_one({"x": 1.0}))
 """
 COMMAND = """
 from streamkernel.__main__ import main
@@ -39,7 +43,7 @@ def process(code: str, *words: object) -> subprocess.CompletedProcess[str]:
 
 def test_estimators_work_without_the_engine(tmp_path: Path) -> None:
     assert "kafka" in WITHOUT_ENGINE
-    assert process(ESTIMATORS, tmp_path / "model").stdout == "True\n"
+    assert process(ESTIMATORS, tmp_path / "model").stdout == "True\nTrue\n"
 
 
 def test_the_command_line_names_the_package_to_install_without_the_engine() -> None:

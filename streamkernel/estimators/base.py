@@ -139,6 +139,15 @@ class KernelModel(LearningModel):
         return self._learner.objective
 
     @property
+    def mixture_weights(self) -> dict[str, float]:
+        """The weights of the functions that f is a mixture of, by kind; empty for first-order learners.
+
+        The kinds are the functions that take Newton steps, those that take constant ones, the level, those linear in
+        the inputs, and the nearest neighbours. Where the stream moves, the constant steps gain.
+        """
+        return dict(self._learner.shares)
+
+    @property
     def _intercept(self) -> int:
         """What f has added to it."""
         return state.NOTHING

@@ -88,6 +88,8 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         The running regularised loss.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    mixture_weights : dict
+        The weights of the functions that f is a mixture of, by kind.
     feature_importances_ : dict
         The share of each field in the change of f with the inputs, available after 256 examples.
 
@@ -171,7 +173,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
             If a value is neither a finite number nor a string, `y` is not a label or exceeds `max_classes` labels, or
             `w` is invalid; the message names the field. The model is unchanged.
         """
-        if w != 1.0 or self._has_class_weights:
+        if w != 1.0 or (self.class_weight is not None and self._has_class_weights):
             w = as_weight(w) * self._weight_of(y)
             if w == 0.0:
                 as_label(y)
@@ -240,9 +242,9 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string.
         """
-        score, labels = self._score(x), self._state.labels
-        best = score > 0.0 and len(labels) == 2 if type(score) is float else score.argmax()
-        found: Label | None = [*labels, None][best]
+        score, names = self._score(x), self._state.names
+        best = score > 0.0 and len(names) == 3 if type(score) is float else score.argmax()
+        found: Label | None = names[best]
         return found
 
     def explain_one(

@@ -131,6 +131,16 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         """The variance σ² of the noise in use."""
         return self._seen.posterior.noise
 
+    @property
+    def _events(self) -> int:
+        """Examples learned."""
+        return int(self._seen.posterior.examples)
+
+    @property
+    def _is_provisional(self) -> bool:
+        """Whether the kernel in use has bandwidths that are still to change."""
+        return self._given.is_pending and self._seen.first is not None
+
     def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
         """Learn from one example.
 

@@ -8,6 +8,7 @@ from typing import Any
 from streamkernel import losses, step_sizes
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel
+from streamkernel.learners import averaging
 from streamkernel.learners.options import DSG, Newton, as_step, resolve_learner
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -134,21 +135,28 @@ def new_function(
             loss_per_error=loss_per_error,
             **others,
         )
+    is_automatic = step is None and default_step is None
     return FirstOrderLearner(
         kernel,
         loss,
         learner.rule,
         gamma,
         per_k_xx=step is None and (learner.preconditioner is None or default_step is None),
-        automatic=step is None and default_step is None,
+        automatic=is_automatic,
         epsilon=learner.preconditioner or 0.0,
         block_size=block_size,
         max_features=cap,
         batch_size=learner.batch_size,
-        average=learner.averaging,
+        average=_average(learner.averaging, is_automatic),
         per_error=step is None and loss.directional,
         **others,
     )
+
+
+def _average(is_asked: bool, is_automatic: bool) -> int:
+    if is_asked:
+        return averaging.AVERAGE
+    return averaging.MIXTURE if is_automatic else averaging.LAST
 
 
 def loss_per_error(loss: str | losses.Loss) -> float:

@@ -273,9 +273,19 @@ class LearningModel(model_file.Serializable):
         return twin
 
     @property
+    def _events(self) -> int:
+        """Examples learned."""
+        return int(self._learner.examples)
+
+    @property
     def _is_young(self) -> bool:
         """Whether the examples are still to come that decide bandwidths and scales."""
         return self._state.first is not None or self._learner.examples < bandwidth.FIRST
+
+    @property
+    def _is_provisional(self) -> bool:
+        """Whether the kernel in use has bandwidths that are still to change."""
+        return self._wanted.is_pending and self._is_young
 
     @locked
     def _settle(self) -> None:

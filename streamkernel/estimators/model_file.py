@@ -10,6 +10,7 @@ from typing import Any, Self
 from streamkernel import kernels, learners, losses, rules, step_sizes, upkeep
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators import older_files
+from streamkernel.estimators.notebook import Shown
 from streamkernel.kernels.stationary import Stationary
 from streamkernel.tensor_file import Tensors, write
 
@@ -36,7 +37,7 @@ CLASS_WEIGHT = "class_weight"
 """The estimators of this library by name: what a file may hold."""
 
 
-class Serializable:
+class Serializable(Shown):
     """A River estimator that is serialized as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -37,6 +37,8 @@ class State:
         What is being learned, ``None`` if nothing is.
     is_direct
         Whether one call of the function is all that learning from an example takes.
+    names
+        The labels by their numbers, and ``None`` after them.
     """
 
     learner: FirstOrderLearner | SecondOrderLearner
@@ -48,9 +50,11 @@ class State:
     own: Any = None
     journal: Journal | None = None
     is_direct: bool = field(init=False)
+    names: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
+        self.names = (*self.labels, None)
 
     def with_journal(self, journal: Journal | None, own: Any) -> State:
         """Return the same with another journal: every event needs two of them, and `dataclasses.replace` is slow."""

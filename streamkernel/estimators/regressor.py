@@ -73,6 +73,8 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
         The share of each field in the change of f with the inputs, available after 256 examples.
     kernel_ : Kernel
         The kernel in use, with its bandwidths.
+    mixture_weights : dict
+        The weights of the functions that f is a mixture of, by kind.
 
     Raises
     ------

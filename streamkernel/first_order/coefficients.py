@@ -11,6 +11,25 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64
+from streamkernel.learners import averaging
+
+
+def _total_weight(numbers: Any) -> float:
+    return averaging.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
+
+
+def with_average(numbers: Any, coef: F64) -> F64:
+    """Return panels with the sums of an average that is the function of now, for panels without."""
+    sums = (numbers["scale_sum"] - _total_weight(numbers) * numbers["scale"]) * coef
+    return np.concatenate([coef, sums], axis=1)
+
+
+def predicting(numbers: Any, functions: F64) -> F64:
+    """Return the functions that predictions are those of, from those of now and their averages, side by side."""
+    if numbers["averaging"] == averaging.LAST:
+        return functions
+    now, average = np.split(functions, 2, axis=-1)
+    return np.asarray(now + averaging.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
 
 
 def to_matrix(numbers: Any, coef: F64) -> F64:
@@ -22,7 +41,7 @@ def to_matrix(numbers: Any, coef: F64) -> F64:
     now, sums = flat[:, :columns], flat[:, columns:]
     if functions == columns:
         return np.asarray(float(numbers["scale"]) * now)
-    average = (numbers["scale_sum"] * now - sums) / max(1, numbers["steps"])
+    average = (numbers["scale_sum"] * now - sums) / _total_weight(numbers)
     return np.concatenate([numbers["scale"] * now, average], axis=1)
 
 
@@ -32,7 +51,7 @@ def to_panels(numbers: Any, matrix: F64, width: int) -> F64:
     functions, per_panel = matrix.shape[1], width // size
     blocks = len(matrix) // (components * size)
     flat = matrix.copy()
-    flat[:, columns:] *= -numbers["steps"]
+    flat[:, columns:] *= -_total_weight(numbers)
     coef = np.zeros((-(-blocks // per_panel) * per_panel, components, size, functions))
     coef[:blocks] = flat.reshape(blocks, components, size, functions)
     coef = coef.reshape(-1, per_panel, *coef.shape[1:]).transpose(0, 4, 2, 1, 3)

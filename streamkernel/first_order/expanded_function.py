@@ -19,7 +19,7 @@ from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit.arena import Arena
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import derivatives, scoring, state
+from streamkernel.learners import averaging, derivatives, scoring, state
 from streamkernel.learners.base import Learner
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.learners.scoring import FirstOrder
@@ -52,7 +52,8 @@ class ExpandedFunction(Learner):
     columns
         Outputs of f.
     average
-        Whether :meth:`scores` gives the averaged iterate f̂_t = (1/t) Σ f_i.
+        What :meth:`scores` gives: ``averaging.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or a ``MIXTURE`` of f with an
+        average that forgets the first steps.
     intercept
         What f has added to it: ``state.NOTHING``; the running ``MEAN`` of the targets; ``LEARNED``, a constant that
         every step moves as it moves f; or ``MARGIN``, a threshold -τ that is learned with f (Dai et al. 2014,
@@ -84,7 +85,7 @@ class ExpandedFunction(Learner):
         batch_size: int = 1,
         l2: float = 0.0,
         columns: int = 1,
-        average: bool = False,
+        average: int = averaging.LAST,
         intercept: int = state.NOTHING,
         per_error: bool = False,
         automatic: bool = False,
@@ -97,7 +98,7 @@ class ExpandedFunction(Learner):
         )
         self.directions = Directions(KernelProgram(kernel, seed), block_size, cache_bytes)
         self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
-        self._averages, self._epsilon, self._rule = average, epsilon, rule
+        self._averaging, self._epsilon, self._rule = int(average), epsilon, rule
         self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error + state.AUTOMATIC * automatic
         self._learns_events = batch_size == 1 and FAST is not None
         self._is_alone = False  # whether no other thread uses it
@@ -139,13 +140,14 @@ class ExpandedFunction(Learner):
         key = int(domain_key(self._seed, "rule").view(np.int64))
         numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
+        numbers["averaging"] = self._averaging
         self._arena, self._columns = self._new_arena(numbers, 1), columns
         self.directions.reserve(1)
 
     def _new_arena(self, numbers: Any, panels: int) -> Arena:
         directions = self.directions
         return single_event.new_arena(
-            numbers, directions.plan, directions.kept, directions.width, panels, self._averages
+            numbers, directions.plan, directions.kept, directions.width, panels, self._averaging != averaging.LAST
         )
 
     @property
@@ -201,12 +203,12 @@ class ExpandedFunction(Learner):
         if self._columns > 1:
             return self._scores_event(x, numeric)
         if type(x) is FAST:  # what most events are
-            score = single_event.score_event(memory, directions.store.table, directions.last.memory, id(x))
+            score = single_event.score_event.call(memory, directions.store.table, directions.last.memory, id(x))
             if score == score:
                 return score
         if FAST:
             record, plain = directions.example(x, numeric)
-            score = single_event.score_event(memory, directions.store.table, record.memory, id(plain))
+            score = single_event.score_event.call(memory, directions.store.table, record.memory, id(plain))
             if score == score:
                 return score
         return float(self.scores(directions.row(x, numeric))[0, 0])
@@ -234,7 +236,7 @@ class ExpandedFunction(Learner):
             If a value is not finite or too large.
         """
         arena, kernel = self._arena, self.directions.kernel
-        out = np.empty((len(rows.start) - 1, 2, int(arena["numbers"][0]["columns"])))
+        out = np.empty((len(rows.start) - 1, 3, int(arena["numbers"][0]["columns"])))
         if len(out) <= _FEW:
             self._evaluate(lambda rows, out: int(scoring.evaluate(function_in(arena), kernel, rows, out)), rows, out)
         else:
@@ -251,7 +253,7 @@ class ExpandedFunction(Learner):
         """Return the derivatives of f by the values of one row, as :meth:`Learner.derivatives` does."""
         directions, size = self.directions, self.block_size
         derivatives.check(directions.plan)
-        functions = self.functions()[:, -self.columns :].T
+        functions = self.predicting().T
         z = self.embed_rows(row)[0]
         along = derivatives.directions_along(directions.kernel, size, row.hashes, len(z) // 2)
         found = derivatives.slopes(directions.kernel, size, z, functions) @ along.T
@@ -267,7 +269,7 @@ class ExpandedFunction(Learner):
     @property
     def n_functions(self) -> int:
         """Columns of f, and as many of its average if there is one."""
-        return self.columns * (1 + self._averages)
+        return self.columns * (1 + (self._averaging != averaging.LAST))
 
     def functions(self) -> F64:
         """Return the coefficients of f and of its average, shape (components × features, functions) as
@@ -275,6 +277,14 @@ class ExpandedFunction(Learner):
         """
         arena = self._arena.copy()
         return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
+
+    def predicting(self) -> F64:
+        """Return the coefficients of the function that predictions are those of, shape (components × features,
+        columns).
+        """
+        arena = self._arena.copy()
+        numbers = arena["numbers"][0]
+        return coefficients.predicting(numbers, coefficients.to_matrix(numbers, arena["coef"]))
 
 
 def function_in(arena: Arena) -> FirstOrder:

@@ -17,7 +17,7 @@ from streamkernel.first_order import coefficients, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
+from streamkernel.learners import averaging, state
 from streamkernel.learners.base import RefusedError
 
 UNLIMITED = 1 << 32
@@ -90,13 +90,13 @@ class FirstOrderLearner(ExpandedFunction):
             gamma = float(self.step(int(self.numbers["steps"]) + 1))
         memory, record, y = self._arena.memory, directions.last, float(y)
         if record.is_numeric and type(x) is FAST:
-            status = single_event.learn_event(memory, directions.store.table, record.memory, id(x), y, w, gamma)
+            status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(x), y, w, gamma)
             if status != state.UNREAD:
                 return bool(status == state.DONE)
         record, plain = directions.example(x, numeric)
         if not record.is_numeric and directions.with_numeric(x, numeric) is not numeric:
             return False
-        status = single_event.learn_event(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
+        status = single_event.learn_event.call(memory, directions.store.table, record.memory, id(plain), y, w, gamma)
         return bool(status == state.DONE)
 
     def learn_one(self, row: Rows, y: float) -> None:
@@ -259,6 +259,11 @@ class FirstOrderLearner(ExpandedFunction):
         learned = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
         self.restore(learned)
 
+    def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
+        """Return whether a file of a function without a mixture is read, from before there was one."""
+        has_mixture = self.numbers["averaging"] == averaging.MIXTURE
+        return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
+
     def tensors(self) -> dict[str, Any]:
         """Return everything that has been learned, as arrays that share nothing with this function."""
         arena, pending = self._arena.copy(), self._pending
@@ -302,7 +307,10 @@ class FirstOrderLearner(ExpandedFunction):
             self.most_blocks = numbers["most_blocks"] = most
         width = self.directions.width
         panels = -(-blocks * self.block_size // width)
-        coef = tensor_file.require_tensor(tensors, "coef", np.float64, (panels, *self.coef.shape[1:]))
+        shape, is_new = (panels, *self.coef.shape[1:]), self._starts_to_average(tensors)
+        coef = tensor_file.require_tensor(
+            tensors, "coef", np.float64, (panels, columns, *shape[2:]) if is_new else shape
+        )
         beta = tensor_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
         pending = example_tensors.unpack_examples("pending", tensors, self.directions) or []
         if len(pending) >= self.batch_size:
@@ -311,6 +319,8 @@ class FirstOrderLearner(ExpandedFunction):
         if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
             raise ValueError("expected squares of norms, got numbers below 0")
         state.set_learned(numbers, learned)
+        if is_new:
+            coef, numbers["log_odds"] = coefficients.with_average(numbers, coef), -averaging.SURE
         if numbers["step_units"] & state.AUTOMATIC and numbers["steps"] and not numbers["gradient_sum"]:
             self._begin_automatic_steps(numbers)
         self._set_arena(numbers, coef, beta)

@@ -18,6 +18,8 @@ from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import automatic_step, block_choice
 from streamkernel.first_order.preconditioning import precondition
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners import averaging
+from streamkernel.learners.averaging import AVERAGE, MIXTURE
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, score, workspace
 from streamkernel.learners.state import (
@@ -34,6 +36,8 @@ from streamkernel.learners.state import (
     PER_ERROR,
     PER_K_XX,
 )
+
+_weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 
 class StepWork(NamedTuple):
@@ -122,7 +126,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         automatic_step.clear(min(numbers.blocks + 1, numbers.most_blocks), size, room.total)
     # 1. the scores and the gradients; what cannot be learned is refused before anything changes
     bound = numbers.loss_bound if bounded else numbers.gradient_bound
-    loss, largest, squares, total, most_weight = 0.0, 0.0, 0.0, 0.0, 0.0
+    loss, largest, squares, total, most_weight, log_odds = 0.0, 0.0, 0.0, 0.0, 0.0, numbers.log_odds
     added, error_scale, square, fourth = numbers.offset, numbers.error_scale, numbers.mean_square, numbers.mean_fourth
     for i in range(batch):
         if i >= known and not score(state, kernel, rows, first + i, work, scores):
@@ -144,7 +148,11 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
         losses.derivative(code, parameter, f[i], target, g[i])
         if not (vectors.within(f[i], 1.0, LARGEST_GRADIENT) and vectors.within(g[i], 1.0, LARGEST_GRADIENT)):
             return DIVERGED, first + i
-        loss += w * losses.value(code, parameter, f[i], target)
+        own_loss = losses.value(code, parameter, f[i], target)
+        loss += w * own_loss
+        if numbers.averaging == MIXTURE and numbers.running_loss > 0.0:
+            gain = own_loss - losses.value(code, parameter, scores[2], target)
+            log_odds = _preferred(log_odds, w * gain / numbers.running_loss)
         if numbers.step_units & PER_ERROR:
             deviation = abs(f[i, 0] - target)
             most = LARGEST_DEVIATION * error_scale or deviation
@@ -167,7 +175,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     # it is in units of k(x, x)², as ḡ and β are of a kernel of size 1
     if numbers.k_xx > 0.0:
         square, fourth, largest = numbers.k_xx, numbers.k_xx**2, numbers.k_xx
-    offset_gamma = 0.0
+    offset_gamma = gamma if is_automatic else 0.0  # γ is as the loss wants it, and there is no λ for an intercept
     if numbers.step_units & PER_K_XX and largest > 0.0:
         if numbers.intercept == MARGIN:  # f and τ are of the size of k(x, x), whatever it is
             offset_gamma = gamma * max(square, largest)
@@ -175,6 +183,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             gamma /= max(square, largest)
     if numbers.step_units & PER_ERROR:
         gamma *= error_scale
+        offset_gamma *= error_scale
         if gamma * numbers.l2 > 1.0:
             gamma = 1.0 / numbers.l2
     variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
@@ -224,7 +233,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
     shrink = 1.0 - eta * numbers.l2
     if numbers.intercept == LEARNED:
-        added -= gamma * gradient[0]
+        added -= (offset_gamma or gamma) * gradient[0]
     if numbers.intercept == MARGIN:
         added -= (offset_gamma or gamma) * (numbers.l2 + gradient[0])
     inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT
@@ -251,7 +260,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             if coef.shape[1] > columns:
                 vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
             vectors.move(coef[panel, c, part, offset : offset + size], change)
-    numbers.scale_sum += numbers.scale
+    numbers.scale_sum += _weight(numbers.averaging, numbers.steps + 1.0) * numbers.scale
     # 5. the counters, and what the dashboard shows
     if not is_automatic:
         numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
@@ -259,11 +268,11 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     numbers.weight += total
     numbers.steps += 1
     numbers.running_loss += min(1.0, total / min(numbers.weight, HORIZON)) * (loss / total - numbers.running_loss)
-    if numbers.intercept >= LEARNED and coef.shape[1] > columns:
+    if numbers.intercept >= LEARNED and numbers.averaging == AVERAGE:
         numbers.predicted_offset += (added - numbers.predicted_offset) / numbers.steps
     else:
         numbers.predicted_offset = added
-    numbers.gradient_bound, numbers.last_step, numbers.offset = bound, eta, added
+    numbers.gradient_bound, numbers.last_step, numbers.offset, numbers.log_odds = bound, eta, added, log_odds
     numbers.error_scale, numbers.mean_square, numbers.mean_fourth = error_scale, square, fourth
     if k == blocks:
         numbers.blocks += 1
@@ -286,7 +295,7 @@ def _learn(state, kernel, rows, y, gammas):  # type: ignore[no-untyped-def]
     With a preconditioner the g_i of the last line are solved against the block's covariance.
     """
     room = step_workspace(state, kernel, rows)
-    scores = np.empty((2, state.numbers[0].columns))
+    scores = np.empty((3, state.numbers[0].columns))
     state.numbers[0].last_example = 0
     for i in range(len(gammas)):
         status, row = step(state, kernel, rows, i * state.numbers[0].batch_size, y, scores, gammas[i], room)

@@ -15,7 +15,7 @@ from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, En
 from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
 from streamkernel.features.rows import I64, Rows
 from streamkernel.first_order.sgd_step import StepWork, step
-from streamkernel.jit import compiled, inlined
+from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.scoring import FirstOrder, ScoringRoom, score
@@ -54,7 +54,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
     summed, solved = columns * (1 + average), batch if numbers["ridge"] > 0.0 else 0
     shapes = (
         (1,), (parts,), (terms,), (terms, parts), (kept_rows, 3), (panels, summed, components, width),
-        (panels * (width // size), columns), (panels, components, width), (2, columns), (ROOM + 2 * parts, width),
+        (panels * (width // size), columns), (panels, components, width), (3, columns), (ROOM + 2 * parts, width),
         (summed, width), (2, batch, columns), (columns, components, size), (columns,), (components * size, solved),
         (solved, solved), (0, columns, components, width), (2,), (1,), (1,),
     )  # fmt: skip
@@ -115,7 +115,7 @@ def _open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
         array_at(memory, at[_GRAM], (solved, solved), np.float64),
         array_at(memory, at[_TOTAL], (0, columns, components, width), np.float64),
     )
-    scores = array_at(memory, at[_SCORES], (2, columns), np.float64)
+    scores = array_at(memory, at[_SCORES], (3, columns), np.float64)
     return function, kernel, rows, room, scores, array_at(memory, at[_TARGET], (1,), np.float64)
 
 
@@ -132,6 +132,7 @@ def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
     return scores, True
 
 
+@of_one_signature
 @compiled(allocates=False)
 def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
     """Return the score of the dictionary at address `x`, of a function of one column.
@@ -157,6 +158,7 @@ def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
     return False
 
 
+@of_one_signature
 @compiled(allocates=False)
 def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyped-def]
     """Take one step on the dictionary at address `x`, of the weight w; return a status of `learners.state`.

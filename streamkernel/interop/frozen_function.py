@@ -102,7 +102,7 @@ def _steps(model: Any) -> list[Any]:
 
 
 def _first_order(learner: FirstOrderLearner) -> F64:
-    return learner.functions()[:, -learner.columns :]
+    return learner.predicting()
 
 
 def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:

@@ -50,6 +50,40 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+class of_one_signature:  # noqa: N801
+    """A compiled function that is called with arguments of the same types always; that is the caller's promise.
+
+    numba looks at the types of arguments at the first call only. `call` is the machine code from then on.
+
+    Parameters
+    ----------
+    function
+        The compiled function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamkernel.jit import compiled
+    >>> @of_one_signature
+    ... @compiled
+    ... def total(values, i):
+    ...     return values[i]
+    >>> [total.call(np.arange(3.0), i) for i in range(3)]
+    [0.0, 1.0, 2.0]
+    """
+
+    __slots__ = ("_function", "call")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.call: Callable[..., Any] = self._first
+
+    def _first(self, *arguments: Any) -> Any:
+        found = self._function(*arguments)
+        self.call = _machine_code(self._function, arguments) or self._function
+        return found
+
+
 def _machine_code(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
     """Return the machine code for arguments of these types, ``None`` if there is none of its own."""
     overloads = getattr(function, "overloads", {})

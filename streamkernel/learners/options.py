@@ -95,7 +95,9 @@ class DSG:
         ε > 0 of the preconditioner (1/B) Σ φφᵀ + εI, the covariance over the batch of the features of the block that a
         step moves (Dai et al. 2014, section 4). ``None`` is no preconditioner. It needs large batches.
     averaging : bool, default False
-        Predict with the average of all iterates (Polyak averaging) instead of the last iterate.
+        Predict with the average of all iterates (Polyak averaging), as in the theory. Otherwise predictions are those
+        of the last iterate or, with ``step_size="auto"``, of a mixture of the last iterate and an average that forgets
+        the first steps; their losses on recent examples determine their shares.
 
     Raises
     ------

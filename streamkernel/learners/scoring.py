@@ -24,7 +24,11 @@ from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, ROOM, Entries
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F32, F64, ROWS
 from streamkernel.jit import compiled, inlined, unit
+from streamkernel.learners import averaging
+from streamkernel.learners.averaging import MIXTURE
 from streamkernel.learners.state import NUMBERS_TYPE
+
+_total_weight, _share = inlined(averaging.total_weight), inlined(averaging.share)
 
 
 class FirstOrder(NamedTuple):
@@ -100,7 +104,8 @@ def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
-    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, and ``out[1]`` to the prediction: averaged if asked, with the offset.
+    """Set ``out[0]`` to Σ_b φ_b(x)ᵀ α_b of row i, ``out[1]`` to the prediction with the offset, and ``out[2]`` to the
+    average if there is one.
 
     Return whether the row is usable.
     """
@@ -135,16 +140,19 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
     for c in range(columns):
         dot = vectors.tree_sum(sums[c]) * normaliser
         out[0, c] = numbers.scale * dot
-        out[1, c] = out[0, c]
+        out[1, c] = out[2, c] = out[0, c]
         if coef.shape[1] > columns and numbers.steps > 0:
             average = numbers.scale_sum * dot - vectors.tree_sum(sums[columns + c]) * normaliser
-            out[1, c] = average / numbers.steps
+            out[2, c] = average / _total_weight(numbers.averaging, numbers.steps)
+            out[1, c] = out[2, c]
+            if numbers.averaging == MIXTURE:
+                out[1, c] = out[0, c] + _share(MIXTURE, numbers.log_odds) * (out[2, c] - out[0, c])
         out[1, c] += numbers.predicted_offset
     return True
 
 
 def _evaluate(state, kernel, rows, out):  # type: ignore[no-untyped-def]
-    """Set ``out[i]``, shape (2, columns), to the scores of row i; return the first unusable row, or -1."""
+    """Set ``out[i]``, shape (3, columns), to the scores of row i; return the first unusable row, or -1."""
     work = workspace(state, kernel, rows)
     state.numbers[0].last_example = 0
     for i in range(len(rows.start) - 1):

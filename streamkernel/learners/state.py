@@ -16,18 +16,19 @@ that wait for a Newton step, and steps that would have added a block if there ha
 
 LEARNED_REALS = (
     "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
-    "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight",
+    "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight", "log_odds",
 )  # fmt: skip
 """The lazy scale of α and β; the bound M on the derivative, or the loss's parameter where that follows the errors;
-Σ scales for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the offset added to f,
-and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the squared targets for
-second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of automatic
-size Σ‖∇‖², and ‖f‖² by what each step changed; and the weights of all examples together."""
+Σ scales times weights for the averaged iterate; Σ‖α_b‖² without the scale; the running loss; the last step; the
+offset added to f, and that of predictions, which is averaged if they are; the running mean of |f(x) - y|, or of the
+squared targets for second-order steps; the running means of |z|² and |z|⁴ over features and examples; for steps of
+automatic size Σ‖∇‖², and ‖f‖² by what each step changed; the weights of all examples together; and s of
+:mod:`streamkernel.learners.averaging`."""
 
 _GIVEN_INTS = (
     "columns", "block_size", "batch_size", "most_blocks", "loss", "rule", "n_new", "n_reused", "intercept", "rule_key",
     "step_units", "parts", "terms", "components", "last_example", "closed", "looked_at", "panels", "summed",
-    "kept_rows", "room_blocks", "working", "worked_at", "unit", "restarted", "compared_at",
+    "kept_rows", "room_blocks", "working", "worked_at", "unit", "restarted", "compared_at", "averaging",
 )  # fmt: skip
 _GIVEN_REALS = (
     "l2", "loss_parameter", "loss_bound", "max_step_ratio", "ridge", "k_xx", "forgetting", "step_k_xx", "worked_k_xx",
@@ -92,23 +93,25 @@ def pack_learned(numbers: Any) -> dict[str, Any]:
 def pad_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return tensors of a file with what earlier files did not hold.
 
-    That is 0 for what came with steps of automatic size, and a weight of 1 for each example.
+    That is 0 for what came with steps of automatic size and with averages, and a weight of 1 for each example.
 
     Examples
     --------
     >>> found = pad_tensors({"ints": np.arange(5), "reals": np.ones(11)})
-    >>> len(found["ints"]), found["reals"][-3:].tolist()
-    (6, [0.0, 0.0, 3.0])
+    >>> len(found["ints"]), found["reals"][-4:].tolist()
+    (6, [0.0, 0.0, 3.0, 0.0])
     """
     found = dict(tensors)
     ints, reals = tensors.get("ints"), tensors.get("reals")
     if isinstance(ints, np.ndarray) and ints.shape == (len(LEARNED_INTS) - 1,):
         found["ints"] = ints = np.append(ints, np.zeros(1, ints.dtype))
-    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 3,):
+    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 4,):
         reals = np.append(reals, np.zeros(2, reals.dtype))
-    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 1,) and ints is not None:
+    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 2,) and ints is not None:
         examples = ints[LEARNED_INTS.index("examples")] if np.shape(ints) == (len(LEARNED_INTS),) else 0
-        found["reals"] = np.append(reals, np.array([examples], reals.dtype))
+        reals = np.append(reals, np.array([examples], reals.dtype))
+    if isinstance(reals, np.ndarray) and reals.shape == (len(LEARNED_REALS) - 1,):
+        found["reals"] = np.append(reals, np.zeros(1, reals.dtype))
     return found
 
 

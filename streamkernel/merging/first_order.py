@@ -9,8 +9,9 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
+from streamkernel.first_order import coefficients as coefficients_of
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners import state
+from streamkernel.learners import averaging, state
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import FirstOrderSummary
 
@@ -61,9 +62,13 @@ def merge(
     functions, beta = np.zeros((n, height, fresh.n_functions)), np.zeros((n, columns))
     now, average = functions[:, :, :columns], functions[:, :, columns:]
     t = [int(part.numbers["steps"]) for part in parts]
+    is_mixture = fresh.numbers["averaging"] == averaging.MIXTURE  # the average is then the mean of all predictions
     for part, at, own, w in zip(parts, places, t, weights.tolist(), strict=True):
         now[at] += w * part.functions[:, :, :columns]
-        average[at] += own * part.functions[:, :, columns:]
+        if is_mixture:
+            average[at] += w * coefficients_of.predicting(part.numbers, part.functions)
+        else:
+            average[at] += own * part.functions[:, :, columns:]
         beta[at] += w * part.beta
     numbers = merge_numbers(parts, base, weights)
     numbers["blocks"] = n
@@ -71,8 +76,11 @@ def merge(
     at = [known.get(block.tobytes(), n) for block in base.drawn]
     if n in at:
         raise MergeError("Expected a base from which the models continued, got one with features that they do not have")
-    average[at] -= (len(parts) - 1) * int(base.numbers["steps"]) * base.functions[:, :, columns:]
-    average /= max(1, int(numbers["steps"]))
+    if is_mixture:
+        numbers["log_odds"] = averaging.SURE
+    else:
+        average[at] -= (len(parts) - 1) * int(base.numbers["steps"]) * base.functions[:, :, columns:]
+        average /= max(1, int(numbers["steps"]))
     for name in (*state.LEARNED_INTS, *state.LEARNED_REALS):
         fresh.numbers[name] = numbers[name]
     kept = _kept_features(fresh, drawn, max(part.next for part in parts), most)

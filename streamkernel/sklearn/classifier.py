@@ -32,35 +32,35 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
     Parameters
     ----------
-    kernel : Kernel, optional
+    kernel : Kernel or None, default None
         One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
         four Gaussian bandwidths around their median distance.
-    loss : str or losses.Loss, default="logistic"
+    loss : str or losses.Loss, default "logistic"
         As for :class:`streamkernel.KernelClassifier`, like all parameters except `shuffle` and `verbose`.
         With ``"logistic"`` and ``"softmax"`` there is `predict_proba`.
-    learner : str, learners.Newton or learners.DSG, default="newton"
+    learner : str, learners.Newton or learners.DSG, default "newton"
         What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int, "auto" or None, default="auto"
+    max_features : int, "auto" or None, default "auto"
         Cap on the number of random features.
-    l2 : float, default=0.0
+    l2 : float, default 0.0
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, "balanced" or None, default None
         Weights by class; ``"balanced"`` weighs by the examples of each class so far, in the order of the rows.
-    pruning : upkeep.Pruning, optional
+    pruning : upkeep.Pruning or None, default None
         Prune the model from time to time.
-    refit : upkeep.Refit, optional
+    refit : upkeep.Refit or None, default None
         Solve the coefficients on recent examples from time to time.
-    cache_bytes : int, default=67108864
+    cache_bytes : int, default 67108864
         Memory for random directions, in bytes.
-    seed : int, default=0
+    seed : int, default 0
         Seed of the random features. It has the name that it has everywhere else in this library, and is an integer:
         two fits are the same unless it differs.
-    max_classes : int, default=100
+    max_classes : int, default 100
         How many classes there may be.
-    shuffle : bool, default=True
+    shuffle : bool, default True
         Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
         sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default=False
+    verbose : bool, default False
         Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
@@ -131,17 +131,17 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X
-            Shape (n_samples, n_features): a data frame, whose strings are categories; an array; or a sparse matrix.
-            NaN is a missing value.
-        y
-            The classes, shape (n_samples,).
-        sample_weight
-            Weights, shape (n_samples,); a row of weight w counts as w rows, and one of weight 0 not at all.
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows. Strings in a data frame are categories. NaN is a missing value.
+        y : array_like of shape (n_samples,)
+            The classes.
+        sample_weight : array_like of shape (n_samples,) or None, default None
+            Weights; a row of weight w counts as w rows, and one of weight 0 not at all.
 
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -162,14 +162,19 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-        classes
-            All classes that will ever come, shape (n_classes,); the first call needs them.
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows, as for :meth:`fit`.
+        y : array_like of shape (n_samples,)
+            The classes.
+        classes : array_like of shape (n_classes,) or None, default None
+            All classes that will ever come; the first call needs them.
+        sample_weight : array_like of shape (n_samples,) or None, default None
+            Weights.
 
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -197,13 +202,25 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the class of each row, shape (n_samples,)."""
+        """Return the class of each row, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         X = self._fitted(X)
         return np.asarray(self.model_.predict_many(X)).astype(self.classes_.dtype)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes)."""
+        """Return the probability of each class, in the order of `classes_`, shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         X = self._fitted(X)
         return class_probabilities(self.model_, X, self.classes_.tolist())
 
@@ -212,6 +229,11 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
 
         These have the shape (n_samples, n_classes). A class of which no row has been learned has a score of 1 less than
         the lowest.
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
         """
         X = self._fitted(X)
         return class_scores(self.model_, X, self.classes_.tolist())

@@ -23,23 +23,23 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
     Parameters
     ----------
-    kernel : Kernel, optional
+    kernel : Kernel or None, default None
         One of :mod:`streamkernel.kernels`; by default a Gaussian of 0.4 times the median distance between the first 256
         rows.
-    nu : float, default=0.5
+    nu : float, default 0.5
         The fraction of the rows to find novel, strictly between 0 and 1.
-    learner : "dsg" or learners.DSG, optional
+    learner : "dsg" or learners.DSG or None, default None
         As for :class:`streamkernel.KernelNoveltyDetector`, like all parameters except `shuffle` and `verbose`.
-    max_features : int or None, default=1024
+    max_features : int or None, default 1024
         Cap on the number of random features.
-    cache_bytes : int, default=67108864
+    cache_bytes : int, default 67108864
         Memory for random directions, in bytes.
-    seed : int, default=0
+    seed : int, default 0
         Seed of the random features, as for :class:`streamkernel.sklearn.KernelClassifier`.
-    shuffle : bool, default=True
+    shuffle : bool, default True
         Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
         sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default=False
+    verbose : bool, default False
         Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
@@ -101,15 +101,15 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X
-            Shape (n_samples, n_features): a data frame, whose strings are categories; an array; or a sparse matrix.
-            NaN is a missing value.
-        y
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows. Strings in a data frame are categories. NaN is a missing value.
+        y : None, default None
             Not used.
 
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -126,12 +126,15 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X, y
-            As for :meth:`fit`.
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows, as for :meth:`fit`.
+        y : None, default None
+            Not used.
 
         Returns
         -------
         self
+            The estimator.
         """
         is_first = not hasattr(self, "model_")
         X = self._read(X, reset=is_first)
@@ -141,15 +144,33 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         return self
 
     def score_samples(self, X: Any) -> F64:
-        """Return f of each row, shape (n_samples,): the higher, the more like what was learned."""
+        """Return f of each row, shape (n_samples,): the higher, the more like what was learned.
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         X = self._fitted(X)
         return row_scores(self.model_, X)[:, 0] + self.offset_
 
     def decision_function(self, X: Any) -> F64:
-        """Return f - τ of each row, shape (n_samples,): negative for what is novel."""
+        """Return f - τ of each row, shape (n_samples,): negative for what is novel.
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         X = self._fitted(X)
         return row_scores(self.model_, X)[:, 0]
 
     def predict(self, X: Any) -> Any:
-        """Return 1 for a row that is like what was learned and -1 for a novel one, shape (n_samples,)."""
+        """Return 1 for a row that is like what was learned and -1 for a novel one, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         return np.where(self.decision_function(X) < 0.0, -1, 1)

@@ -24,31 +24,31 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
 
     Parameters
     ----------
-    kernel : Kernel, optional
+    kernel : Kernel or None, default None
         One of :mod:`streamkernel.kernels`, which reads inputs as they are; by default inputs are scaled, and there are
         four Gaussian bandwidths around their median distance.
-    loss : str or losses.Loss, default="square"
+    loss : str or losses.Loss, default "square"
         As for :class:`streamkernel.KernelRegressor`, like all parameters except `shuffle` and `verbose`.
-    tau : float, optional
+    tau : float or None, default None
         The quantile that ``loss="quantile"`` learns.
-    learner : str, learners.Newton or learners.DSG, default="newton"
+    learner : str, learners.Newton or learners.DSG, default "newton"
         What learns: ``"newton"``, ``"dsg"``, or one of :mod:`streamkernel.learners` with its options.
-    max_features : int, "auto" or None, default="auto"
+    max_features : int, "auto" or None, default "auto"
         Cap on the number of random features.
-    l2 : float, default=0.0
+    l2 : float, default 0.0
         Regularisation λ of (λ/2)‖f‖² + E[ℓ(f(x), y)].
-    pruning : upkeep.Pruning, optional
+    pruning : upkeep.Pruning or None, default None
         Prune the model from time to time.
-    refit : upkeep.Refit, optional
+    refit : upkeep.Refit or None, default None
         Solve the coefficients on recent examples from time to time.
-    cache_bytes : int, default=67108864
+    cache_bytes : int, default 67108864
         Memory for random directions, in bytes.
-    seed : int, default=0
+    seed : int, default 0
         Seed of the random features, as for :class:`streamkernel.sklearn.KernelClassifier`.
-    shuffle : bool, default=True
+    shuffle : bool, default True
         Whether `fit` learns the rows in a random order, which `seed` decides, rather than in theirs: tables are often
         sorted, and an online learner is then surprised by each new class. `partial_fit` learns rows as they come.
-    verbose : bool, default=False
+    verbose : bool, default False
         Whether `fit` and `partial_fit` show a progress line on standard error.
 
     Attributes
@@ -113,17 +113,17 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X
-            Shape (n_samples, n_features): a data frame, whose strings are categories; an array; or a sparse matrix.
-            NaN is a missing value.
-        y
-            The targets, shape (n_samples,).
-        sample_weight
-            Weights, shape (n_samples,); a row of weight w counts as w rows, and one of weight 0 not at all.
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows. Strings in a data frame are categories. NaN is a missing value.
+        y : array_like of shape (n_samples,) and float
+            The targets.
+        sample_weight : array_like of shape (n_samples,) or None, default None
+            Weights; a row of weight w counts as w rows, and one of weight 0 not at all.
 
         Returns
         -------
         self
+            The estimator.
 
         Raises
         ------
@@ -140,12 +140,17 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows, as for :meth:`fit`.
+        y : array_like of shape (n_samples,)
+            The targets.
+        sample_weight : array_like of shape (n_samples,) or None, default None
+            Weights.
 
         Returns
         -------
         self
+            The estimator.
         """
         is_first = not hasattr(self, "model_")
         X, targets, weights = self._checked(X, y, sample_weight, reset=is_first)
@@ -155,7 +160,13 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         return self
 
     def predict(self, X: Any) -> F64:
-        """Return the prediction for each row, shape (n_samples,)."""
+        """Return the prediction for each row, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : data frame, ndarray or sparse matrix of shape (n_samples, n_features)
+            The rows.
+        """
         X = self._fitted(X)
         return np.asarray(self.model_.predict_many(X), np.float64)
 

@@ -13,9 +13,10 @@ from numpydoc.validate import Validator, validate
 
 import connectors
 import streamkernel
-from streamkernel import engine, kernels, learners, losses, research, rules, solvers, step_sizes, upkeep
+from streamkernel import engine, kernels, learners, losses, plot, research, rules, sklearn, solvers, step_sizes, upkeep
 
-MODULES = (streamkernel, kernels, learners, losses, research, rules, solvers, step_sizes, upkeep, engine, connectors)
+BY_EXTRA = (plot, sklearn, solvers, engine)
+MODULES = (streamkernel, kernels, learners, losses, research, rules, step_sizes, upkeep, connectors, *BY_EXTRA)
 NOT_ASKED = {
     "ES01": "a summary may say all",
     "EX01": "an example for each class, not for each method",
@@ -82,7 +83,9 @@ def test_types_of_parameters_have_defaults_and_shapes(name: str) -> None:
         assert parameter != "X" or " of shape (" in kind, parameter
 
 
-CLASSES = sorted({f"{m.__name__}.{n}" for m in (streamkernel, kernels, solvers) for n in m.__all__ if n[0].isupper()})
+CLASSES = sorted(
+    {f"{m.__name__}.{n}" for m in (streamkernel, kernels, sklearn, solvers) for n in m.__all__ if n[0].isupper()}
+)
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if not name.endswith("Error")])

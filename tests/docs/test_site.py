@@ -68,7 +68,9 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
         assert re.findall(r"(?:url\(|@import\s*)[\"']?(?:https?:)?//[^)\"']*", path.read_text()) == []
 
 
-@pytest.mark.parametrize("name", ["KernelClassifier", "KernelRegressor", "load", "DSG", "Gaussian", "DSPDC", "Engine"])
+@pytest.mark.parametrize(
+    "name", ["KernelClassifier", "KernelRegressor", "load", "DSG", "Gaussian", "DSPDC", "Engine", "learning_curve"]
+)
 def test_the_reference_has_what_the_docstrings_say(site: Path, name: str) -> None:
     text = "".join(path.read_text() for path in (site / "reference" / "api").rglob("*.html"))
     assert re.search(rf'<h\d id="[\w.]+\.{name}"', text)

@@ -408,6 +408,8 @@ def test_everything_in_the_catalogues_can_be_built(catalogue: Catalogue, name: s
     needed: dict[str, Any] = {
         "RandomFeatures": {"kernel": "Gaussian"},
         "MultiFBeta": {"betas": {"a": 1.0}, "weights": {"a": 1.0}},
+        "Lags": {"fields": ["a"]},
+        "Calendar": {"field": "at"},
     }
     table = needed.get(name, {"beta": 2} if name.endswith("FBeta") else {})
     assert type(build({"type": name, **table}, catalogue, "x")) is catalogue.classes[name]

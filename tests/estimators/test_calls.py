@@ -135,7 +135,7 @@ def test_a_dictionary_like_the_one_before_is_read_by_compiled_code():
         for _ in range(10):  # its names are other objects than before; they are known when they come again
             model.predict_one(MappingProxyType(x))
         formed = form(x)
-        score = single_event.score_event(f._arena.memory, f.directions.cache, f.directions.last.memory, id(formed))
+        score = single_event.score_event.call(f._arena.memory, f.directions.cache, f.directions.last.memory, id(formed))
         assert (not np.isnan(score)) == (name in READ), name
     with pytest.raises(InputError, match="401 digits - at x"):
         model.predict_one(dict(zip(x, (0.0, 10**400, 1), strict=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from cases import max_examples
 from hypothesis import given
@@ -168,6 +169,21 @@ def test_how_examples_are_grouped_and_a_file_in_between_change_no_bit(batch, ave
     again.learn(given.part(31, 63), y[31:])
     for other in (functions[1], again):
         assert all(np.array_equal(one, other.tensors()[name]) for name, one in functions[0].tensors().items())
+
+
+@pytest.mark.parametrize("loss", ["absolute", "epsilon_insensitive"])
+@pytest.mark.parametrize("kernel", [1e-4 * kernels.Matern(2.0), 1e4 * kernels.Gaussian(1.0)], ids=["small", "large"])
+def test_the_level_of_targets_is_learned_whatever_the_size_of_the_kernel(loss, kernel):
+    """Without a scaler, targets far from 0: a model is hardly worse than the median, which is the best constant."""
+    learner = learners.DSG(rule=rules.UDSG(), features_per_seed=8, batch_size=7)
+    model = KernelRegressor(kernel, loss=loss, learner=learner, max_features=256)
+    generator = np.random.default_rng(4)
+    X = generator.normal(size=(3000, 3))
+    y = 100.0 * np.sin(2.0 * X[:, 0]) + 30.0 * generator.normal(size=3000) + 1000.0
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model.learn_many(frame[:2500], pd.Series(y[:2500]))
+    errors = np.abs(model.predict_many(frame[2500:]).to_numpy() - y[2500:])
+    assert errors.mean() < 1.1 * np.abs(np.median(y) - y[2500:]).mean()
 
 
 def test_the_penalty_is_that_of_the_coefficients():

@@ -300,7 +300,7 @@ class Reference:
         self.iterates = []  # α after each step
         self.margins = []  # how far the rule's choices were from a tie
         self.t, self.examples, self.mean, self.running_loss = 0, 0, 0.0, 0.0
-        self.eta, self.largest, self.weight = 0.0, 0.0, 0.0
+        self.eta, self.largest, self.weight, self.log_odds = 0.0, 0.0, 0.0, 0.0
 
     @property
     def n_blocks(self):
@@ -332,11 +332,24 @@ class Reference:
         phi = self.features(X)
         return np.mean([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0) + self.mean
 
+    def late_average(self, X):
+        """Return the average of all iterates, f_t with the weight t(t + 1)(t + 2)."""
+        if not self.iterates:
+            return self.function(X)
+        phi = self.features(X)
+        weights = [t * (t + 1) * (t + 2) for t in range(1, len(self.iterates) + 1)]
+        return np.average([(phi[: len(a)] @ a).sum(axis=0) for a in self.iterates], axis=0, weights=weights)
+
+    def mixture(self, X):
+        """Return the prediction of the last iterate and the late average together."""
+        f = self.function(X)
+        return f + (self.late_average(X) - f) / (1.0 + np.exp(-self.log_odds)) + self.mean
+
     def learn(self, X, y, w=None):
         """Take one step on one batch, of these weights."""
         batch = len(X)
         w = np.ones(batch) if w is None else w
-        f = self.function(X)
+        f, average = self.function(X), self.late_average(X)
         g = np.zeros_like(f)
         losses = []
         bound = self.loss.bound(self.columns)
@@ -345,6 +358,9 @@ class Reference:
             if self.intercept:
                 self.mean += w[i] * (y[i] - self.mean) / self.weight
             losses.append(self.loss.value(f[i], y[i] - self.mean))
+            if self.running_loss > 0.0:
+                gain = losses[-1] - self.loss.value(average[i], y[i] - self.mean)
+                self.log_odds = np.clip(0.98 * self.log_odds + w[i] * gain / self.running_loss, -40.0, 40.0)
             g[i] = self.loss.gradient(f[i], y[i] - self.mean)
             if bound is None:
                 g[i] = self._clipped(g[i])

@@ -245,7 +245,7 @@ def test_importing_the_library_imports_neither_scikit_learn_nor_matplotlib() -> 
     code = """
 import sys, streamkernel
 assert not {"sklearn", "matplotlib", "rich"} & {name.partition(".")[0] for name in sys.modules}
-print(streamkernel.sklearn.KernelClassifier())
+print(streamkernel.sklearn.KernelClassifier(), streamkernel.plot.__name__)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "KernelClassifier()\n"
+    assert found.stdout == "KernelClassifier() streamkernel.plot\n"
