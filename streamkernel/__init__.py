@@ -20,6 +20,7 @@ from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.learners.threads import set_num_threads
 from streamkernel.persistence import load, save
+from streamkernel.time_series import Calendar, Lags, LastTarget
 from streamkernel.versions import package_version
 
 __version__ = package_version("streamkernel")
@@ -28,6 +29,7 @@ _WITH_EXTRAS = ("plot", "sklearn", "solvers")
 """Modules that need an extra, and are imported when they are used."""
 
 __all__ = [
+    "Calendar",
     "ConformalClassifier",
     "ConformalRegressor",
     "GaussianProcessRegressor",
@@ -37,6 +39,8 @@ __all__ = [
     "KernelDriftDetector",
     "KernelNoveltyDetector",
     "KernelRegressor",
+    "Lags",
+    "LastTarget",
     "MergeError",
     "ModelFileError",
     "RandomFeatures",

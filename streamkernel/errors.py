@@ -1,4 +1,9 @@
-"""The errors of the library, apart from Python's own."""
+"""The errors of the library, apart from Python's own, and checks of parameters that raise them."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
 
 
 class InputError(ValueError):
@@ -31,3 +36,25 @@ class ModelFileError(ValueError):
 
 class MergeError(ValueError):
     """Models that cannot be merged: their features, or what they learn, differ."""
+
+
+def is_real(value: Any) -> bool:
+    """Return whether a parameter is a number, which a Boolean is not.
+
+    Examples
+    --------
+    >>> is_real(1), is_real("1"), is_real(True), is_real(None)
+    (True, False, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: Any, least: int) -> bool:
+    """Return whether a parameter is an integer of at least `least`.
+
+    Examples
+    --------
+    >>> is_count(2, 1), is_count(0, 1), is_count(2.0, 1), is_count(True, 1)
+    (True, False, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
+from streamkernel.errors import is_count, is_real
 
 __all__ = ["CDSG", "DSG", "UDSG", "Rule"]
 
@@ -81,7 +81,7 @@ class UDSG:
     def __post_init__(self) -> None:
         """Check the parameters."""
         for name, steps in (("grow", self.grow), ("reuse", self.reuse)):
-            if not isinstance(steps, (int, np.integer)) or steps < 1:
+            if not is_count(steps, 1):
                 raise ValueError(f"Expected an integer {name} >= 1, got {steps!r}")
 
     @property
@@ -125,7 +125,7 @@ class CDSG:
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if isinstance(self.max_step_ratio, str) or not self.max_step_ratio >= 1.0:
+        if not (is_real(self.max_step_ratio) and self.max_step_ratio >= 1.0):
             raise ValueError(f"Expected max_step_ratio >= 1, got {self.max_step_ratio!r}")
 
     @property

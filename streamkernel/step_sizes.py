@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from streamkernel.errors import is_real
+
 __all__ = ["Constant", "InverseTime", "PowerDecay", "Step"]
 
 Number = TypeVar("Number", float, npt.NDArray[np.float64])
@@ -21,7 +23,7 @@ class Step(Protocol):
 
 
 def _positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
+    if not (is_real(value) and 0 < value < float("inf")):
         raise ValueError(f"Expected {name} > 0, got {value!r}")
 
 

@@ -18,6 +18,7 @@ from streamkernel.errors import InputError, TooManyClassesError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import check_label
+from streamkernel.time_series.history import add_history, history_names, observe
 
 log = structlog.get_logger("streamkernel")
 
@@ -128,11 +129,13 @@ class RecordProcessor:
         x, y = self.examples.split(record) if labels is None else self.examples.read(record)
         w = self.examples.weight_of(record) if x else 1.0
         if labels is None or (x and y is not None):
-            answers = self._answers(x)
+            answers = self._answers(x, x)
         elif x:
             key = labels.arrive(record)
             y = labels.label_of(key)
-            answers = self._answers(x)
+            found, x = x, add_history(self.model, x)
+            answers = self._answers(x, found)
+            observe(self.model, found)
             if y is None:
                 labels.wait(key, x, answers, f"{event.stream} at {event.resume}", w)
                 return x, y, answers, is_new
@@ -142,7 +145,7 @@ class RecordProcessor:
             if waiting is None:
                 return None
             x, answers, w = waiting.x, waiting.answers, waiting.w
-            self.examples.check_again(x)
+            self.examples.check_again(self._without_history(x))
             is_new = False
         else:
             raise InputError("Expected features or a label besides the key, got neither")
@@ -152,7 +155,7 @@ class RecordProcessor:
             self.model.learn_one(x, y, **({} if w == 1.0 else {"w": w}))
         if labels is not None and key is not None:
             labels.discard(key)
-        return x, y, answers, is_new
+        return x if labels is None else self._without_history(x), y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
         """Count a step and judge its answers if the model has learned, and let the baseline learn it too."""
@@ -230,12 +233,17 @@ class RecordProcessor:
             raise TooManyClassesError(f"Expected at most {MOST_CLASSES:,} labels, got one more, {shorten(y)}")
         self._classes.add(y)
 
-    def _answers(self, x: dict[str, Any]) -> tuple[Answer, Answer]:
-        """Return what the model and the baseline predict."""
+    def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
+        """Return what came in a record."""
+        names = history_names(self.model)
+        return {name: value for name, value in x.items() if name not in names} if names else x
+
+    def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
+        """Return what the model and the baseline predict; the former may be given what was known before as well."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.baseline is not None:
             try:
-                theirs = self._predict(self.baseline, x)
+                theirs = self._predict(self.baseline, found)
             except MemoryError:
                 raise
             except Exception as error:

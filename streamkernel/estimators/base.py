@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
+from streamkernel.errors import is_count, is_real
 from streamkernel.estimators import learner_choice, model_file, model_merging
 from streamkernel.estimators.learning import LearningModel, while_still
 from streamkernel.estimators.model_state import State
@@ -63,7 +64,7 @@ class KernelModel(LearningModel):
             _at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
-        if isinstance(l2, str) or not 0.0 <= l2 < math.inf:
+        if not (is_real(l2) and 0.0 <= l2 < math.inf):
             raise ValueError(f"Expected l2 >= 0, got {l2!r}")
         self.kernel = kernel
         self.loss = loss
@@ -345,7 +346,7 @@ class KernelModel(LearningModel):
 
 def _at_least(least: int, **values: int) -> None:
     for name, value in values.items():
-        if not isinstance(value, (int, np.integer)) or value < least:
+        if not is_count(value, least):
             raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
 
 
@@ -354,5 +355,5 @@ def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
     _at_least(0, cache_bytes=cache_bytes)
-    if not isinstance(seed, (int, np.integer)):
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ValueError(f"Expected seed to be an integer, got {seed!r}")

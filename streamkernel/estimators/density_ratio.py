@@ -11,7 +11,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, is_real
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows
@@ -142,7 +142,7 @@ class KernelDensityRatio(KernelModel, base.Estimator):
     ) -> None:
         if divergence not in ("kl", "novelty"):
             raise ValueError(f'Expected divergence to be "kl" or "novelty", got {divergence!r}')
-        if isinstance(rho, str) or not -math.inf < rho <= 0.0:
+        if not (is_real(rho) and -math.inf < rho <= 0.0):
             raise ValueError(f"Expected rho <= 0, got {rho!r}")
         self.divergence = divergence
         self.rho = rho

@@ -11,6 +11,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, rules, tensor_file
+from streamkernel.errors import is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.features import example_tensors, numeric_names
@@ -97,7 +98,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
         max_features: int = 512,
         seed: int = 0,
     ) -> None:
-        if isinstance(average_run_length, str) or not 2.0 <= average_run_length < math.inf:
+        if not (is_real(average_run_length) and 2.0 <= average_run_length < math.inf):
             raise ValueError(f"Expected average_run_length >= 2, got {average_run_length!r}")
         if not isinstance(window, (int, np.integer)) or window < 2:
             raise ValueError(f"Expected window >= 2, got {window!r}")

@@ -12,7 +12,7 @@ import numpy as np
 from river import base
 
 from streamkernel import tensor_file
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
 from streamkernel.estimators.base import _at_least, check_shared
 from streamkernel.estimators.targets import as_target
@@ -99,7 +99,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
         _at_least(1, n_features=n_features)
-        if noise is not None and (isinstance(noise, (str, bool)) or not 0.0 < noise < math.inf):
+        if noise is not None and not (is_real(noise) and 0.0 < noise < math.inf):
             raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
         self.kernel = kernel
         self.noise = noise

@@ -10,6 +10,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses, rules, step_sizes
+from streamkernel.errors import is_real
 from streamkernel.estimators.base import KernelModel
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.kernels import Kernel
@@ -105,7 +106,7 @@ class KernelNoveltyDetector(KernelModel, base.AnomalyDetector):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        if isinstance(nu, str) or not 0.0 < nu < 1.0:
+        if not (is_real(nu) and 0.0 < nu < 1.0):
             raise ValueError(f"Expected 0 < nu < 1, got {nu!r}")
         self.nu = nu
         super().__init__(

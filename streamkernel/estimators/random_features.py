@@ -6,11 +6,12 @@ from collections.abc import Hashable, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from river import base
 
 from streamkernel import tensor_file
+from streamkernel.errors import is_count
 from streamkernel.estimators import model_file
+from streamkernel.estimators.base import check_shared
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
@@ -64,8 +65,9 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
     """
 
     def __init__(self, kernel: Kernel, *, n_features: int = 512, seed: int = 0) -> None:
-        if not isinstance(n_features, (int, np.integer)) or n_features < 1:
+        if not is_count(n_features, 1):
             raise ValueError(f"Expected an integer n_features >= 1, got {n_features!r}")
+        check_shared(kernel, 0, seed)
         self.kernel = kernel
         self.n_features = n_features
         self.seed = seed

@@ -73,7 +73,7 @@ def save_model(
         If the extra ``mlflow`` is not installed.
     """
     pyfunc, models = _mlflow("pyfunc"), _mlflow("models")
-    predictor = Predictor(model, pyfunc_predict_fn)
+    predictor = PyfuncModel(model, pyfunc_predict_fn)
     if signature is None and input_example is not None:
         signature = models.infer_signature(input_example, predictor.predict(input_example))
     if not {"conda_env", "pip_requirements"} & options.keys():
@@ -139,12 +139,12 @@ def load_model(model_uri: str) -> Any:
     return persistence.load(local / flavors[FLAVOR_NAME]["data"])
 
 
-def _load_pyfunc(path: str) -> Predictor:
+def _load_pyfunc(path: str) -> PyfuncModel:
     """Return the model in a folder of data, as `mlflow.pyfunc` asks for it."""
-    return Predictor(persistence.load(Path(path, FILE)), Path(path, "predict_fn").read_text())
+    return PyfuncModel(persistence.load(Path(path, FILE)), Path(path, "predict_fn").read_text())
 
 
-class Predictor:
+class PyfuncModel:
     """A model that predicts the rows of data frames, as MLflow calls it.
 
     Parameters

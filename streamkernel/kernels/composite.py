@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkernel.errors import InputError
+from streamkernel.errors import InputError, is_real
 from streamkernel.kernels import transforms
 from streamkernel.kernels.base import Kernel, Transform, X
 from streamkernel.kernels.program import KernelProgram, PartView, Term, covers
@@ -38,9 +38,9 @@ class _Pair(_Composite):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        for kernel in (self.left, self.right):
+        for name, kernel in (("left", self.left), ("right", self.right)):
             if not isinstance(kernel, Kernel):
-                raise ValueError(f"Expected two kernels for a {type(self).__name__}, got {kernel!r}")
+                raise ValueError(f"Expected {name} as a kernel for a {type(self).__name__}, got {kernel!r}")
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Scaled(_Wrapper):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if isinstance(self.factor, bool) or not 0 < self.factor < math.inf:
+        if not (is_real(self.factor) and 0 < self.factor < math.inf):
             raise ValueError(f"Expected a positive factor, got {self.factor!r}")
 
     def __call__(self, x: X, x2: X) -> float:

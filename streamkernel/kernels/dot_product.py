@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 
+from streamkernel.errors import is_count, is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import ARC_COSINE, MOST_DEGREE, SIGN_PRODUCTS, SKETCH
 from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
@@ -103,13 +103,9 @@ class Polynomial(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if (
-            isinstance(self.degree, bool)
-            or not isinstance(self.degree, Integral)
-            or not 1 <= self.degree <= MOST_DEGREE
-        ):
+        if not (is_count(self.degree, 1) and self.degree <= MOST_DEGREE):
             raise ValueError(f"Expected an integer from 1 to {MOST_DEGREE} as degree, got {self.degree!r}")
-        if not 0 <= self.c < math.inf:
+        if not (is_real(self.c) and 0 <= self.c < math.inf):
             raise ValueError(f"Expected c >= 0, got {self.c!r}")
 
     @property
@@ -153,7 +149,7 @@ class ArcCosine(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if isinstance(self.order, bool) or not isinstance(self.order, Integral) or self.order not in (0, 1, 2):
+        if not (is_count(self.order, 0) and self.order <= 2):
             raise ValueError(f"Expected order to be 0, 1 or 2, got {self.order!r}")
 
     @property

@@ -81,8 +81,8 @@ class KernelProgram:
     """
 
     def __init__(self, kernel: Kernel, seed: int, in_blocks: bool = True) -> None:
-        if not hasattr(kernel, "add_to_program"):
-            raise ValueError(f"Expected a kernel, one of streamkernel.kernels, got {kernel!r}")
+        if isinstance(kernel, type) or not hasattr(kernel, "add_to_program"):
+            raise ValueError(f"Expected kernel as one of streamkernel.kernels, got {kernel!r}")
         self.kernel = kernel.with_medians(repeat(1.0)) if kernel.is_pending else kernel
         self.parts: list[tuple[SimpleKernel, PartView]] = []
         self._spaces: list[tuple[Transformed, PartView]] = []

@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+from streamkernel.errors import is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import EXPONENTIAL
 from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
@@ -40,7 +41,7 @@ class ExponentialSemigroup(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 < self.beta <= 1e100:
+        if not (is_real(self.beta) and 0 < self.beta <= 1e100):
             raise ValueError(f"Expected 0 < beta <= 1e100, got {self.beta!r}")
 
     @property
@@ -81,7 +82,7 @@ class ReciprocalSemigroup(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 < self.rate < math.inf:
+        if not (is_real(self.rate) and 0 < self.rate < math.inf):
             raise ValueError(f"Expected rate > 0, got {self.rate!r}")
 
     @property

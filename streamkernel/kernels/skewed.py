@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from streamkernel.errors import is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import LOG, PHASE
 from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
@@ -25,7 +26,7 @@ class _Skewed(SimpleKernel):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 1e-100 <= self.c < math.inf:
+        if not (is_real(self.c) and 1e-100 <= self.c < math.inf):
             raise ValueError(f"Expected c > 0, got {self.c!r}")
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import ClassVar, Literal
 
+from streamkernel.errors import is_real
 from streamkernel.features import distributions
 from streamkernel.features.compiled_kernel import PHASE
 from streamkernel.kernels.base import FeatureRecipe, SimpleKernel, pairs
@@ -26,10 +26,9 @@ class Stationary(SimpleKernel):
     def __post_init__(self) -> None:
         """Check the parameters."""
         length, factor = getattr(self, self._length), self.median_factor
-        number = isinstance(length, Real) and not isinstance(length, bool)
-        if length != "median" and not (number and _SHORTEST < float(length) < math.inf):
+        if length != "median" and not (is_real(length) and _SHORTEST < float(length) < math.inf):
             raise ValueError(f'Expected {self._length} to be a positive number or "median", got {length!r}')
-        if isinstance(factor, str) or not 0 < factor < math.inf:
+        if not (is_real(factor) and 0 < factor < math.inf):
             raise ValueError(f"Expected median_factor > 0, got {factor!r}")
 
     @property
@@ -222,7 +221,7 @@ class Matern(Stationary):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if not 0.01 <= self.nu <= 1e10:
+        if not (is_real(self.nu) and 0.01 <= self.nu <= 1e10):
             raise ValueError(f"Expected 0.01 <= nu <= 1e10, got {self.nu!r}")
 
     @property

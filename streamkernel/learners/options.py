@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import rules, step_sizes
+from streamkernel.errors import is_count, is_real
 
 _CDSG = rules.CDSG()
 
@@ -62,9 +63,9 @@ class Newton:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if self.forgetting != "auto" and not (_is_real(self.forgetting) and 0.0 < self.forgetting <= 1.0):  # type: ignore[operator]
+        if self.forgetting != "auto" and not (is_real(self.forgetting) and 0.0 < self.forgetting <= 1.0):  # type: ignore[operator]
             raise ValueError(f'Expected 0 < forgetting <= 1 or "auto", got {self.forgetting!r}')
-        if self.batch_size is not None and not _is_count(self.batch_size, 2):
+        if self.batch_size is not None and not is_count(self.batch_size, 2):
             raise ValueError(f"Expected an integer batch_size >= 2 or None, got {self.batch_size!r}")
         _check_block(self.features_per_seed)
         if not isinstance(self.joint, (bool, np.bool_)):
@@ -133,10 +134,10 @@ class DSG:
             raise ValueError(f"Expected rule as one of streamkernel.rules, got {self.rule!r}")
         check_step_size(self.step_size)
         _check_block(self.features_per_seed)
-        if not _is_count(self.batch_size, 1):
+        if not is_count(self.batch_size, 1):
             raise ValueError(f"Expected an integer batch_size >= 1, got {self.batch_size!r}")
         epsilon = self.preconditioner
-        if epsilon is not None and not (_is_real(epsilon) and 0.0 < epsilon < math.inf):
+        if epsilon is not None and not (is_real(epsilon) and 0.0 < epsilon < math.inf):
             raise ValueError(f"Expected preconditioner > 0 or None, got {epsilon!r}")
         if not isinstance(self.averaging, (bool, np.bool_)):
             raise ValueError(f"Expected averaging to be a Boolean, got {self.averaging!r}")
@@ -169,22 +170,14 @@ def as_step(step_size: float | str | step_sizes.Step) -> step_sizes.Step | None:
     return step_size if callable(step_size) else step_sizes.Constant(float(step_size))
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
-
-
 def _check_block(features_per_seed: Any) -> None:
-    if features_per_seed != "auto" and not _is_count(features_per_seed, 1):
+    if features_per_seed != "auto" and not is_count(features_per_seed, 1):
         raise ValueError(f'Expected an integer features_per_seed >= 1 or "auto", got {features_per_seed!r}')
 
 
 def check_step_size(step_size: Any) -> None:
     """Raise a ValueError if it is no step size."""
-    is_number = _is_real(step_size) and 0.0 < step_size < math.inf
+    is_number = is_real(step_size) and 0.0 < step_size < math.inf
     is_step = callable(step_size) and not isinstance(step_size, type)
     if not (is_number or is_step or (isinstance(step_size, str) and step_size == "auto")):
         raise ValueError(

@@ -66,7 +66,7 @@ def resolve_loss(loss: str | Loss, for_classes: bool | None) -> Loss:
     Huber(delta=1.0)
     """
     fitting = [name for name, known in _BY_NAME.items() if known.for_classes == for_classes]
-    found = loss if isinstance(loss, Loss) else _BY_NAME.get(loss)
+    found = loss if isinstance(loss, Loss) else _BY_NAME.get(loss) if isinstance(loss, str) else None
     if found is None or found.for_classes != for_classes:
         kind = "classification" if for_classes else "regression"
         raise ValueError(f"Expected a loss for {kind}, one of {', '.join(fitting)}, got {loss!r}")

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from streamkernel.errors import is_real
 from streamkernel.losses import compiled
 from streamkernel.losses.loss import Loss
 
@@ -64,7 +65,7 @@ class Huber(Loss):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not self.delta > 0:
+        if not (is_real(self.delta) and self.delta > 0):
             raise ValueError(f"Expected delta > 0, got {self.delta!r}")
 
     @property
@@ -108,7 +109,7 @@ class EpsilonInsensitive(Loss):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 <= self.epsilon < math.inf:
+        if not (is_real(self.epsilon) and 0 <= self.epsilon < math.inf):
             raise ValueError(f"Expected a finite epsilon >= 0, got {self.epsilon!r}")
 
     @property
@@ -167,7 +168,7 @@ class Quantile(Loss):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 < self.tau < 1:
+        if not (is_real(self.tau) and 0 < self.tau < 1):
             raise ValueError(f"Expected 0 < tau < 1, got {self.tau!r}")
 
     @property
@@ -211,7 +212,7 @@ class Correntropy(Loss):
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        if not 0 < self.sigma < math.inf:
+        if not (is_real(self.sigma) and 0 < self.sigma < math.inf):
             raise ValueError(f"Expected a finite sigma > 0, got {self.sigma!r}")
 
     @property

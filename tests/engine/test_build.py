@@ -408,6 +408,8 @@ def test_everything_in_the_catalogues_can_be_built(catalogue: Catalogue, name: s
     needed: dict[str, Any] = {
         "RandomFeatures": {"kernel": "Gaussian"},
         "MultiFBeta": {"betas": {"a": 1.0}, "weights": {"a": 1.0}},
+        "Lags": {"fields": ["a"]},
+        "Calendar": {"field": "at"},
     }
     table = needed.get(name, {"beta": 2} if name.endswith("FBeta") else {})
     assert type(build({"type": name, **table}, catalogue, "x")) is catalogue.classes[name]
@@ -458,8 +460,9 @@ def test_the_order_of_fields_does_not_matter() -> None:
 @pytest.mark.parametrize("name", sorted(transformers().classes))
 def test_a_record_without_a_field_for_it_passes_every_transformer(name: str) -> None:
     table: dict[str, Any] = {"type": name, "on": ["absent"]}
-    if name == "RandomFeatures":
-        table["kernel"] = "Gaussian"
+    table |= {"RandomFeatures": {"kernel": "Gaussian"}, "Lags": {"fields": ["a"]}, "Calendar": {"field": "at"}}.get(
+        name, {}
+    )
     step = build_step(table, "preprocessing[0]")
     for x in ({"other": 3.0, "word": "a"}, {}):
         step.learn_one(x)

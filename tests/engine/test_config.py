@@ -753,7 +753,8 @@ def test_a_step_that_cannot_be_stored_is_named(load: Load, monkeypatch: pytest.M
 def test_every_transformer_and_metric_can_be_checked() -> None:
     """What the catalogues offer, a checkpoint can hold."""
     for name, kind in build.transformers().classes.items():
-        step = kind(kernels.Gaussian()) if name == "RandomFeatures" else kind()
+        needed = {"RandomFeatures": (kernels.Gaussian(),), "Lags": (["a"],), "Calendar": ("at",)}.get(name, ())
+        step = kind(*needed)
         check_storable(name, build.transformer_on(step))
     for name in build.metrics().classes:
         table = {"type": name, **({"beta": 2} if name.endswith("FBeta") and name != "MultiFBeta" else {})}

@@ -1,12 +1,14 @@
-"""Model files of version 0.1: they load, predict as they did, and learn on as they would have."""
+"""Model files of version 0.1: they load, predict the bits that they did, and learn on as they would have."""
 
 from __future__ import annotations
 
 import json
 import math
+import platform
 import random
 from pathlib import Path
 
+import llvmlite.binding
 import pytest
 
 from streamkernel import (
@@ -66,16 +68,46 @@ def numbers(said):
     return [float.fromhex(value) for value in values]
 
 
+def has_the_bits_of_the_files():
+    """Return whether this machine rounds as the one that wrote the files.
+
+    All sums and products have one order on every machine. Only exp, log, cos and sin come from the C library, whose
+    last digit depends on the library and on whether the processor has fused multiply-add.
+    """
+    library, version = platform.libc_ver()
+    is_glibc = library == "glibc" and tuple(map(int, version.split("."))) >= (2, 28)
+    return is_glibc and platform.machine() == "x86_64" and llvmlite.binding.get_host_cpu_features().get("fma", False)
+
+
+def compare(found, expected, rel=None):
+    """Compare answers with those of a file: their bits where `rel` is ``None`` and this machine has them."""
+    expected = [numbers(one) for one in expected]
+    if rel is None and has_the_bits_of_the_files():
+        assert found == expected
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=rel or 1e-12, abs=(rel or 1e-12) / 100.0)
+
+
+AFTER = {"regressor_full_forgetting": 1e-5, "classifier_cdsg_hinge": 1e-6}
+"""How far a model that has learned 100 more examples may be from where 0.1 would have led it, where bits cannot be.
+
+Newton steps add the same numbers to float32 factors as in 0.1 in another order. With one group and forgetting, these
+roundings do not average out; other models that take Newton steps agree to 1e-9. First-order steps of automatic size
+predict by an average, too, since the file was written, which is some 1e-8 here. All other models have the bits of the
+file.
+"""
+
+
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_model_of_0_1_predicts_and_learns_on(name):
-    """To rounding, which depends on the processor that the file was written on."""
+def test_a_model_of_0_1_predicts_and_learns_on(name, tmp_path):
     model = load(FOLDER / f"{name}.safetensors")
-    for found, expected in zip(answers(model), EXPECTED[name]["predictions"], strict=True):
-        assert found == pytest.approx(numbers(expected), rel=1e-6, abs=1e-9)
+    compare(answers(model), EXPECTED[name]["predictions"])
+    model.save(tmp_path / "again")
+    compare(answers(load(tmp_path / "again")), EXPECTED[name]["predictions"])
     for x in stream(100, 3):
         model.learn_one(x, *([] if name in ("novelty", "random_features") else [target(name, x)]))
-    for found, expected in zip(answers(model), EXPECTED[name]["after_100_more"], strict=True):
-        assert found == pytest.approx(numbers(expected), rel=1e-3, abs=1e-5)
+    is_newton = isinstance(getattr(model, "learner_", None), learners.Newton)
+    compare(answers(model), EXPECTED[name]["after_100_more"], AFTER.get(name, 1e-9 if is_newton else None))
 
 
 @pytest.mark.parametrize(

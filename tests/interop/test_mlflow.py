@@ -69,19 +69,19 @@ def test_rows_are_predicted_one_by_one() -> None:
     rows = X.to_dict("records")
     for x in rows:
         model.learn_one(x, x["b"] == "u")
-    assert mlflow.Predictor(model, "predict").predict(X).tolist() == [model.predict_one(x) for x in rows]
-    found = mlflow.Predictor(model, "predict_proba").predict(X)
+    assert mlflow.PyfuncModel(model, "predict").predict(X).tolist() == [model.predict_one(x) for x in rows]
+    found = mlflow.PyfuncModel(model, "predict_proba").predict(X)
     assert found.index.tolist() == [5, 6, 7]
     assert found["True"].tolist() == [model.predict_proba_one(x)[True] for x in rows]
 
 
 def test_what_is_no_predictor_is_refused() -> None:
     with pytest.raises(TypeError, match="Expected a classifier or a regressor, got a KernelNoveltyDetector"):
-        mlflow.Predictor(KernelNoveltyDetector(), "predict")
+        mlflow.PyfuncModel(KernelNoveltyDetector(), "predict")
     with pytest.raises(ValueError, match="Expected pyfunc_predict_fn to be one of predict, predict_proba, got 'score'"):
-        mlflow.Predictor(KernelRegressor(), "score")
+        mlflow.PyfuncModel(KernelRegressor(), "score")
     with pytest.raises(ValueError, match='Expected pyfunc_predict_fn="predict" for a KernelRegressor'):
-        mlflow.Predictor(KernelRegressor(), "predict_proba")
+        mlflow.PyfuncModel(KernelRegressor(), "predict_proba")
 
 
 def test_without_mlflow_it_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

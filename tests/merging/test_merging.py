@@ -32,6 +32,7 @@ from streamkernel import (
 from streamkernel.estimators import model_merging
 from streamkernel.features import scaling
 from streamkernel.features.directions import Directions
+from streamkernel.features.frames import table_blocks
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import factors, moments, second_order
@@ -660,6 +661,11 @@ def test_labels_that_only_one_knows(first, second, loss, order):
     assert merged.predict_proba_one(xs[0]).keys() == {*first, *second, "z"}
 
 
+def scores_of(model, xs):
+    ((rows, _),) = table_blocks(model._learner.directions, frame(xs), model._state.numeric)
+    return model._scores_of(rows)
+
+
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "smooth_hinge"])
 def test_scores_of_labels_are_means(loss):
     """A margin of two labels counts as the scores that it becomes when a third one comes."""
@@ -667,10 +673,10 @@ def test_scores_of_labels_are_means(loss):
     xs = stream(20, seed=3)[0]
     twin = copy.deepcopy(one)
     twin._state = twin._with_label(twin._state, "c")
-    own = twin._scores_of(twin._table(frame(xs)))
-    theirs = other._scores_of(other._table(frame(xs)))[:, [other.labels[label] for label in "abc"]]
+    own = scores_of(twin, xs)
+    theirs = scores_of(other, xs)[:, [other.labels[label] for label in "abc"]]
     merged = one.merge(other)
-    assert merged._scores_of(merged._table(frame(xs))) == pytest.approx(0.5 * own + 0.5 * theirs, abs=1e-9)
+    assert scores_of(merged, xs) == pytest.approx(0.5 * own + 0.5 * theirs, abs=1e-9)
 
 
 def test_the_spread_of_replicas_with_new_labels():

@@ -40,6 +40,7 @@ from streamkernel.conformal.adaptive_level import AdaptiveLevel
 from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
+from streamkernel.time_series import Calendar, Lags, LastTarget
 
 _PACKAGES = tuple(
     package.__name__
@@ -84,7 +85,16 @@ _LISTED: dict[str, Any] = {
 }
 _OURS: dict[str, type] = {
     f"{kind.__module__}.{kind.__qualname__}": kind
-    for kind in (AdaptiveLevel, ConformalClassifier, ConformalRegressor, OnFields, RollingScores)
+    for kind in (
+        AdaptiveLevel,
+        Calendar,
+        ConformalClassifier,
+        ConformalRegressor,
+        Lags,
+        LastTarget,
+        OnFields,
+        RollingScores,
+    )
 }
 _NAMES = {id(found): name for name, found in _LISTED.items()}
 

@@ -28,6 +28,7 @@ from streamkernel.engine.config.registry import (
 )
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.patterns import compiled, tokens
+from streamkernel.time_series import Calendar, Lags, LastTarget
 
 __all__ = [
     "Catalogue",
@@ -50,6 +51,7 @@ Spec = str | dict[str, Any]
 """The name of a class, or a table with its name as ``type`` and its parameters."""
 
 _ON_STRINGS = (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)
+_ON_ALL = (Calendar, Lags, LastTarget)
 
 
 def build(spec: Spec, catalogue: Catalogue, where: str) -> Any:
@@ -144,7 +146,8 @@ def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None
         The transformer.
     on
         ``"numbers"``, ``"strings"``, ``"all"`` or the fields' names. By default ``"strings"`` for
-        `OneHotEncoder` and `OrdinalEncoder`, and ``"numbers"`` for everything else.
+        `OneHotEncoder` and `OrdinalEncoder`, ``"all"`` for `Calendar`, `Lags` and `LastTarget`, and ``"numbers"`` for
+        everything else.
 
     Examples
     --------
@@ -154,7 +157,7 @@ def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None
     {'size': 3, 'colour_red': 0, 'colour_blue': 1}
     """
     if on is None:
-        on = "strings" if type(transformer) in _ON_STRINGS else "numbers"
+        on = "strings" if type(transformer) in _ON_STRINGS else "all" if type(transformer) in _ON_ALL else "numbers"
     return transformer if on == "all" else OnFields(transformer, on)
 
 

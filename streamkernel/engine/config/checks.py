@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from river import base
+from river import base, compose
 
 from streamkernel.engine.checkpoint import river_state
 from streamkernel.engine.config import build
@@ -14,6 +14,8 @@ from streamkernel.engine.config.messages import ConfigError, collect_problems, d
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
 from streamkernel.engine.fields import OnFields
+from streamkernel.time_series import HistoryTransformer
+from streamkernel.time_series.history import first_steps
 
 if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
@@ -30,6 +32,7 @@ def check_config(settings: Settings) -> None:
         If something cannot be built or opened, the metric is not for the model, or a step cannot be stored.
     """
     collect_problems(
+        lambda: _check_history(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
         lambda: _check_state(settings),
@@ -76,6 +79,19 @@ def check_storable(where: str, part: Any) -> None:
 
 def _kind_of_model(settings: Settings) -> str:
     return "regressor" if issubclass(settings.estimator_class, base.Regressor) else "classifier"
+
+
+def _check_history(settings: Settings) -> None:
+    pipeline = settings.build_pipeline()
+    if settings.delayed_labels is None or not isinstance(pipeline, compose.Pipeline):
+        return
+    known = list(map(id, first_steps(pipeline)))
+    for i, step in enumerate(pipeline.steps.values()):
+        if isinstance(step, HistoryTransformer) and id(step) not in known:
+            raise ConfigError(
+                f"preprocessing[{i}]: expected {type(step).__name__} before other steps but Calendar, where labels "
+                "come later, got one after them"
+            )
 
 
 def _check_metric(settings: Settings) -> None:

@@ -88,6 +88,7 @@ def transformers() -> Catalogue:
     ['AdaptiveStandardScaler', 'Binarizer', 'FeatureHasher']
     """
     from streamkernel.estimators.random_features import RandomFeatures
+    from streamkernel.time_series import Calendar, Lags, LastTarget
 
     classes = {
         name: kind
@@ -97,7 +98,8 @@ def transformers() -> Catalogue:
         and allowlist.name_of(kind) is not None
         and _is_describable(kind)
     }
-    return Catalogue("a River transformer", {**classes, "RandomFeatures": RandomFeatures})
+    ours = RandomFeatures, Calendar, Lags, LastTarget
+    return Catalogue("a River transformer", {**classes, **{kind.__name__: kind for kind in ours}})
 
 
 @functools.cache

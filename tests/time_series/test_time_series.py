@@ -1,0 +1,251 @@
+"""Lags, last targets and calendars: against lists kept by hand, in pipelines, files and runs with late labels."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from river import base, compose, linear_model, preprocessing
+from river.checks import yield_checks
+
+import streamkernel
+from streamkernel import Calendar, InputError, KernelRegressor, Lags, LastTarget
+from streamkernel.engine.assemble import engine_of
+from streamkernel.engine.config.config import load_config
+from streamkernel.engine.config.messages import ConfigError
+from streamkernel.time_series import with_history
+
+N = 60
+XS = [{"shop": "ab"[i % 3 > 0], "heat": i * 1.5} for i in range(N)]
+YS = [math.sin(i) for i in range(N)]
+
+
+class Recorder(base.Regressor):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.learned: list[Any] = []
+
+    def learn_one(self, x, y):
+        self.learned.append((x, y))
+
+    def predict_one(self, x):
+        return 0.0
+
+
+@pytest.mark.parametrize("key", [None, "shop"])
+@pytest.mark.parametrize("n_lags", [1, 3])
+def test_a_model_learns_and_predicts_with_what_was_known_before(key: str | None, n_lags: int) -> None:
+    model = Lags(["heat"], n_lags, key) | LastTarget(n_lags, key) | Recorder()
+    for i, (x, y) in enumerate(zip(XS, YS, strict=True)):
+        before = [j for j in reversed(range(i)) if key is None or XS[j]["shop"] == x["shop"]][:n_lags]
+        expected = x | {f"heat_lag_{lag}": XS[j]["heat"] for lag, j in enumerate(before, 1)}
+        expected |= {f"target_lag_{lag}": YS[j] for lag, j in enumerate(before, 1)}
+        assert model.transform_one(x) == expected
+        model.learn_one(x, y)
+        assert model["Recorder"].learned[-1] == (expected, y)
+
+
+@pytest.mark.parametrize("delay", [1, 5])
+def test_with_late_targets_a_model_learns_with_the_inputs_it_predicted_with(delay: int) -> None:
+    model = LastTarget() | Lags(["heat"]) | Recorder()
+    waiting = []
+    for i, (x, y) in enumerate(zip(XS, YS, strict=True)):
+        found = with_history(model, x)
+        expected = {
+            **x,
+            "target_lag_1": YS[i - delay] if i >= delay else None,
+            "heat_lag_1": XS[i - 1]["heat"] if i else None,
+        }
+        assert found == expected
+        waiting.append((found, y))
+        if len(waiting) == delay:
+            seen, late = waiting.pop(0)
+            model.learn_one(seen, late)
+            assert model["Recorder"].learned[-1] == ({k: v for k, v in seen.items() if v is not None}, late)
+
+
+def test_labels_are_strings_and_numbers_are_numbers() -> None:
+    for y, options, expected in (
+        ("spam", {}, "spam"), (True, {}, "True"), (3, {}, 3), (3, {"as_category": True}, "3"), (0.5, {}, 0.5)
+    ):  # fmt: skip
+        last = LastTarget(**options)
+        last.learn_one({}, None)
+        last.learn_one({}, y)
+        assert last.transform_one({}) == {"target_lag_1": expected}
+
+
+def test_keys_beyond_the_limit_are_forgotten_the_oldest_first() -> None:
+    last = LastTarget(key="id", max_keys=3)
+    for i in (1, 2, 3, 1, 4):
+        last.learn_one({"id": i}, float(i))
+    assert [bool(last.transform_one({"id": i}).get("target_lag_1")) for i in (1, 2, 3, 4)] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda: LastTarget(2, key="shop") | KernelRegressor(max_features=64),
+        lambda: (
+            Lags(["heat"], 2)
+            | compose.Discard("shop")
+            | preprocessing.StandardScaler()
+            | linear_model.LinearRegression()
+        ),
+    ],
+)
+@pytest.mark.parametrize("way", ["file", "deepcopy"])
+def test_copies_go_on_as_if_nothing_had_happened(steps, way: str, tmp_path: Path) -> None:
+    model = steps()
+    for x, y in zip(XS[:40], YS[:40], strict=True):
+        model.learn_one(x, y)
+    if way == "file":
+        streamkernel.save(model, tmp_path / "model")
+        twin = streamkernel.load(tmp_path / "model")
+    else:
+        twin = copy.deepcopy(model)
+    for x, y in zip(XS[40:], YS[40:], strict=True):
+        assert model.predict_one(x) == twin.predict_one(x)
+        model.learn_one(x, y)
+        twin.learn_one(x, y)
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{type(model).__name__}-{check.__name__}")
+        for model in (LastTarget(), Lags(["a"], 2), Calendar("at"))
+        for check in yield_checks(model)
+    ],
+)
+def test_river_check(model, check) -> None:
+    check(model.clone())
+
+
+def test_places_on_the_circle() -> None:
+    calendar = Calendar("at", ["hour", "weekday", "day", "month"])
+    for hours in range(0, 24 * 370, 7):
+        moment = dt.datetime(2024, 1, 1, tzinfo=dt.UTC) + dt.timedelta(hours=hours)
+        found = calendar.transform_one({"at": moment, "a": 1})
+        assert found == calendar.transform_one({"at": moment.isoformat(), "a": 1})
+        assert found == calendar.transform_one({"at": moment.timestamp(), "a": 1})
+        assert found.pop("a") == 1
+        week = (moment - dt.datetime(2024, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(days=7)  # a Monday
+        assert found["at_weekday_sin"] == pytest.approx(math.sin(2 * math.pi * week), abs=1e-6)
+        assert found["at_hour_cos"] == pytest.approx(math.cos(2 * math.pi * moment.hour / 24), abs=1e-9)
+        for part in ("hour", "weekday", "day", "month"):
+            assert found[f"at_{part}_sin"] ** 2 + found[f"at_{part}_cos"] ** 2 == pytest.approx(1.0)
+    categories = Calendar("at", ["hour", "weekday", "month"], "category")
+    assert categories.transform_one({"at": "2026-11-24T06:30:00"}) == {
+        "at_hour": "6",
+        "at_weekday": "Tuesday",
+        "at_month": "11",
+    }
+    assert calendar.transform_one({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("bad", ["yesterday", True, [1], 1e300])
+def test_what_is_no_time_is_refused(bad) -> None:
+    with pytest.raises(InputError, match=r"Expected a time in seconds or ISO 8601, got .* - at x\['at'\]"):
+        Calendar("at").transform_one({"at": bad})
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Lags([]), lambda: Lags("heat"), lambda: Lags(["a"], 0), lambda: LastTarget(True),
+    lambda: LastTarget(max_keys=0),
+    lambda: Calendar("at", ["century"]), lambda: Calendar("at", form="round"),
+])  # fmt: skip
+def test_options_out_of_range_are_refused(make) -> None:
+    with pytest.raises(ValueError, match="Expected"):
+        make()
+
+
+CONFIG = """
+label = "y"
+{labels}
+
+[source]
+path = "events.jsonl"
+
+[model]
+type = "KernelRegressor"
+max_features = 64
+
+[state]
+directory = "state"
+
+[[preprocessing]]
+type = "Calendar"
+field = "at"
+
+[[preprocessing]]
+type = "LastTarget"
+n_lags = 2
+key = "shop"
+
+[[preprocessing]]
+type = "Lags"
+fields = ["heat"]
+
+[sink]
+predictions = "predictions.jsonl"
+"""
+
+
+def of_config() -> Any:
+    return Calendar("at") | LastTarget(2, "shop") | Lags(["heat"]) | KernelRegressor(max_features=64)
+
+
+def run(folder: Path, labels: str, records: list[dict[str, Any]], stops: tuple[int, ...]) -> list[float]:
+    """Run some records at a time, and return the predictions."""
+    (folder / "events.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (folder / "run.toml").write_text(CONFIG.format(labels=labels))
+    for events in stops:
+        calls = itertools.count()
+        engine_of(load_config(folder / "run.toml")).run(
+            stopping=lambda calls=calls, events=events: next(calls) >= events
+        )
+    return [json.loads(line)["prediction"] for line in (folder / "predictions.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("stops", [(10**6,), (7, 23, 10**6)])
+def test_a_run_is_the_pipeline_over_stops(tmp_path: Path, stops: tuple[int, ...]) -> None:
+    timed = [x | {"at": f"2026-11-24T{i % 24:02}:00"} for i, x in enumerate(XS)]
+    model, expected = of_config(), []
+    for x, y in zip(timed, YS, strict=True):
+        expected.append(model.predict_one(x))
+        model.learn_one(x, y)
+    assert run(tmp_path, "", [x | {"y": y} for x, y in zip(timed, YS, strict=True)], stops) == expected
+
+
+@pytest.mark.parametrize("stops", [(10**6,), (7, 23, 10**6)])
+def test_a_run_with_late_labels_uses_those_that_were_known(tmp_path: Path, stops: tuple[int, ...]) -> None:
+    timed = [x | {"at": f"2026-11-24T{i % 24:02}:00"} for i, x in enumerate(XS)]
+    model, expected, records, waiting = of_config(), [], [], []
+    for i, (x, y) in enumerate(zip(timed, YS, strict=True)):
+        records.append({"id": i} | x)
+        found = with_history(model, x)
+        expected.append(model.predict_one(found))
+        waiting.append((found, y))
+        if i >= 4:
+            records.append({"id": i - 4, "y": YS[i - 4]})
+            model.learn_one(*waiting.pop(0))
+    assert run(tmp_path, '[delayed_labels]\nkey = "id"', records, stops) == expected
+
+
+def test_with_late_labels_history_comes_before_other_steps(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text('{"id": 1, "a": 1.0}\n')
+    scaled = CONFIG.format(labels='[delayed_labels]\nkey = "id"').replace(
+        'type = "Calendar"\nfield = "at"', 'type = "StandardScaler"'
+    )
+    (tmp_path / "run.toml").write_text(scaled)
+    from streamkernel.engine.config.checks import check_config
+
+    with pytest.raises(ConfigError, match=r"preprocessing\[1\]: expected LastTarget before other steps"):
+        check_config(load_config(tmp_path / "run.toml"))
