@@ -186,7 +186,9 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
                 return
             label, directions = as_label(y), found.learner.directions
             row = directions.row(x, found.numeric).with_weight(w)
-            self._learn(row, np.empty(1), directions, directions.with_numeric(x, found.numeric), [label])
+            numeric = directions.with_numeric(x, found.numeric)
+            if number is None or not self._learn_alone(row, number, directions, numeric):
+                self._learn(row, np.empty(1), directions, numeric, [label])
         except (InputError, TypeError, AttributeError):
             as_label(y)
             self._check(x)

@@ -90,10 +90,26 @@ class LearningModel(model_file.Serializable):
             if not (found.is_direct and found.learner.learn_event(x, y, w, found.numeric)):
                 directions = found.learner.directions
                 row = directions.row(x, found.numeric).with_weight(w)
-                self._learn(row, np.array([y], np.float64), directions, directions.with_numeric(x, found.numeric))
+                numeric = directions.with_numeric(x, found.numeric)
+                if not self._learn_alone(row, y, directions, numeric):
+                    self._learn(row, np.array([y], np.float64), directions, numeric)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
+
+    @locked
+    def _learn_alone(self, row: Rows, y: float, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
+        """Learn from one row without a journal, if one compiled call is all that it takes; return whether it is
+        learned.
+        """
+        found = self._state
+        learner = found.learner
+        return (
+            found.is_plain
+            and found.numeric is numeric
+            and directions.store is learner.directions.store
+            and learner.learn_alone(row, y, found.scales)
+        )
 
     @locked
     def _learn(

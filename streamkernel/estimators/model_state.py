@@ -37,6 +37,8 @@ class State:
         What is being learned, ``None`` if nothing is.
     is_direct
         Whether one call of the function is all that learning from an example takes.
+    is_plain
+        Whether only the function and the scales change with an example.
     names
         The labels by their numbers, and ``None`` after them.
     """
@@ -50,10 +52,12 @@ class State:
     own: Any = None
     journal: Journal | None = None
     is_direct: bool = field(init=False)
+    is_plain: bool = field(init=False)
     names: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_direct = self.first is None and self.scales is None and self.upkeep is None and self.own is None
+        nothing = self.first is None and self.upkeep is None and self.own is None
+        self.is_direct, self.is_plain = nothing and self.scales is None, nothing and self.journal is None
         self.names = (*self.labels, None)
 
     def with_journal(self, journal: Journal | None, own: Any) -> State:

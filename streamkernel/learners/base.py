@@ -181,6 +181,10 @@ class Learner:
         """
         raise NotImplementedError
 
+    def learn_alone(self, row: Rows, y: float, scales: Any = None) -> bool:
+        """Learn from one row if that is one change, from which nothing follows; return whether it is learned."""
+        return False
+
     def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
         """Learn from rows that the function this one takes the place of has learned, and the scales have observed."""
         self.learn(rows, y)

@@ -44,4 +44,11 @@ def last_due(n: int) -> int:
     >>> [last_due(n) for n in (0, 1, 2, 1000, 8192, 20_000)]
     [0, 0, 2, 512, 8192, 16384]
     """
-    return 0 if n < 2 else max(1 << min(n, EVERY).bit_length() - 1, n // EVERY * EVERY)
+    due = 2
+    while 2 * due <= min(n, EVERY):
+        due *= 2
+    return 0 if n < 2 else max(due, n // EVERY * EVERY)
+
+
+compiled_last_due: Any = inlined(last_due)
+"""For compiled code."""

@@ -197,7 +197,9 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             bounds[k] = clip(g[k], bounds[k], LARGEST_GRADIENT)
     for c in range(columns):
         level[c, 0] -= options.follow * steps_of(w, options.follow * h[2 * groups, c]) * g[2 * groups, c]
-    place, memory = numbers.buffered, max(w, min(max(1.0, 0.5 * (seen - options.restructured)), HORIZON))
+    since = seen - 1 - numbers.restarted
+    place, fresh = numbers.buffered, since + 1 - schedule.compiled_last_due(since)
+    memory = max(w, min(max(1.0, 0.5 * fresh), HORIZON))
     own_loss = losses.value(code, parameter, room.nothing, target)
     own_losses[2 * groups] += w * (own_loss - own_losses[2 * groups]) / memory
     for j in range(groups):
@@ -279,18 +281,24 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
-    The status says whether a step is due, or a look at what has been learned.
+    The status says whether a step is due, or a look at what has been learned. An example that is learned alone is not
+    learned if one would be due after it.
 
     Where nothing is scaled, `scales` are those of no names.
     """
     rows, y, gammas = examples.rows, examples.y, examples.gammas
     given = Rows(rows.start, rows.slots, rows.hashes, rows.readers, examples.scaled, rows.weights)
+    numbers = state.numbers[0]
+    if options.is_alone:
+        seen = numbers.examples + 1
+        due = newton_step.compiled_due(seen, numbers.batch_size, numbers.forgetting)
+        if numbers.buffered + 1 >= due or schedule.compiled_is_due(seen - numbers.restarted):
+            return DUE, first
     room = learning_room(state, kernel, rows, options)
     for i in range(first, last):
         status = _learn_row(state, scales, kernel, rows, given, Example(i, y[i], gammas[i]), options, room)
         if status != DONE:
             return status, i + (status == DUE)
-    numbers = state.numbers[0]
     return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
 
 

@@ -23,8 +23,6 @@ class LearningOptions(NamedTuple):
 
     Attributes
     ----------
-    restructured
-        How many examples there had been at the last look.
     growing
         How many blocks begin at once.
     follow
@@ -37,15 +35,17 @@ class LearningOptions(NamedTuple):
         Whether the scales may change then.
     has_metric
         Whether gradients are gathered for the metric of larger groups.
+    is_alone
+        Whether an example is learned only if nothing follows from it: no Newton step, and no look.
     """
 
-    restructured: int
     growing: int
     follow: float
     prior: float
     is_new: bool
     may_use_moments: bool
     has_metric: bool
+    is_alone: bool
 
 
 class LearningRoom(NamedTuple):
@@ -81,7 +81,7 @@ class LearningRoom(NamedTuple):
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
-OPTIONS = types.NamedTuple([types.int64] * 2 + [types.float64] * 2 + [types.boolean] * 3, LearningOptions)
+OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 2 + [types.boolean] * 4, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
     [
         types.float32[::1], _MATRIX, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX,

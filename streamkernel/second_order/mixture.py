@@ -77,6 +77,21 @@ class SecondOrderLearner(MixedFunction):
         """Learn from one row as :meth:`learn` does."""
         self.learn(row, np.array([y], np.float64))
 
+    def learn_alone(self, row: Rows, y: float, scales: Scales | None = None) -> bool:
+        """Learn from one row if nothing follows from it, in one compiled call; return whether it is learned."""
+        if self.is_unfinished or self._is_private:
+            return False
+        live, scaling = self._live, NOT_SCALED if scales is None else scales.state
+        options = self._options(is_new=True, is_alone=True)
+        learning.load_for(live.state, scaling, 1, options)
+        examples = LearningRows(row, np.array([y], np.float64), self._gammas(1), np.empty_like(row.values))
+        status, _ = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, 1, options)
+        if status != state.DONE:
+            return False
+        if live.is_spread:
+            self._advance_directly(live.state, False)
+        return True
+
     def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
         """Learn from rows that the scales and v have learned before."""
         self.learn(rows, y, scales, is_new=False)
@@ -105,12 +120,7 @@ class SecondOrderLearner(MixedFunction):
         self.finish()
         n, done = len(y), 0
         read = np.empty_like(rows.values) if read is None else read
-        if isinstance(self.step, step_sizes.Constant):
-            gammas = np.full(n, self.step.gamma)
-        else:
-            t = int(self.numbers["steps"])
-            gammas = np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
-        examples = LearningRows(rows, y, gammas, read)
+        examples, options = LearningRows(rows, y, self._gammas(n), read), self._options(is_new, is_alone=False)
         if self._is_private:
             learn: Any = learning.learn_apart
         else:
@@ -118,15 +128,6 @@ class SecondOrderLearner(MixedFunction):
         while done < n:
             live, scaling = self._live, NOT_SCALED if scales is None else scales.state
             last = min(n, done + schedule.until_due(live.since))
-            options = LearningOptions(
-                restructured=self._last_look,
-                growing=sum(self._arranger.alone),
-                follow=FOLLOW / self.loss.curvature,
-                prior=self._arranger.linear_prior,
-                is_new=is_new,
-                may_use_moments=self.may_restructure,
-                has_metric=self.has_metric,
-            )
             learning.load_for(live.state, scaling, last - done, options)
             self.is_unfinished = True
             status, done = learn(live.state, scaling, live.directions.kernel, examples, done, last, options)
@@ -146,6 +147,25 @@ class SecondOrderLearner(MixedFunction):
                 raise self._divergence_error(y[done])
         if self._live.is_spread:
             self._advance_directly(self._live.state, False)
+
+    def _gammas(self, n: int) -> F64:
+        """Return γ of the next constant steps."""
+        if isinstance(self.step, step_sizes.Constant):
+            return np.array([self.step.gamma]) if n == 1 else np.full(n, self.step.gamma)
+        t = int(self.numbers["steps"])
+        return np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
+
+    def _options(self, is_new: bool, is_alone: bool) -> LearningOptions:
+        """Return how the next examples are learned."""
+        return LearningOptions(
+            growing=sum(self._arranger.alone),
+            follow=FOLLOW / self.loss.curvature,
+            prior=self._arranger.linear_prior,
+            is_new=is_new,
+            may_use_moments=self.may_restructure,
+            has_metric=self.has_metric,
+            is_alone=is_alone,
+        )
 
     def finish(self) -> None:
         """Take the Newton step that is due, and begin a larger group if it is time to."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import types
 
 from streamkernel import vectors
@@ -30,11 +29,12 @@ SPREAD = 1 << 22
 STRIP = 64
 """Columns of R that a unit works on."""
 
-FADE, REFLECT, FORWARD, BACKWARD, PHASES = range(5)
-"""The phases of a step: some of the past is forgotten, rows are added to R, and A⁻¹ is applied by solving RᵀRx = b."""
+FADE, FORWARD, BACKWARD, PHASES = range(4)
+"""The phases of a step: some of the past is forgotten; rows are added to R, and Rᵀy = b is solved by the rows of R that
+are complete, while they are in the cache; and Rx = y is solved."""
 
 SOLVING = 10.0
-"""What a product costs when RᵀRx = b is solved, which reads R from memory, in units of one when rows are added."""
+"""What a product costs when Rx = y is solved, which reads R from memory, in units of one when rows are added."""
 
 DONE = 1 << 62
 """What counts as the units of a step that has only to be applied."""
@@ -64,7 +64,7 @@ def begin_step(state):  # type: ignore[no-untyped-def]
                 if pull > 0.0:
                     vectors.add(group.change[c], group.newton[c], pull)
             square_root.gather(group.rows, whole_eights(numbers.working), group.panels)
-            group.rows[: numbers.working] = np.float32(0.0)
+            group.rows[: numbers.working] = 0.0
 
 
 @inlined
@@ -86,9 +86,9 @@ def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped
     left = float(n - first)
     if phase == FADE:
         return left * left * STRIP if is_fading else 0.0
-    if phase == REFLECT:
-        return 2.0 * left * STRIP * rows
-    return SOLVING * columns * STRIP * (left if phase == FORWARD else float(first + STRIP))
+    if phase == FORWARD:
+        return (2.0 * rows + columns) * STRIP * left
+    return SOLVING * columns * STRIP * float(first + STRIP)
 
 
 @compiled(nogil=True)
@@ -99,8 +99,8 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
     numbers, layout = state.numbers[0], state.layout
     if numbers.working == 0 or numbers.unit == DONE:
         return
-    rows, done, goal = whole_eights(numbers.working), 0.0, math.inf
-    room = square_root.room_for(rows)
+    done, goal = 0.0, math.inf
+    room = square_root.room_for(whole_eights(numbers.working))
     for is_counted in (True, False):
         place = 0
         if is_counted and is_all:
@@ -109,7 +109,7 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
             due = newton_step.compiled_due(numbers.examples, numbers.batch_size, numbers.forgetting)
             goal, done = done * numbers.buffered / max(due - 1, 1), 0.0
         for g in range(len(layout)):
-            n, (kept, own, more) = layout[g, COUNT], _fading(state, g)
+            n, (kept, own, more), rows = layout[g, COUNT], _fading(state, g), whole_eights(numbers.working)
             for phase in range(PHASES):
                 for first in range(0, n, STRIP):
                     place += 1
@@ -130,9 +130,8 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
     last = min(first + STRIP, len(group.factor))
     if phase == FADE:
         square_root.fade(group.factor, kept, back, first, last)
-    elif phase == REFLECT:
-        square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
     elif phase == FORWARD:
+        square_root.reflect_columns(group.factor, group.panels, rows, first, last, room)
         for c in range(len(group.change)):
             square_root.solve_forward(group.factor, group.change[c], first, last)
     else:

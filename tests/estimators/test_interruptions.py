@@ -149,9 +149,9 @@ MOMENTS = {
     "first order, labels": [0, 1, 30],
     "first order, batches": [0, 1, 2, 32],
     "first order, bandwidth": [0, 1, 3, 255],
-    "second order": [0, 1, 7, 255, 263, 511],
-    "second order, labels": [0, 1, 7, 255, 511],
-    "second order, kernel": [0, 7, 255],
+    "second order": [0, 1, 7, 255, 258, 263, 511],
+    "second order, labels": [0, 1, 7, 255, 258, 511],
+    "second order, kernel": [0, 7, 255, 258],
     "pruning": [31, 47, 63],
     "process": [0, 1, 3, 255],
     "process, operator": [0, 2, 32],
@@ -160,7 +160,8 @@ MOMENTS = {
     "drift": [0, 20, 40],
     "features": [0, 1, 255],
 }
-"""Examples at which more happens than at others: the first, new room, bandwidths, a Newton step, a look, a job."""
+"""Examples at which more happens than at others: the first, new room, bandwidths, a Newton step, a look, a job;
+and one from which nothing follows."""
 
 CASES = [(name, n) for name, moments in MOMENTS.items() for n in moments]
 
