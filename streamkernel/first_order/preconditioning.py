@@ -14,7 +14,7 @@ import math
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.jit import Family
+from streamkernel.jit import Family, inlined
 
 precondition = Family(
     "precondition", types.void(types.float64[:, ::1], types.float64, types.float64[:, ::1], types.float64[:, ::1])
@@ -44,3 +44,21 @@ def _precondition(phi, epsilon, g, a):  # type: ignore[no-untyped-def]
         vectors.multiply(g[j], 1.0 / a[j, j])
         for i in range(j):
             vectors.add(g[i], g[j], -a[i, j])
+
+
+@inlined
+def pull_of_intercept(phi, epsilon, mean_k_xx, g):  # type: ignore[no-untyped-def]
+    """Return the mean derivative by which a learned intercept moves beside blocks whose steps are preconditioned.
+
+    A step moves the blocks by about g_i/(k(x_i, x_i)/B + ε) for each example. With other weights the intercept would
+    minimise another sum than the blocks do, and each would undo what the other does, ever further. With ε at least
+    the mean of k(x, x)/B, which is the error of a covariance over B examples, the weights are at most 2.
+    """
+    batch = phi.shape[1]
+    found = 0.0
+    for i in range(batch):
+        own = 0.0
+        for p in range(len(phi)):
+            own += phi[p, i] * phi[p, i]
+        found += g[i, 0] * (mean_k_xx + batch * epsilon) / (own + batch * epsilon)
+    return found / batch

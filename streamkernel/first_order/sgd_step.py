@@ -16,7 +16,7 @@ from streamkernel.features.compiled_kernel import KERNEL, Span
 from streamkernel.features.evaluate import features, power, prepare
 from streamkernel.features.rows import F64, ROWS
 from streamkernel.first_order import automatic_step, block_choice
-from streamkernel.first_order.preconditioning import precondition
+from streamkernel.first_order.preconditioning import precondition, pull_of_intercept
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
@@ -192,6 +192,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     k, eta, is_forced = block_choice.choose(state.numbers, state.beta, gradient, gamma, of_gradient)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
+    pull = gradient[0]
     if numbers.ridge > 0.0:
         for i in range(batch):
             if not _features_of(state, kernel, rows, first + i, k, work):
@@ -199,7 +200,11 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
             for part in range(numbers.components):
                 for j in range(size):
                     room.block[part * size + j, i] = phi[panel, part, offset + j] * normaliser
-        precondition(0, room.block, numbers.ridge, g, room.gram)
+        ridge = numbers.ridge
+        if is_automatic and numbers.intercept == LEARNED:
+            ridge = max(ridge, square / batch)
+            pull = pull_of_intercept(room.block, ridge, square, g)
+        precondition(0, room.block, ridge, g, room.gram)
         if is_gathered:  # the features of the other blocks are those of the last row
             for i in range(batch):
                 if not score(state, kernel, rows, first + i, work, scores):
@@ -233,7 +238,7 @@ def step(state, kernel, rows, first, y, scores, gamma, room):  # type: ignore[no
     # 4. shrink all, move one, or all; τ ← τ + γ(ν + mean derivative) with ν = λ
     shrink = 1.0 - eta * numbers.l2
     if numbers.intercept == LEARNED:
-        added -= (offset_gamma or gamma) * gradient[0]
+        added -= (offset_gamma or gamma) * pull
     if numbers.intercept == MARGIN:
         added -= (offset_gamma or gamma) * (numbers.l2 + gradient[0])
     inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT

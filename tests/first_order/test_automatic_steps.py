@@ -186,6 +186,21 @@ def test_the_level_of_targets_is_learned_whatever_the_size_of_the_kernel(loss, k
     assert errors.mean() < 1.1 * np.abs(np.median(y) - y[2500:]).mean()
 
 
+@pytest.mark.parametrize(("batch", "most"), [(1, 2.0), (4, 1.0)])
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_an_intercept_and_preconditioned_steps_do_not_undo_each_other(rule, batch, most):
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(1500, 4))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.1 * generator.normal(size=1500)
+    learner = learners.DSG(rule=rule, features_per_seed=64, batch_size=batch, preconditioner=0.001)
+    model = KernelRegressor(kernels.ArcCosine(1), loss="quantile", learner=learner, max_features=256)
+    errors = []
+    for x, target in zip(pd.DataFrame(X).rename(columns=str).to_dict("records"), y, strict=True):
+        errors.append(abs(model.predict_one(x) - target))
+        model.learn_one(x, target)
+    assert np.mean(errors[1000:]) < most * np.mean(np.abs(y - np.median(y)))  # it was up to 500 times that
+
+
 def test_the_penalty_is_that_of_the_coefficients():
     X, y = noise(400, "square")
     f = function(blocks=5, batch=4, l2=0.3)
