@@ -84,7 +84,7 @@ def test_brokers_and_topics_that_are_not_there_yet_are_waited_for(calm, apache, 
     run.wait_for(lambda: "cannot be reached" in run.log())
     apache.start()
     apache.wait()
-    run.wait_for(lambda: 'Expected a topic, got \\"later\\", which is not there' in run.log())
+    run.wait_for(lambda: 'Expected a topic, got \\"later\\", which does not exist' in run.log())
     brokers.make_topics(servers, names=["later"])
     brokers.produce(servers, "later", kafka_runs.records(N))
     assert process.wait(LIMIT) == 0, run.log()

@@ -95,7 +95,7 @@ def test_a_topic_that_is_deleted(servers, tmp_path, client):
     process.terminate()
     assert process.wait(LIMIT) == 0, run.log()
     assert run.state()["outcomes"]["learned"] == len(ids(500))
-    told = [line for line in run.log().splitlines() if topic in line and "not there" in line]
+    told = [line for line in run.log().splitlines() if topic in line and "does not exist" in line]
     assert 1 <= len(told) <= 3, run.log()  # one a minute
     assert run.log().count("not found in cluster metadata") <= 3, run.log()
 
