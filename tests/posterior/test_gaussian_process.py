@@ -126,7 +126,7 @@ def test_the_variance_is_known_at_the_points_alone():
     same = dict(reversed(XS[1].items())) | {"more": 0.0}
     assert model.predict_one(same, with_dist=True).sigma == model.predict_one(XS[1], with_dist=True).sigma
     assert math.isfinite(model.predict_one(XS[9]))
-    with pytest.raises(InputError, match="points that were given beforehand"):
+    with pytest.raises(InputError, match="one of the given points"):
         model.predict_one(XS[9], with_dist=True)
 
 
