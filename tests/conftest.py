@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,14 @@ GROUPS = {"java": "servers", "ray": "servers", "prometheus": "servers", "browser
 """Of tests with these marks, those of a group run in one process, which starts what they need once."""
 
 LEFT = pytest.StashKey[int]()
+
+
+@pytest.fixture(autouse=True)
+def open_handlers() -> None:
+    """Remove handlers that an earlier test's run has left with the stream that was its standard error."""
+    for handler in list(logging.root.handlers):
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
+            logging.root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

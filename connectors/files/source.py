@@ -222,7 +222,7 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as directory:
     ...     path = Path(directory, "ages.csv")
-    ...     path.write_text("name,age\\nAnn,\\n") and field_names(path)
+    ...     path.write_text("name,age\nAnn,\n") and field_names(path)
     ['name', 'age']
     """
     path = Path(path)

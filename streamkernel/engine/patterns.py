@@ -17,7 +17,7 @@ def tokens(text: str, pattern: str) -> Iterator[str]:
 
     Examples
     --------
-    >>> list(tokens("über 40 Gräser", r"[\\pL\\pN]+")), list(tokens("a=1 b=2", r"([a-z])="))
+    >>> list(tokens("über 40 Gräser", r"[\pL\pN]+")), list(tokens("a=1 b=2", r"([a-z])="))
     (['über', '40', 'Gräser'], ['a', 'b'])
     """
     for match in compiled(pattern).finditer(text):

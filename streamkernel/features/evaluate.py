@@ -112,7 +112,7 @@ def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def power(phi, first, last):  # type: ignore[no-untyped-def]
-    r"""Return the means of \\|z\\|² and \\|z\\|⁴ over features, -1 for both if one of them is too large to use."""
+    r"""Return the means of \|z\|² and \|z\|⁴ over features, -1 for both if one of them is too large to use."""
     square, fourth, usable = 0.0, 0.0, True
     for f in range(first, last):
         total = 0.0

@@ -40,7 +40,7 @@ class Scales:
 
     A value v of a name whose scale is (c, s) becomes
 
-        t(v) = q((v - c)/s),   q(z) = z for \\|z\\| ≤ √3, else sign(z) √3 (1 + log(\\|z\\|/√3)).
+        t(v) = q((v - c)/s),   q(z) = z for \|z\| ≤ √3, else sign(z) √3 (1 + log(\|z\|/√3)).
 
     √3, because a uniform variable is only shifted and divided; beyond it spikes and outliers neither blow up nor
     vanish. A missing name has no entry, which is as if it had t = 0. What it stands for then, counts decide:

@@ -36,7 +36,7 @@ class Square(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    r"""½r² where r = \\|f - y\\| is at most δ, and δ(r - ½δ) beyond.
+    r"""½r² where r = \|f - y\| is at most δ, and δ(r - ½δ) beyond.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(Loss):
-    r"""max(0, \\|f - y\\| - ε), the loss of support vector regression.
+    r"""max(0, \|f - y\| - ε), the loss of support vector regression.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class EpsilonInsensitive(Loss):
 
 @dataclass(frozen=True)
 class Absolute(Loss):
-    r"""\\|f - y\\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
+    r"""\|f - y\|: f becomes the median. It is the ε-insensitive loss of ε = 0.
 
     References
     ----------

@@ -145,7 +145,7 @@ def test_targets_that_become_others_by_far_are_learned_soon():
         for x, y in zip(xs[2000:], ys[2000:].tolist(), strict=True):
             predicted.append(model.predict_one(x))
             model.learn_one(x, y)
-        assert np.mean(ys[2000:] <= predicted) == pytest.approx(0.9, abs=0.01)
+        assert np.mean(ys[2000:] <= predicted) == pytest.approx(0.9, abs=0.0135)  # two deviations of 2,000 targets
         losses_of.append(metrics.mean_pinball_loss(ys[2000:], predicted, alpha=0.9))
     assert losses_of[0] < 1.1 * losses_of[1]
 

@@ -206,7 +206,7 @@ def test_too_few_passes_are_reported() -> None:
         ({"l1": -1.0}, "l1 > 0, got -1.0"),
         ({"kernel": kernels.Polynomial(2)}, "features have directions of their own, got Polynomial"),
         ({"kernel": kernels.Intersection()}, "at x"),
-        ({"kernel": "rbf"}, "a kernel"),
+        ({"kernel": "rbf"}, "one of streamkernel.kernels"),
     ],
 )
 def test_errors_name_the_argument(told: dict[str, Any], message: str) -> None:
