@@ -15,6 +15,7 @@ from sklearn.datasets import load_svmlight_file
 
 from benchmarks.common import arguments, ratio, seconds, show
 from streamkernel import KernelClassifier, kernels, learners, losses, rules, step_sizes
+from streamkernel.features.frames import table_blocks
 
 D, ROWS, BATCH, CAP = 123, 32_560, 64, 4096
 L2 = 1.0 / (100 * ROWS)
@@ -82,7 +83,8 @@ def error(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
 
 def training_objective(model: KernelClassifier, X: pd.DataFrame, y: pd.Series) -> float:
     """Return the regularised loss of `model` over the training data."""
-    scores = model._learner.scores(model._table(X))[:, 0]
+    blocks = table_blocks(model._learner.directions, X, model._state.numeric)
+    scores = np.concatenate([model._learner.scores(rows)[:, 0] for rows, _ in blocks])
     signs = np.where(y == list(model.labels)[1], 1.0, -1.0)
     loss = np.mean([losses.Hinge().value(f, s) for f, s in zip(scores, signs, strict=True)])
     return float(loss + model._learner.penalty)
