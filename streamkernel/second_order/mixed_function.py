@@ -26,7 +26,7 @@ from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.linear import FORGETTING
 from streamkernel.second_order.linear_state import WINDOW, prior
-from streamkernel.second_order.mixture_state import MixtureState
+from streamkernel.second_order.mixture_state import SKETCHED_AT, MixtureState
 from streamkernel.second_order.neighbours import CAUTION
 from streamkernel.second_order.tiles import EIGHT
 
@@ -290,7 +290,8 @@ class MixedFunction(Learner):
         """Return everything that has been learned, as arrays that share nothing with this function."""
         steps.advance(self._live.state, True)
         numbers = self.numbers
-        return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
+        groups = self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
+        return self.to_predict() | groups | {mixture_files.SKETCHED: self.arrays.sampled[:, SKETCHED_AT].copy()}
 
     def to_predict(self) -> dict[str, Any]:
         """Return of :meth:`tensors` what is needed to predict, which is small."""

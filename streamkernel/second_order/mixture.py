@@ -260,7 +260,7 @@ class SecondOrderLearner(MixedFunction):
             for g, old in enumerate(live.groups)
         }
         function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
+        names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent", "sampled")
         arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
         arrays |= {"level": more(function.level), "metric": function.metric}
         arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)

@@ -13,9 +13,10 @@ from streamkernel.kernels import Kernel
 from streamkernel.learners import state
 from streamkernel.second_order import growth, linear_files, metric_files, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
-from streamkernel.second_order.mixture_state import NO_SPAN, OWNER
+from streamkernel.second_order.mixture_state import NO_SPAN, OWNER, SKETCHED_AT
 
 RECENCY = "recency"
+SKETCHED = "sketched_at"
 
 _NAMES = {
     "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
@@ -126,7 +127,7 @@ def restore(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
-    own_arrays["recent"] = arrays["recent"].copy()
+    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 2))}
     own_arrays["metric"] = metric_files.restore(tensors, table, len(arranger.alone), empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns, 2)
@@ -140,6 +141,11 @@ def restore(
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
     state.set_learned(restored.state.numbers[0], learned)
+    if to_learn and SKETCHED in tensors:  # all rows count until a group of an older file is sketched
+        at = tensor_file.require_tensor(tensors, SKETCHED, np.float64, (len(table),))
+        if not ((at >= 0.0) & (at <= examples)).all():
+            raise ValueError(f"expected numbers of examples as {SKETCHED}, got {at.tolist()}")
+        restored.state.sampled[:, SKETCHED_AT] = at
     numbers = restored.state.numbers
     numbers["looked_at"], numbers["compared_at"], numbers["restarted"] = examples, compared, restarted
     if to_learn and "change" in tensors:

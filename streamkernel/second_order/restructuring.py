@@ -102,7 +102,9 @@ def _rearrange(
     numbers = function.numbers[0]
     size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
     functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
-    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in ("bounds", "losses", "mixer", "weights")}
+    names = "bounds", "losses", "mixer", "weights", "sampled"
+    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
+    arrays["sampled"][list(newton)] = 0.0
     arrays["bounds"][functions] = arrays["losses"][functions] = 0.0
     if function.mixer.any():  # the targets have differed
         arrays["mixer"], arrays["weights"] = newton_step.without(

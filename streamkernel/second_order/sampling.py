@@ -1,0 +1,115 @@
+"""Rows that stand for the examples of a Newton step in A: all of them at first, and fewer once A holds many; compiled.
+
+When A holds many more examples than a group has outputs, what most rows add to it changes little, and a part of them
+says nearly as much. A row x = √ℓ''φ is taken with a probability that its ridge leverage decides (Cohen, Musco and
+Pachocki, "Online row sampling", 2016),
+
+    p = min(1, max(1/4, 4 xᵀA⁻¹x))
+
+and multiplied by √(1/p), so that in the mean the sum Σ ℓ''φφᵀ is that of all rows: a row in a direction that A knows
+little of is always taken, and one that is taken adds no more than a quarter of what A has in its direction, or four
+times its own. The gradient is always that of all examples. The leverage is estimated by |Sx|², Sᵀ = R⁻¹Π with eight
+columns of random signs in Π over √8, renewed when a quarter more examples have come.
+
+Whether a row is taken depends on the number of its example, on itself, and on the sketch before the rows that wait beside
+it: not on when the step is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel import vectors
+from streamkernel.features.counter_rng import counter_bits
+from streamkernel.jit import compiled, inlined, unit
+from streamkernel.second_order.mixture_state import (
+    BORN,
+    COUNT,
+    GROUP,
+    MIXTURE,
+    SKETCHED_AT,
+    SKETCHES,
+    TAKEN,
+    group_of,
+)
+from streamkernel.second_order.tiles import WIDE
+
+CAUTION = 4.0
+"""The probability of a row, over its leverage."""
+
+MOST = 4.0
+"""Rows that one stands for, at most."""
+
+FROM = 1024
+"""Examples before a group is sketched, or as many as it has outputs."""
+
+GROWTH = 0.25
+"""Examples from one sketch to the next, over those that A holds."""
+
+_GOLDEN, _TOGETHER = np.uint64(0x9E3779B97F4A7C15), 6
+
+
+@inlined(allocates=False)
+def _draw(g, example):  # type: ignore[no-untyped-def]
+    """Return a number from 0 to 1 for an example in a group; those of 64 examples are evenly spread."""
+    shift = counter_bits(np.uint64(g), np.uint64(example >> _TOGETHER))
+    return float((shift + np.uint64(example) * _GOLDEN) >> np.uint64(11)) * 2.0**-53
+
+
+@unit(types.void(MIXTURE, GROUP, types.int64, types.int64, types.int64, types.float64[::1]), error_model="numpy")
+def _set_shares(state, group, g, count, last, shares):  # type: ignore[no-untyped-def]
+    """Set what each of the first rows counts for in A, which are those of the examples up to `last`."""
+    for i in range(count):
+        leverage, shares[i] = 0.0, 1.0
+        if state.sampled[g, SKETCHED_AT] == 0.0:
+            continue
+        for k in range(SKETCHES):
+            leverage += float(vectors.dot(group.sketch[k], group.rows[i])) ** 2
+        p = max(CAUTION * leverage, 1.0 / MOST)
+        if p < 1.0:
+            shares[i] = 1.0 / p if _draw(g, last - count + i + 1) < p else 0.0
+
+
+@unit(types.void(MIXTURE, GROUP, types.int64))
+def gather(state, group, g):  # type: ignore[no-untyped-def]
+    """Set the panels of a group to the rows that stand for the examples of the step that is worked on."""
+    numbers, taken = state.numbers[0], 0
+    shares = np.empty(numbers.working)
+    _set_shares(state, group, g, numbers.working, numbers.worked_at, shares)
+    for i in range(numbers.working):
+        if shares[i] == 0.0:
+            continue
+        root = np.float32(math.sqrt(shares[i]))
+        for k in range(len(group.panels)):
+            part = group.rows[i, k * WIDE : (k + 1) * WIDE]
+            for m in range(len(part)):
+                group.panels[k, taken, m] = root * part[m]
+        taken += 1
+    state.sampled[g, TAKEN] = taken
+
+
+@unit(types.void(MIXTURE, GROUP, types.int64))
+def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
+    """Set the sketch of a group to random signs if it is to be renewed with the step that is worked on."""
+    seen = state.numbers[0].worked_at
+    held = min(float(seen - state.layout[g, BORN]), 1.0 / max(1.0 - state.kept[g], 1e-18))
+    if held < max(FROM, state.layout[g, COUNT]) or seen - state.sampled[g, SKETCHED_AT] < GROWTH * held:
+        return
+    state.sampled[g, SKETCHED_AT] = seen
+    size = np.float32(1.0 / math.sqrt(SKETCHES))
+    for i in range(state.layout[g, COUNT]):
+        bits = counter_bits(np.uint64(seen), np.uint64(i))
+        for k in range(SKETCHES):
+            group.sketch[k, i] = size if bits >> np.uint64(k) & np.uint64(1) else -size
+
+
+@compiled
+def waiting_shares(state, g):  # type: ignore[no-untyped-def]
+    """Return what each of the rows that wait for a step will count for in A."""
+    numbers = state.numbers[0]
+    shares = np.empty(numbers.buffered)
+    _set_shares(state, group_of(state, g), g, numbers.buffered, numbers.examples, shares)
+    return shares
