@@ -241,7 +241,7 @@ class LearningModel(model_file.Serializable):
             return found
         rows, y = journal.rows.part(0, learned), journal.y[:learned]
         if found.first is not None:
-            first = (*found.first, (rows, float(y[0])))
+            first = (*found.first, (rows, y[0]))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
             return self._restart(found, first) if is_due else replace(found, first=first)
         if found.upkeep is not None:

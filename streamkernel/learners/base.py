@@ -99,6 +99,11 @@ class Learner:
         return int(self.numbers["columns"])
 
     @property
+    def n_targets(self) -> int:
+        """Targets, which divide the columns among them."""
+        return 1
+
+    @property
     def n_blocks(self) -> int:
         """Blocks, each of its own seed."""
         return int(self.numbers["blocks"])
@@ -251,8 +256,8 @@ class Learner:
 
     def check_targets(self, targets: Sequence[float]) -> None:
         """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
-        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
-        if self.loss.for_classes and not all(y in classes for y in targets):
+        classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns // self.n_targets))
+        if self.loss.for_classes and not all(y in classes for y in np.ravel(targets).tolist()):
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _split(self) -> F64:

@@ -42,8 +42,17 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
         f[2 * groups, c] = level[c, 0]
 
 
+@inlined
+def _predicted_offsets(numbers):  # type: ignore[no-untyped-def]
+    """Return what predictions of each target have added."""
+    added = np.empty(len(numbers))
+    for t in range(len(numbers)):
+        added[t] = numbers[t].predicted_offset
+    return added
+
+
 @inlined(allocates=False)
-def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[no-untyped-def]
+def _set_others(state, scales, rows, read, i, room, raw, added, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
     row i, which is read as `read` by the features.
     """
@@ -52,10 +61,10 @@ def _set_others(state, scales, rows, read, i, room, raw, out):  # type: ignore[n
         return
     linear.read_row(own, scales, rows, i, room)
     linear.scores(own, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(own, numbers[0].error_scale, raw, out[:near])
+    linear.within_reach(own, numbers, raw, out[:near])
     if len(out) > near:
         neighbours.set_point(own, read, i, room)
-        neighbours.score(own, numbers, numbers[0].predicted_offset, room, out[near])
+        neighbours.score(own, numbers, added, room, out[near])
 
 
 @compiled
@@ -64,17 +73,21 @@ def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped
     at row i, which is read as `read` by the features.
     """
     room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
+    added = _predicted_offsets(state.numbers)
     for i in range(len(out)):
-        _set_others(state, scales, rows, read, i, room, raw, out[i])
+        _set_others(state, scales, rows, read, i, room, raw, added, out[i])
 
 
 @inlined(allocates=False)
-def mix_scores(weights, f, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to Σ_k v_k f_k."""
+def mix_scores(weights, targets, f, out):  # type: ignore[no-untyped-def]
+    """Set `out`, shape (columns,), to Σ_k v_k f_k, with the weights of each target."""
+    count, width = len(weights) // targets, len(out) // targets
     for c in range(len(out)):
         out[c] = 0.0
-    for k in range(len(weights)):
-        vectors.add(out, f[k], weights[k])
+    for t in range(targets):
+        first, last = t * width, (t + 1) * width
+        for k in range(count):
+            vectors.add(out[first:last], f[k, first:last], weights[t * count + k])
 
 
 @inlined(allocates=False)
@@ -82,14 +95,15 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
     """Keep a prediction, `out` and what is added to it, within the targets seen and a part of their range more, or
     what a linear function says. Those are among the functions from `base` on; neighbours are within the targets.
     """
-    low, high = span[0], span[1]
-    if numbers.intercept != MEAN or numbers.examples == 0:
+    if numbers[0].intercept != MEAN or numbers[0].examples == 0:
         return
-    more = BEYOND * (high - low)
-    low, high = low - more - added, high + more - added
-    for k in range(base, len(f)):
-        low, high = min(low, f[k, 0]), max(high, f[k, 0])
-    out[0] = min(max(out[0], low), high)
+    for t in range(len(numbers)):
+        low, high = span[2 * t], span[2 * t + 1]
+        more = BEYOND * (high - low)
+        low, high = low - more - added[t], high + more - added[t]
+        for k in range(base, len(f)):
+            low, high = min(low, f[k, t]), max(high, f[k, t])
+        out[t] = min(max(out[t], low), high)
 
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
@@ -99,7 +113,8 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     newton, steady, level = state.newton, state.steady, state.level
     changed, linear_room = metric_room(longest), room_for(own, longest)
     z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
-    f, base = np.empty((len(weights), numbers.columns)), 2 * len(layout) + 1
+    targets, added, base = len(state.numbers), _predicted_offsets(state.numbers), 2 * len(layout) + 1
+    f, width = np.empty((len(weights) // targets, numbers.columns)), numbers.columns // targets
     raw = np.empty(own.w.shape[:2])
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
@@ -107,11 +122,11 @@ def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
         if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(layout, newton, steady, level, z, f)
-        _set_others(state, scales, rows, read, i, linear_room, raw, f[base:])
-        mix_scores(weights, f, out[i])
-        bound(numbers, span, f, base, numbers.predicted_offset, out[i])
+        _set_others(state, scales, rows, read, i, linear_room, raw, added, f[base:])
+        mix_scores(weights, targets, f, out[i])
+        bound(state.numbers, span, f, base, added, out[i])
         for c in range(len(out[i])):
-            out[i, c] += numbers.predicted_offset
+            out[i, c] += added[c // width]
     return -1
 
 
