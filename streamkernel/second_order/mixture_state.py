@@ -169,11 +169,10 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def weights_of(state, c):  # type: ignore[no-untyped-def]
-    """Return v of the target that column c belongs to."""
+def first_weight(state, c):  # type: ignore[no-untyped-def]
+    """Return where v of the target begins that column c belongs to."""
     targets = len(state.numbers)
-    t, count = c // (state.numbers[0].columns // targets), len(state.weights) // targets
-    return state.weights[t * count : (t + 1) * count]
+    return c // (state.numbers[0].columns // targets) * (len(state.weights) // targets)
 
 
 @inlined(allocates=False)
