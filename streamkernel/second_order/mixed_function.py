@@ -122,8 +122,9 @@ class MixedFunction(Learner):
 
     def _first(self, directions: Directions, like: Any) -> Arrangement:
         """Return what a function with such records is before its first example."""
-        columns, intercept = int(like[0]["columns"]), int(like[0]["intercept"])
-        numbers = np.repeat(np.array([self._new_numbers(directions.plan, columns, intercept)]), len(like))
+        columns, targets, intercept = int(like[0]["columns"]), len(like), int(like[0]["intercept"])
+        numbers = np.repeat(np.array([self._new_numbers(directions.plan, columns // targets, intercept)]), targets)
+        numbers["columns"] = columns
         numbers["forgetting"], numbers["loss_per_error"] = self._forgetting, self._loss_per_error
         return self._arranger.first(self._kernel, directions, numbers)
 
