@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from streamkernel import losses
-from streamkernel.errors import InputError, LabelError, MergeError
+from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.base import Choice, KernelModel
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.targets import as_label
@@ -61,23 +61,6 @@ class SeveralTargetsModel(KernelModel):
     def targets(self) -> tuple[Hashable, ...]:
         """The names of the targets, in the order of the first example; empty before."""
         return tuple(self._state.labels)
-
-    def merge(self, *others: Self, base: Self | None = None) -> Self:
-        """Raise an error: models of several targets cannot be merged.
-
-        Parameters
-        ----------
-        *others
-            Models.
-        base
-            The model from which all of them continued.
-
-        Raises
-        ------
-        MergeError
-            Always.
-        """
-        raise MergeError(f"Expected models of one target to merge, got a {type(self).__name__}")
 
     def run_task(self, task: Any, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Any = None) -> Any:
         """Raise an error: models of several targets are neither pruned nor refitted.
