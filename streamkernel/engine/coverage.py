@@ -149,7 +149,7 @@ class Coverage:
 
     @classmethod
     def of_state(cls, target: float, state: Mapping[str, Any] | None) -> Self:
-        """Return one that continues from what `state` returned, or begins anew if that was another target or none."""
+        """Return one that continues from what `state` returned, or starts again if that had another target."""
         found = cls(target)
         if state is None or state["target"] != target:
             return found

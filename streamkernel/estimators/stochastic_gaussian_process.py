@@ -12,7 +12,8 @@ from streamkernel.features.counter_rng import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.learners.options import as_step, check_step_size
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior, Stochastic, point_rows
+from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 
 
 class StochasticGaussianProcessRegressor(GaussianProcessRegressor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.features.scale_table import RARE
+from streamkernel.features.scale_moments import RARE
 
 ABSURD = 1000.0
 """Deviations from the median beyond which a value is far out; tails that are merely heavy stay."""

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.rows import F64, U64
-from streamkernel.features.scale_table import BY_COUNTS, EDGE, HALF, LIGHT, RATHER_NOT, SCALE, ScalesState
+from streamkernel.features.scale_moments import HALF, RATHER_NOT
+from streamkernel.features.scale_table import BY_COUNTS, EDGE, LIGHT, SCALE, ScalesState
 
 
 class Moments(NamedTuple):

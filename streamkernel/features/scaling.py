@@ -11,20 +11,18 @@ from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.outliers import without_outliers
 from streamkernel.features.rows import F64, U64, Rows
+from streamkernel.features.scale_moments import HORIZON, observe_rows, use_moments
 from streamkernel.features.scale_table import (
     BY_COUNTS,
     COUNTS,
-    HORIZON,
     LEAST_SPREAD,
     LIGHT,
     MOST_NAMES,
     SCALE,
     ScalesState,
-    observe_rows,
     rehash,
     rescale,
     scale_rows,
-    use_moments,
 )
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")

@@ -14,7 +14,8 @@ import numpy as np
 from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
 from streamkernel.features.rows import I64, Rows
-from streamkernel.first_order.sgd_step import StepWork, step
+from streamkernel.first_order.sgd_step import step
+from streamkernel.first_order.step_work import StepWork
 from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import Arena, array_at
 from streamkernel.kernels.program import KernelProgram

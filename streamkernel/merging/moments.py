@@ -9,7 +9,8 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
-from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scale_moments import HORIZON
+from streamkernel.features.scale_table import MOST_NAMES
 from streamkernel.features.scaling import MOMENTS
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import add_parts

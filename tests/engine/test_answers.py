@@ -6,7 +6,6 @@ import json
 import math
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest

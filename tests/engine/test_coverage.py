@@ -1,4 +1,4 @@
-"""Intervals and sets of a run: those of the library's wrappers, judged as they were given, and the same after a kill."""
+"""Intervals and sets of a run: those of the wrappers, judged as they were given, and the same after a kill."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def is_wide(line: dict[str, Any], kind: str) -> bool:
     return line["lower"] is None if kind == "regressor" else line["set"] == list(line["probabilities"])
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """What ends a run without its last checkpoint."""
 
 
@@ -179,17 +179,15 @@ def test_a_run_that_stops_and_one_that_is_ended_continue_with_the_same_bits(
 
         def killed(calls: Any = calls, stop: int = stop) -> bool:
             if next(calls) > stop + 90:
-                raise Killed
+                raise KilledError
             return False
 
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             ran(parts, killed)
         calls = itertools.count()
         ran(parts, lambda calls=calls, stop=stop: next(calls) >= stop)
     ran(parts)
-    left, right = (
-        [line | {"stream": "", "position": 0} for line in lines(path.parent)] for path in (whole, parts)
-    )
+    left, right = ([line | {"stream": "", "position": 0} for line in lines(path.parent)] for path in (whole, parts))
     assert left == right
     one, other = (read_newest(path.parent / "state") for path in (whole, parts))
     assert one is not None
@@ -218,7 +216,7 @@ def test_a_process_that_is_killed_leaves_no_trace(tmp_path: Path) -> None:
     out = parts.parent / "out.jsonl"
     for at in (200, 2500):
         process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        wait_for(lambda at=at: out.exists() and out.read_bytes().count(b"\n") >= at, what=lambda: f"{at} predictions")
+        wait_for(lambda at=at: out.exists() and out.read_bytes().count(b"\n") >= at)
         process.send_signal(signal.SIGKILL)
         process.wait(LIMIT)
     ran(parts)
@@ -271,5 +269,5 @@ def test_a_model_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.
     config.check()
     monkeypatch.setattr(Settings, "estimator_class", property(lambda _: object))
     monkeypatch.setattr(Settings, "metric_spec", "MAE")
-    with pytest.raises(ConfigError, match="^coverage: expected a model that predicts one label or one number, got"):
+    with pytest.raises(ConfigError, match=r"^coverage: expected a model that predicts one label or one number, got"):
         config.check()
