@@ -22,7 +22,7 @@ SHARE = 0.01
 
 
 class PublishedModel(NamedTuple):
-    """A model as it was after so many events.
+    """A copy of the model after a number of events.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class PublishedModel(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Where the model is from, for people."""
+        """A description of the model's origin, as text."""
         if self.checkpoint is None:
             return "this run"
         return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
@@ -70,7 +70,7 @@ class PublishedModel(NamedTuple):
 
 
 class Publisher:
-    """Copies a model for others to ask, at most so often that it costs a hundredth of the time.
+    """Copies a model for predictions, at most as often as costs a hundredth of the time.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Publisher:
         self._next = 0.0
 
     def is_due(self, events: int) -> bool:
-        """Return whether another copy is to be made, of a model that has learned so many events."""
+        """Return whether a new copy is due for a model that has learned `events` events."""
         newest = self.newest
         is_new = newest is None or events != newest.events or newest.checkpoint is not None
         return self.wanted and is_new and time.monotonic() >= self._next
