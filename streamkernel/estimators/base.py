@@ -106,7 +106,7 @@ class KernelModel(StoredModel):
 
     @property
     def n_seeds(self) -> int:
-        """Blocks in the model, each of one seed."""
+        """Blocks in the model, each with its own seed."""
         return self._learner.n_blocks
 
     @property
@@ -116,18 +116,18 @@ class KernelModel(StoredModel):
 
     @property
     def n_reused(self) -> int:
-        """Steps that moved an old block."""
+        """Steps that changed an existing block."""
         return int(self._learner.numbers["reused_steps"])
 
     @property
     def n_prunings(self) -> int:
-        """Times that the model has been made smaller."""
+        """Number of times that the model has been pruned."""
         upkeep = self._state.upkeep
         return 0 if upkeep is None else upkeep.n_prunings
 
     @property
     def gap(self) -> float:
-        """The certified primal-dual gap of the coefficients when they were refitted last; NaN before."""
+        """The certified primal-dual gap of the last refit; NaN before the first."""
         upkeep = self._state.upkeep
         return math.nan if upkeep is None else upkeep.gap
 
@@ -147,7 +147,7 @@ class KernelModel(StoredModel):
 
     @property
     def _intercept(self) -> int:
-        """What f has added to it."""
+        """The intercept that is added to f."""
         return state.NOTHING
 
     @property
@@ -155,15 +155,15 @@ class KernelModel(StoredModel):
         return False
 
     def _default_step(self) -> step_sizes.Step | None:
-        """Return the step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size."""
+        """Return the step size for ``step_size="auto"``, or ``None`` for steps of automatic size."""
         return None
 
     def _new_own(self) -> Any:
-        """Return what a subclass keeps besides, before the first example."""
+        """Return a subclass's own state before the first example."""
         return None
 
     def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function that has learned nothing."""
+        """Return an untrained function."""
         return learner_choice.new_function(
             self._options,
             kernel,
@@ -180,7 +180,7 @@ class KernelModel(StoredModel):
         )
 
     def _new_upkeep(self) -> BackgroundTasks | None:
-        """Return what is done to the model from time to time; ``None`` if nothing is."""
+        """Return the periodic tasks of the model, or ``None`` without any."""
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
@@ -194,7 +194,7 @@ class KernelModel(StoredModel):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
     def _with_columns(self, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
+        """Return an untrained function with a number of columns and the current bandwidths."""
         return self._new_learner(self.kernel_, columns)
 
     @classmethod

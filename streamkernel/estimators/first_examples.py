@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def learned_again(found: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel, name: str) -> State:
-    """Return the state in which scales and bandwidths are those of the first examples, which are learned again.
+    """Return the state with scales and bandwidths from the first examples, which are learned again.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ def require_at_least(least: int, **values: int) -> None:
 
 
 def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
-    """Raise a ValueError if a parameter that estimators share is out of its range; names it."""
+    """Raise a ValueError that names the first parameter out of range among those that estimators share."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
     require_at_least(0, cache_bytes=cache_bytes)

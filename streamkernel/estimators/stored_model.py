@@ -29,21 +29,21 @@ class StoredModel(LearningModel):
         return self._learner.kernel
 
     def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function that has learned nothing."""
+        """Return an untrained function."""
         raise NotImplementedError
 
     def _new_upkeep(self) -> BackgroundTasks | None:
-        """Return what is done to the model from time to time; ``None`` if nothing is."""
+        """Return the periodic tasks of the model, or ``None`` without any."""
         raise NotImplementedError
 
     def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
+        """Return the description of the model without tensors and parameters: JSON values and kernels."""
         fields = self._state.numeric.fields
         names = {"fields": field_names.pack(fields)[0]} if fields else {}
         return {"kernel": self.kernel_, "columns": self._learner.columns} | names
 
     def _tensors(self) -> dict[str, Any]:
-        """Return what it has learned, as arrays that share nothing with it."""
+        """Return the learned state as arrays that share nothing with it."""
         found = self._state
         first = {} if found.first is None else example_tensors.pack_examples("first", found.first)
         scales = {} if found.scales is None else found.scales.tensors()
@@ -87,13 +87,13 @@ class StoredModel(LearningModel):
             self._state = replace(self._state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
-        """Return the labels that a description has."""
+        """Return the labels of a description."""
         return {}
 
     def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        """Return what a subclass keeps besides."""
+        """Return a subclass's own state from a description."""
         return None
 
     def _columns(self, labels: int) -> int:
-        """Return how many columns f has for a number of labels."""
+        """Return the number of columns of f for a number of labels."""
         return 1

@@ -18,7 +18,7 @@ RECORD_BYTES = 1 << 24
 
 @compiled
 def fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
-    """Fill the cache, shape (panels, names, parts, features), from the given panel and name on."""
+    """Fill the cache, shape (panels, names, parts, features), from a given panel and name on."""
     cache = kernel.cache
     for p in range(first_panel, cache.shape[0]):
         for s in range(first_name, len(hashes)):
@@ -47,7 +47,7 @@ class Store:
         self.lock = Lock()
 
     def keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
-        """Keep what is known of names, within the budget."""
+        """Keep the record of names, within the budget."""
         if self.record_bytes + record.nbytes > RECORD_BYTES:
             self.records.clear()
             self.record_bytes = 0

@@ -13,7 +13,7 @@ from streamkernel.features.rows import I64
 
 
 def features_at(kept: I64, block_size: int, positions: I64) -> I64:
-    """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
+    """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
     block = positions // block_size
     features: I64 = np.stack([block + kept[-1, BLOCK], positions % block_size, block], axis=1)
     packed = positions < len(kept) - 1
@@ -22,12 +22,12 @@ def features_at(kept: I64, block_size: int, positions: I64) -> I64:
 
 
 def pack(kept: I64) -> dict[str, Any]:
-    """Return what is kept, as a tensor, if anything is."""
+    """Return the kept features as a tensor, if there are any."""
     return {"kept": kept.copy()} if len(kept) > 1 else {}
 
 
 def unpack(tensors: Mapping[str, Any]) -> I64 | None:
-    """Return what is kept by `tensors`, ``None`` if nothing is.
+    """Return the kept features in `tensors`, or ``None``.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class FirstOrderLearner(StoredExpansion):
     """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
-        """Return a function of the same parameters that has learned nothing, with other bandwidths.
+        """Return an untrained function of the same parameters with other bandwidths.
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
         """
@@ -51,10 +51,9 @@ class FirstOrderLearner(StoredExpansion):
         return twin
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
-        """Learn from one example of the weight w if no more is needed for it than one compiled call; return whether it
-        is learned.
+        """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
-        Any thread may call it at any time. Where it returns false nothing is changed, and :meth:`learn_one` is needed.
+        Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
 
         Raises
         ------
@@ -90,7 +89,7 @@ class FirstOrderLearner(StoredExpansion):
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order; what does not fill a batch waits for the next call.
+        """Learn from `rows` in order; an incomplete batch stays in the buffer.
 
         Raises
         ------
@@ -121,7 +120,7 @@ class FirstOrderLearner(StoredExpansion):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
     def _gather(self, row: Rows, y: float) -> None:
-        """Let an example wait for a batch, and take a step if it is complete."""
+        """Buffer an example, and take a step if the batch is complete."""
         if not self.directions.plan.usable(row):
             raise self._unusable(row)
         if self.directions.plan.itself == 0.0:
@@ -144,7 +143,7 @@ class FirstOrderLearner(StoredExpansion):
             raise refused.error from None
 
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
-        """Take a step for each of `gammas`; raises what says which row was refused."""
+        """Take a step for each of `gammas`; raise an error that contains the refused row."""
         learn = sgd_step.learn_apart if self._is_alone else sgd_step.learn
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
         status, row = learn(function_in(self._arena), self.directions.kernel, rows, y, gammas)
@@ -166,11 +165,11 @@ class FirstOrderLearner(StoredExpansion):
         self._arena = new
 
     def close(self) -> None:
-        """Learn no single event any more until :meth:`open` is called."""
+        """Stop learning single events until :meth:`open` is called."""
         self.numbers["closed"] = 1
 
     def open(self) -> None:
-        """Learn single events again."""
+        """Allow learning of single events again."""
         self.numbers["closed"] = 0
 
     def with_column(self) -> FirstOrderLearner:
@@ -191,7 +190,7 @@ class FirstOrderLearner(StoredExpansion):
         return twin
 
     def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given.
+        """Return the tensors for :meth:`restore` with these functions, of the kept features if these are given.
 
         `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
         """
@@ -208,9 +207,9 @@ class FirstOrderLearner(StoredExpansion):
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
     def divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas: what is left to grow is divided, each block of another seed.
+        """Become one of several replicas: the remaining growth is divided, each block with another seed.
 
-        Buffered examples are those of the first replica.
+        Buffered examples stay with the first replica.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ class StoredExpansion(ExpandedFunction):
         self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
 
     def to_predict_apart(self) -> Self:
-        """Return a copy that shares nothing that learning changes."""
+        """Return a copy that shares no changing state."""
         twin = super().to_predict_apart()
         twin._pending = (0, [])
         return twin
@@ -40,16 +40,16 @@ class StoredExpansion(ExpandedFunction):
 
     @property
     def n_offered(self) -> int:
-        """Examples that have been learned or wait for a batch."""
+        """Learned and buffered examples."""
         return self.examples + len(self.pending)
 
     def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
-        """Return whether a file of a function without a mixture is read, from before there was one."""
+        """Return whether a file is from before averages were mixed in, so that one starts now."""
         has_mixture = self.numbers["averaging"] == averaging.MIXTURE
         return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         arena, pending = self._arena.copy(), self._pending
         numbers = arena["numbers"][0]
         blocks = int(numbers["blocks"])
@@ -64,11 +64,11 @@ class StoredExpansion(ExpandedFunction):
         )
 
     def to_predict(self) -> dict[str, Any]:
-        """Return of :meth:`tensors` what is needed to predict: all, which is small."""
+        """Return the part of :meth:`tensors` needed for predictions: all of it, because it is small."""
         return self.tensors()
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned; it always can learn.
+        """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class StoredExpansion(ExpandedFunction):
         self.directions.reserve(max(1, blocks))
 
     def _begin_automatic_steps(self, numbers: Any) -> None:
-        """Set what automatic steps go by as if those before had been, for a function that took steps of γ."""
+        """Start automatic steps as if the previous ones, of size γ, had been automatic."""
         numbers["distance2"] = numbers["blocks"] * numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
         k_xx = numbers["k_xx"] or numbers["mean_square"] or 1.0
         numbers["gradient_sum"] = numbers["distance2"] * (k_xx / self.step(int(numbers["steps"]))) ** 2

@@ -140,7 +140,7 @@ class MixedFunction(Learner):
         self._advance_directly = direct(steps.advance)
 
     def to_predict_apart(self) -> Self:
-        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         twin = self._twin()
         twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
         return twin
@@ -194,7 +194,7 @@ class MixedFunction(Learner):
 
     @property
     def n_positions(self) -> int:
-        """Blocks that have a position, of which some may be empty."""
+        """Blocks with a position, some of which may be empty."""
         return int(self.numbers["blocks"])
 
     @property
@@ -288,7 +288,7 @@ class MixedFunction(Learner):
         return out
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         steps.advance(self._live.state, True)
         numbers = self.numbers
         return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
@@ -314,7 +314,7 @@ class MixedFunction(Learner):
 
     @property
     def next_number(self) -> int:
-        """A number that no block of this function has been drawn with."""
+        """The number of the next block, which no block of this function has had."""
         return self.most_blocks
 
     def memory(self, g: int) -> float:
