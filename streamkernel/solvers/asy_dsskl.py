@@ -199,7 +199,7 @@ class AsyDSSKL(BaseEstimator):
         return self._scores(X)
 
     def _scores(self, X: Any) -> F64:
-        """Return f at each row, without an axis for one column."""
+        """Return f at each row, as a vector if there is one column."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = np.tile(self.intercept_, (len(X), 1))
@@ -251,7 +251,7 @@ class AsyDSSKL(BaseEstimator):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Say what it is, which is a matter of the loss."""
+        """Return the kind of estimator, a classifier or a regressor, which depends on the loss."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         if self._loss().for_classes:
@@ -261,7 +261,7 @@ class AsyDSSKL(BaseEstimator):
         return tags
 
     def _loss(self) -> Loss:
-        """Return the loss of the parameter."""
+        """Return the loss for the parameter `loss`."""
         loss = self.loss if isinstance(self.loss, _LOSSES) else LOSSES.get(str(self.loss))
         if loss is None:
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
@@ -280,7 +280,7 @@ class AsyDSSKL(BaseEstimator):
         )
 
     def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
-        """Return the loss, the targets and the columns as the solver takes them."""
+        """Return the loss, the encoded targets and the number of columns."""
         if loss.for_classes:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
