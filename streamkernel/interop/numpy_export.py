@@ -1,4 +1,4 @@
-"""A frozen function in a file of NumPy, beside the predictor that reads it."""
+"""A frozen function in a NumPy file, beside the predictor that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frozen function as a model of ONNX, traced from the formulas of `numpy_predictor`."""
+"""A frozen function as an ONNX model, traced from the formulas of `numpy_predictor`."""
 
 from __future__ import annotations
 

@@ -226,7 +226,10 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             most = max(most, h[k, c])
         for t in range(several):
             if own_targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
-                off, at = min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t]), (k - base) * several + t
+                off, at = (
+                    min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t]),
+                    (k - base) * several + t,
+                )
                 own_linear.errors[at] += (off**2 - own_linear.errors[at]) / min(float(seen), HORIZON)
             part, counts = g[k, t * width : (t + 1) * width], trust
             if not bounded:

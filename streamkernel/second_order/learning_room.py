@@ -20,7 +20,7 @@ from streamkernel.second_order.targets import TARGETS_ROOM, TargetsRoom, targets
 
 
 class LearningOptions(NamedTuple):
-    """How a mixture learns.
+    """The options of a mixture's learning.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class LearningOptions(NamedTuple):
 
 
 class LearningRoom(NamedTuple):
-    """Room for what is computed at an example.
+    """Work arrays for an example.
 
     Attributes
     ----------
@@ -96,8 +96,13 @@ LEARNING_ROOM = types.NamedTuple(
 
 @inlined
 def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
-    """Return room to learn from rows."""
-    numbers, longest, columns, targets = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.numbers)
+    """Return work arrays to learn from rows."""
+    numbers, longest, columns, targets = (
+        state.numbers[0],
+        longest_row(rows),
+        state.numbers[0].columns,
+        len(state.numbers),
+    )
     count = len(state.weights) // targets
     return LearningRoom(
         z=np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),

@@ -42,7 +42,7 @@ CONSTANT = 0.01
 
 
 class Linear(NamedTuple):
-    """Linear functions of one list of names, and the factors that they are learned with; recent examples.
+    """Linear functions of one list of names, with their factors, and recent examples.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def prior(loss: Loss) -> float:
 def new_linear(
     functions: int, columns: int, least: float, room: int = FIRST, window: int = 0, targets: int = 1
 ) -> Linear:
-    """Return linear functions of no names yet, with λ, room for places, and a window of recent examples."""
+    """Return linear functions without names, with λ, room for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
         counts=np.array([1, 0]),
@@ -137,7 +137,7 @@ def new_linear(
 
 
 def with_more_room(old: Linear) -> Linear:
-    """Return the same functions with room for twice as many places."""
+    """Return the same functions with room for twice as many names."""
     functions, columns, room = old.w.shape
     window, targets = len(old.weights), len(old.errors) // functions if functions else 1
     new = new_linear(functions, columns, 0.0, 2 * room, window, targets)
@@ -157,7 +157,7 @@ def with_index(linear: Linear) -> Linear:
 
 @inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
-    """Return room for examples of at most `longest` names."""
+    """Return work arrays for examples of at most `longest` names."""
     dense, window = linear.factor.shape[1], len(linear.weights)
     return LinearRoom(
         values=np.empty(longest),

@@ -55,7 +55,7 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
-    """Set the room to the nearest neighbours of its point, the nearest first; return how many there are."""
+    """Set the work arrays to the nearest neighbours of the point, the nearest first; return their number."""
     points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.weights))
     squares, nearest, which = room.squares, room.nearest, room.which
     for i in range(known):
@@ -79,7 +79,7 @@ def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, NUMBERS_TYPE, _VECTOR, ROOM, _VECTOR), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out` to f at the room's point, without what is added to each target's; to 0 where nothing is remembered."""
+    """Set `out` to f at the point, without the offsets of the targets; to 0 if no example is stored."""
     window, found, total = len(linear.weights), _find_nearest(linear, room), 0.0
     for c in range(len(out)):
         out[c] = 0.0
@@ -121,7 +121,7 @@ def _score_classes(linear, loss, answers, found, total, room, out):  # type: ign
 
 @inlined(allocates=False)
 def remember(linear, numbers, y, w, room):  # type: ignore[no-untyped-def]
-    """Remember the room's point with its targets and weight instead of the oldest; one far out as if less far."""
+    """Store the point with its targets and weight in place of the oldest; remote targets are moved closer."""
     window = len(linear.weights)
     at = linear.counts[REMEMBERED] % window
     for t in range(len(numbers)):

@@ -90,9 +90,7 @@ def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, ba
     names = names_in_order(mixture(losses.Square(), 1), 4)
     options = {"joint": joint, "forgetting": forgetting, "l2": l2, "batch_size": batch}
     f = mixture(compiled, TARGETS, intercept=intercept, **options)
-    reference = second_order.SeveralTargets(
-        [plain_mixture(loss, names, intercept, **options) for _ in range(TARGETS)]
-    )
+    reference = second_order.SeveralTargets([plain_mixture(loss, names, intercept, **options) for _ in range(TARGETS)])
     X, y = examples(420, len(names), compiled.for_classes)
     w = weights(len(y)) if is_weighted else np.ones(len(y))
     rows, sizes = f.directions.rows(names, X)._replace(weights=w), np.maximum(1.0, y.std(axis=0))
