@@ -97,7 +97,7 @@ class LearningModel(model_file.Serializable):
             raise
 
     @locked
-    def _learn_alone(self, row: Rows, y: float, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
+    def _learn_alone(self, row: Rows, y: Any, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
         """Learn from one row without a journal, if a single compiled call is enough; return whether it was."""
         found = self._state
         learner = found.learner

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class KernelMultiLabelClassifier(SeveralTargetsModel, base.MultiLabelClassifier):
     """A kernel machine for several labels at once, each true or false, on one set of features.
 
-    Each label has its own coefficients and mixture weights. Features, bandwidths and Gram matrices are computed once for
-    all labels; the Gram matrices count each example with the largest second derivative of all labels' losses.
+    Each label has its own coefficients and mixture weights. Features, bandwidths and Gram matrices are computed once
+    for all labels. The Gram matrices count each example with the largest second derivative of all labels' losses, so a
+    label is learned a little more slowly than by a model of its own.
 
     The labels are those of the first example. Every later example must have the same ones, each true or false: a
     missing label is an error, because it says neither.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor):
     """A kernel machine for several numbers at once, on one set of features.
 
-    It learns what one :class:`~streamkernel.KernelRegressor` for each target would learn, with its default learner, in a
+    It learns what a :class:`~streamkernel.KernelRegressor` for each target would learn, with its default learner, in a
     fraction of the time: features, bandwidths and Gram matrices are computed once. Each target has its own
     coefficients, mixture weights and scale, so targets may be in different units. Groups of features are added and
     removed by the mean of the targets' losses, each over its mean square.
@@ -34,8 +34,8 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
     kernel : Kernel or None, default None
         The kernel, as for :class:`~streamkernel.KernelClassifier`: by default four bandwidths on scaled inputs.
     loss : str or losses.Loss, default "square"
-        ``"square"`` or ``"huber"``, or one of :mod:`streamkernel.losses` that has a second derivative. It is the loss of
-        each target; δ of ``"huber"`` is twice the recent mean error of the target.
+        ``"square"`` or ``"huber"``, or one of :mod:`streamkernel.losses` that has a second derivative: the loss of each
+        target. δ of ``"huber"`` is twice the recent mean error of the target.
     learner : {"newton"} or learners.Newton, default "newton"
         The learning algorithm. ``"dsg"`` is refused.
     max_features : int or "auto", default "auto"
@@ -132,9 +132,7 @@ class KernelMultiTargetRegressor(SeveralTargetsModel, base.MultiTargetRegressor)
         """
         self._learn_one(x, y, w)
 
-    def predict_one(  # type: ignore[override]  # River's takes a dict
-        self, x: Mapping[Hashable, Any], **kwargs: Any
-    ) -> dict[Hashable, float]:
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Hashable, float]:
         """Return the prediction of each target, an empty dictionary before the first example.
 
         Parameters

@@ -16,8 +16,8 @@ from river import compose
 from streamkernel import losses
 from streamkernel.estimators import prediction_copy
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.estimators.internals import learner_of, loss_of, names_learned_by, scales_of
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.features import numeric_names
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.numeric_names import NumericNames

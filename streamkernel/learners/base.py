@@ -187,7 +187,7 @@ class Learner:
         """
         raise NotImplementedError
 
-    def learn_alone(self, row: Rows, y: float, scales: Any = None) -> bool:
+    def learn_alone(self, row: Rows, y: float | F64, scales: Any = None) -> bool:
         """Learn from one row if that is a single change without consequences; return whether it was learned."""
         return False
 

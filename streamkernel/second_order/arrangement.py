@@ -13,7 +13,6 @@ from streamkernel.features.rows import F32, I64
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import state
 from streamkernel.second_order import growth, metric, priors, steps
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.groups import Groups
