@@ -37,9 +37,7 @@ from streamkernel.learners.state import (
     DIVERGED,
     DONE,
     DUE,
-    ERROR_HORIZON,
     HORIZON,
-    LARGEST_DEVIATION,
     MEAN,
     NO_PLACE,
     NO_ROOM,
@@ -61,7 +59,7 @@ from streamkernel.second_order.mixture_state import (
     MixtureState,
     rows_per_group,
 )
-from streamkernel.second_order.targets import center, loss_at, measure, set_derivatives
+from streamkernel.second_order.targets import center, follow, loss_at, measure, set_derivatives
 
 LEAST_PART, LARGEST_PART = 1e-9, 0.99
 """What part of an error a constant step takes away counts as, where the weight of an example is not 1."""
@@ -226,10 +224,8 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             most = max(most, h[k, c])
         for t in range(several):
             if own_targets.sizes[t] > 0.0 and numbers.intercept == MEAN:
-                off, at = (
-                    min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t]),
-                    (k - base) * several + t,
-                )
+                at = (k - base) * several + t
+                off = min(abs(raw[k - base, t] - own_targets.y[t]), own_targets.furthest[t])
                 own_linear.errors[at] += (off**2 - own_linear.errors[at]) / min(float(seen), HORIZON)
             part, counts = g[k, t * width : (t + 1) * width], trust
             if not bounded:
@@ -248,17 +244,7 @@ def _learn_row(state, scales, kernel, rows, given, example, options, room):  # t
             linear.fade(own_linear, k - base, seen, kept, numbers.l2, options.prior, linear_room)
     numbers.reused_steps += blocks == numbers.blocks
     numbers.blocks = blocks
-    for t in range(several):
-        own_numbers = state.numbers[t]
-        if numbers.loss_per_error > 0.0:
-            known, off = own_numbers.gradient_bound / numbers.loss_per_error, abs(said[t] - own_targets.y[t])
-            if known > 0.0:
-                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
-            own_numbers.gradient_bound = numbers.loss_per_error * off
-        if numbers.intercept == MEAN:
-            span[2 * t] = min(span[2 * t], y[t]) if seen > 1 else y[t]
-            span[2 * t + 1] = max(span[2 * t + 1], y[t]) if seen > 1 else y[t]
-        own_numbers.offset = own_numbers.predicted_offset = own_targets.added[t]
+    follow(state.numbers, span, y, said, seen, own_targets)
     numbers.examples = seen
     numbers.weight += w
     numbers.steps += 1

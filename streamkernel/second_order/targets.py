@@ -17,7 +17,7 @@ from numba import types
 from streamkernel import losses
 from streamkernel.features.rows import F64
 from streamkernel.jit import inlined
-from streamkernel.learners.state import HORIZON, MEAN
+from streamkernel.learners.state import ERROR_HORIZON, HORIZON, LARGEST_DEVIATION, MEAN
 
 FURTHEST = 10.0
 """In units of the targets' size, what a target counts for in their mean and size at most, or √n of n examples if that
@@ -104,3 +104,20 @@ def set_derivatives(numbers, room, f, g, h):  # type: ignore[no-untyped-def]
         code, parameter, first, last = numbers[t].loss, numbers[t].loss_parameter, t * width, (t + 1) * width
         losses.derivative(code, parameter, f[first:last], room.y[t], g[first:last])
         losses.curvature(code, parameter, f[first:last], room.y[t], h[first:last])
+
+
+@inlined(allocates=False)
+def follow(numbers, span, y, predictions, seen, room):  # type: ignore[no-untyped-def]
+    """Let what is added to f, the range of the targets and the unit of the loss follow the example number `seen`."""
+    first = numbers[0]
+    for t in range(len(numbers)):
+        own = numbers[t]
+        if first.loss_per_error > 0.0:
+            known, off = own.gradient_bound / first.loss_per_error, abs(predictions[t] - room.y[t])
+            if known > 0.0:
+                off = known + (min(off, LARGEST_DEVIATION * known) - known) / min(float(seen), ERROR_HORIZON)
+            own.gradient_bound = first.loss_per_error * off
+        if first.intercept == MEAN:
+            span[2 * t] = min(span[2 * t], y[t]) if seen > 1 else y[t]
+            span[2 * t + 1] = max(span[2 * t + 1], y[t]) if seen > 1 else y[t]
+        own.offset = own.predicted_offset = room.added[t]
