@@ -48,7 +48,7 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "KernelMultiTargetRegressor()": KernelMultiTargetRegressor,
     "KernelRegressor() for each": lambda: Separate(KernelRegressor),
     "RegressorChain(LinearRegression)": lambda: scaled(multioutput.RegressorChain(linear_model.LinearRegression())),
-    "iSOUPTreeRegressor": lambda: scaled(tree.iSOUPTreeRegressor()),
+    "ISOUPTreeRegressor": lambda: scaled(tree.ISOUPTreeRegressor()),
 }
 LABELS: dict[str, Callable[[], Any]] = {
     "KernelMultiLabelClassifier()": KernelMultiLabelClassifier,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
 from streamkernel import vectors
-from streamkernel.features.rows import Rows
+from streamkernel.features.rows import F64, Rows
 from streamkernel.features.scale_table import ScalesState, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners.embedding import embedding_room
@@ -14,7 +16,7 @@ from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import linear, neighbours
 from streamkernel.second_order.gradients import embed_groups
-from streamkernel.second_order.linear_state import room_for
+from streamkernel.second_order.linear_state import LinearRoom, room_for
 from streamkernel.second_order.metric import metric_room
 from streamkernel.second_order.mixture_state import BEFORE, COUNT, FIRST, MixtureState, outputs_of
 
@@ -42,29 +44,39 @@ def functions(layout, newton, steady, level, z, f):  # type: ignore[no-untyped-d
         f[2 * groups, c] = level[c, 0]
 
 
+class OthersRoom(NamedTuple):
+    """Work arrays of the functions that belong to no group: their own, the scores of the linear functions, shape
+    (functions, columns), and the offset of each target in predictions.
+    """
+
+    linear: LinearRoom
+    raw: F64
+    added: F64
+
+
 @inlined
-def _predicted_offsets(numbers):  # type: ignore[no-untyped-def]
-    """Return what predictions of each target have added."""
-    added = np.empty(len(numbers))
-    for t in range(len(numbers)):
-        added[t] = numbers[t].predicted_offset
-    return added
+def _others_room(state, longest):  # type: ignore[no-untyped-def]
+    """Return work arrays for rows of at most `longest` names."""
+    added = np.empty(len(state.numbers))
+    for t in range(len(added)):
+        added[t] = state.numbers[t].predicted_offset
+    return OthersRoom(room_for(state.linear, longest), np.empty(state.linear.w.shape[:2]), added)
 
 
 @inlined(allocates=False)
-def _set_others(state, scales, rows, read, i, room, raw, added, out):  # type: ignore[no-untyped-def]
+def _set_others(state, scales, rows, read, i, room, out):  # type: ignore[no-untyped-def]
     """Set `out`, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours, at
     row i, which is read as `read` by the features.
     """
-    own, numbers, near = state.linear, state.numbers, len(raw)
+    own, numbers, near = state.linear, state.numbers, len(room.raw)
     if len(out) == 0:
         return
-    linear.read_row(own, scales, rows, i, room)
-    linear.scores(own, rows.start[i + 1] - rows.start[i], room, raw)
-    linear.within_reach(own, numbers, raw, out[:near])
+    linear.read_row(own, scales, rows, i, room.linear)
+    linear.scores(own, rows.start[i + 1] - rows.start[i], room.linear, room.raw)
+    linear.within_reach(own, numbers, room.raw, out[:near])
     if len(out) > near:
-        neighbours.set_point(own, read, i, room)
-        neighbours.score(own, numbers, added, room, out[near])
+        neighbours.set_point(own, read, i, room.linear)
+        neighbours.score(own, numbers, room.added, room.linear, out[near])
 
 
 @compiled
@@ -72,10 +84,9 @@ def scores_of_others(state, scales, rows, read, out):  # type: ignore[no-untyped
     """Set ``out[i]``, shape (functions, columns), to the scores of the linear functions, and of the nearest neighbours,
     at row i, which is read as `read` by the features.
     """
-    room, raw = room_for(state.linear, longest_row(rows)), np.empty(state.linear.w.shape[:2])
-    added = _predicted_offsets(state.numbers)
+    room = _others_room(state, longest_row(rows))
     for i in range(len(out)):
-        _set_others(state, scales, rows, read, i, room, raw, added, out[i])
+        _set_others(state, scales, rows, read, i, room, out[i])
 
 
 @inlined(allocates=False)
@@ -109,20 +120,19 @@ def bound(numbers, span, f, base, added, out):  # type: ignore[no-untyped-def]
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]``, shape (columns,), to the prediction for row i; return the first unusable row, or -1."""
     numbers, room, longest = state.numbers[0], embedding_room(state.numbers, kernel, rows), longest_row(rows)
-    layout, own, weights, span = state.layout, state.linear, state.weights, state.span
+    layout, weights, span = state.layout, state.weights, state.span
     newton, steady, level = state.newton, state.steady, state.level
-    changed, linear_room = metric_room(longest), room_for(own, longest)
+    changed, others = metric_room(longest), _others_room(state, longest)
     z = np.empty(outputs_of(numbers, layout, max(1, numbers.blocks)), np.float32)
-    targets, added, base = len(state.numbers), _predicted_offsets(state.numbers), 2 * len(layout) + 1
+    targets, added, base = len(state.numbers), others.added, 2 * len(layout) + 1
     f, width = np.empty((len(weights) // targets, numbers.columns)), numbers.columns // targets
-    raw = np.empty(own.w.shape[:2])
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(rows.start) - 1):
         scale_row(scales, rows, i, read.values)
         if not embed_groups(state, kernel, read, i, max(1, numbers.blocks), z, room, changed):
             return i
         functions(layout, newton, steady, level, z, f)
-        _set_others(state, scales, rows, read, i, linear_room, raw, added, f[base:])
+        _set_others(state, scales, rows, read, i, others, f[base:])
         mix_scores(weights, targets, f, out[i])
         bound(state.numbers, span, f, base, added, out[i])
         for c in range(len(out[i])):
