@@ -269,7 +269,7 @@ def test_inspect_says_what_the_model_is(tmp_path: Path) -> None:
     assert call("run", once(config)).exit_code == 0
     answer = call("inspect", tmp_path / "run" / "state")
     assert answer.exit_code == 0
-    for text in ("KernelClassifier", "512 in 4 seeds", "max_features = 512", "events learned", "400"):
+    for text in ("KernelClassifier", "512 in 4 blocks", "max_features = 512", "events learned", "400"):
         assert text in answer.stdout
 
 
@@ -319,7 +319,7 @@ def test_a_saved_model_is_made_smaller_and_refitted(tmp_path: Path) -> None:
         ),
         (["prune", "model", *told, "--keep", "0.9"], "Expected 0 < keep <= 0.5, got 0.9"),
         (["prune", "nowhere", *told], "Expected a model file, found none - at nowhere"),
-        (["prune", "events.jsonl", *told], "Expected a whole safetensors file"),
+        (["prune", "events.jsonl", *told], "Expected a complete safetensors file"),
         (["prune", "model", "nothing.csv", "--label", "y", "-o", "other"], "nothing.csv"),
     ]:
         answer = call(*words, cwd=tmp_path)

@@ -48,7 +48,7 @@ PROBLEMS = {
         'path = "./part-*.jsonl"', 'path = "-"\nformat = "jsonl"'
     ),
     "source.follow: expected false on a cluster, got true": ("[source]", "[source]\nfollow = true"),
-    "labels: expected records with their labels on a cluster, got labels in records of their own": (
+    "delayed_labels: expected none on a cluster, where each record needs its label, got a table": (
         "[sink]", '[delayed_labels]\nkey = "id"\n[sink]'
     ),
     "baseline: expected none on a cluster, where it would have to be merged, got one": (
@@ -115,7 +115,7 @@ print(refused.stderr)
 """
     words = [sys.executable, "-c", program]
     found = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
-    expected = "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
+    expected = "Expected Ray for a run on a cluster, found none; install it with: pip install 'streamkernel[ray]'"
     assert found.returncode == 0, found.stderr
     finished, checked, refused, *logs = found.stdout.splitlines()
     assert checked == f"2 streamkernel: {expected}"
@@ -216,7 +216,7 @@ def test_a_worker_that_dies_again_and_again_is_restarted_and_reported_each_time(
 def test_a_worker_that_cannot_be_made_where_it_is_to_run_is_an_error(ray):
     failed = exceptions.RayTaskError("__init__", "Traceback\n...\nModuleNotFoundError: No module named 'x'", KeyError())
     ray.errors = [exceptions.ActorDiedError(failed)]
-    said = "Expected workers that start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
+    said = "Expected workers to start, got ModuleNotFoundError: No module named 'x' - this version of streamkernel"
     with pytest.raises(ConnectionError, match=re.escape(said)):
         done(workers.WorkerPool("nowhere:1", lambda: None), 1, 1)
 
@@ -246,7 +246,7 @@ def test_more_workers_than_there_is_room_for_are_reported(ray, monkeypatch):
     with structlog.testing.capture_logs() as logs:
         assert done(workers.WorkerPool("nowhere:1", lambda: None), 2, 2) == [0, 1]
     assert [(log["event"], log["workers"], log["room"]) for log in logs] == [
-        ("a round waits for workers", [0, 1], 1)
+        ("a round is waiting for workers", [0, 1], 1)
     ] * 3
 
 

@@ -133,7 +133,7 @@ def test_numbers_of_numpy_become_numbers_and_names_become_strings() -> None:
 
 
 def test_a_feature_called_as_the_label_is_an_error() -> None:
-    with pytest.raises(ValueError, match='Expected a label that no feature is called, got "y" - at Pairs'):
+    with pytest.raises(ValueError, match='Expected a label with another name than each feature, got "y" - at Pairs'):
         DatasetSource(Pairs([({"y": 1}, 2)])).poll(timeout=1)
 
 
@@ -161,7 +161,7 @@ def test_a_position_that_cannot_be_is_refused() -> None:
     assert read(dataset, 1) == []
     with pytest.raises(ValueError, match="Expected at least 2 records, got 1 - at Pairs"):
         read(dataset, 2)
-    with pytest.raises(ValueError, match=r"Expected a position that counts records, got \[1\]"):
+    with pytest.raises(ValueError, match=r"Expected a number of records as position, got \[1\]"):
         read(dataset, [1])
     with pytest.raises(ValueError, match='Expected a position of "Pairs", got those of "Bananas"'):
         DatasetSource(dataset).seek({"Bananas": 1})

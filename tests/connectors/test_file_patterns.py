@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
     write(tmp_path / "e.jsonl", numbers(9, 10))
     events = read_all(FileSource(tmp_path / "*"))
     said = [str(error) for error in errors(events) if error]
-    for part in ("a Parquet file", "a file name that ends in", "gzip data", *["a name of its own"] * 2):
+    for part in ("a Parquet file", "a file name that ends in", "gzip data", *["distinct names of columns"] * 2):
         assert f"Expected {part}" in said.pop(0)
     assert said == []
     assert [event.resume for event in events[:2]] == [[0, 0, "broken"]] * 2

@@ -117,7 +117,7 @@ def test_a_file_with_fewer_rows_than_the_position_is_refused(tmp_path: Path) -> 
     assert errors(read_file(path, 1)) == []
     with pytest.raises(ValueError, match="Expected at least 2 rows, got 1"):
         read_file(path, 2)
-    with pytest.raises(ValueError, match=r"Expected a position that counts rows, got \[1, 1\]"):
+    with pytest.raises(ValueError, match=r"Expected a number of rows as position, got \[1, 1\]"):
         read_file(path, [1, 1])
 
 

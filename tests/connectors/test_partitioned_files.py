@@ -526,7 +526,7 @@ def test_one_file_is_read_like_a_pattern(tmp_path: Path) -> None:
     run = Workers(path)
     header, row = run.rest(2, 9)
     assert (header.stream, header.raw, row.raw) == (str(path), b"x,x", b"2,3")
-    assert "a name of its own" in str(header.error)
+    assert "distinct names of columns" in str(header.error)
     run.close()
 
 

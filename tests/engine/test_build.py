@@ -121,7 +121,7 @@ def test_a_value_that_does_not_fit(key: str, value: Any, message: str) -> None:
         ({"type": ["Sieve"]}, 'x.type: expected a sieve (Sieve), got ["Sieve"]'),
         ({"type": "Siev"}, 'x.type: expected a sieve (Sieve), got "Siev"; did you mean "Sieve"?'),
         ({"size": 5}, "x.type: expected the name of a sieve, got nothing"),
-        ("Sieve", "x.size: Sieve needs it; expected an integer, got nothing"),
+        ("Sieve", "x.size: Sieve requires it; expected an integer, got nothing"),
         ({"type": "x" * 99}, f'x.type: expected a sieve (Sieve), got "{"x" * 58}…'),
     ],
 )
@@ -144,7 +144,7 @@ def test_all_problems_of_a_table_are_reported_together() -> None:
         'model.l2: expected a number, got "5"',
         'model.kernel.type: expected a kernel, got "Gausian"; did you mean "Gaussian"?',
         "model.learner.rule: expected an integer grow >= 1, got 0",
-        "model.learner.step_size.gamma: PowerDecay needs it; expected a number, got nothing",
+        "model.learner.step_size.gamma: PowerDecay requires it; expected a number, got nothing",
         'model.learner.step_size.c: expected a number, got "x"',
     }
 
@@ -254,7 +254,7 @@ def test_kernels_of_kernels() -> None:
 @pytest.mark.parametrize(
     ("kernel", "lines"),
     [
-        ({"type": "Sum", "left": "Gaussian"}, ["model.kernel.right: Sum needs it; expected a kernel, got nothing"]),
+        ({"type": "Sum", "left": "Gaussian"}, ["model.kernel.right: Sum requires it; expected a kernel, got nothing"]),
         (
             {"type": "Product", "left": {"type": "Gaussian", "sigm": 1}, "right": {"type": "Polynomial", "degree": 0}},
             [

@@ -307,7 +307,7 @@ def test_a_copy_of_a_directory_that_was_used_after_is_refused(tmp_path):
     made.run(stopping=lambda: len(seen) > 5 or seen.append(1))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     run(tmp_path / "a", cluster, [])
-    with pytest.raises(StateDirectoryError, match="a copy of a state directory that was used after"):
+    with pytest.raises(StateDirectoryError, match="an older copy of a state directory"):
         engine(tmp_path / "b", cluster, []).run()
 
 

@@ -235,9 +235,9 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "an empty file": (
         "",
         [
-            "label: it is needed; expected the name of the field to predict, got nothing",
-            "source: it is needed; expected a table with a path, a dataset or topics, got nothing",
-            'model: it is needed; expected a table with the "type" of the model, got nothing',
+            "label: required; expected the name of the field to predict, got nothing",
+            "source: required; expected a table with a path, a dataset or topics, got nothing",
+            'model: required; expected a table with the "type" of the model, got nothing',
         ],
     ),
     "tables that are none": (
@@ -267,7 +267,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "a key under the wrong table": (
         SMALL.replace('label = "class"', "") + '[state]\nlabel = "class"',
         [
-            "label: it is needed; expected the name of the field to predict, got nothing",
+            "label: required; expected the name of the field to predict, got nothing",
             'state.label: unknown key; "label" belongs above the first [table]',
         ],
     ),
@@ -311,7 +311,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             'source.path: expected the path of a file, or "-" for standard input, got 3',
             'source.format: expected "csv", "jsonl", "parquet" or "svmlight", got "cvs"',
             'source.follow: expected true or false, got "no"',
-            "source.params: expected a table of what to make the data set with, got 1",
+            "source.params: expected a table with the parameters of the data set, got 1",
             "source.limit: expected an integer of at least 1, got 0",
         ],
     ),
@@ -321,7 +321,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "standard input without a format": (
         with_source('path = "-"'),
-        ['source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing'],
+        ['source.format: required for standard input; expected "csv", "jsonl" or "svmlight", got nothing'],
     ),
     "numbers out of range": (
         SMALL + "[state]\ncheckpoint_seconds = 0\n[http]\nport = 65536\nhost = 1",
@@ -357,8 +357,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "the source overwritten": (
         SMALL + '[sink]\npredictions = "events.csv"\ndead_letters = "events.csv"',
         [
-            "sink.predictions: expected a file of its own, got that of source.path",
-            "sink.dead_letters: expected a file of its own, got that of sink.predictions",
+            "sink.predictions: expected a file that is not used otherwise, got that of source.path",
+            "sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions",
         ],
     ),
     "the source's pattern overwritten": (
@@ -370,7 +370,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "the dead letters among the predictions": (
         SMALL + '[sink]\npredictions = "dead_letters.jsonl"',
-        ["sink.dead_letters: expected a file of its own, got that of sink.predictions"],
+        ["sink.dead_letters: expected a file that is not used otherwise, got that of sink.predictions"],
     ),
     "one preprocessing table": (
         SMALL + '[preprocessing]\ntype = "StandardScaler"',
@@ -462,12 +462,12 @@ KAFKA_WRONG = {
         TOPICS.replace("servers", "server"),
         [
             'kafka.server: unknown key; did you mean "servers"?',
-            'kafka.servers: it is needed; expected addresses of brokers, "host:port", separated by commas, got nothing',
+            'kafka.servers: required; expected addresses of brokers, "host:port", separated by commas, got nothing',
         ],
     ),
     "no table": (
         TOPICS.replace('[kafka]\nservers = "localhost:9092"\ngroup = "g"\n', ""),
-        ["kafka: it is needed for source.topics; expected a table, got nothing"],
+        ["kafka: required for source.topics; expected a table, got nothing"],
     ),
     "no topics": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"').replace(
@@ -477,7 +477,7 @@ KAFKA_WRONG = {
     ),
     "no state": (
         TOPICS.replace('[state]\ndirectory = "state"', ""),
-        ["state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"],
+        ["state.directory: required to learn each event exactly once; expected a directory, got nothing"],
     ),
     "a file, and predictions to a topic": (
         TOPICS.replace('topics = ["clicks"]', 'path = "events.csv"') + '[sink]\npredictions_topic = "p"',

@@ -714,7 +714,7 @@ def test_the_configuration(tmp_path: Path) -> None:
     for outcome, count in engine.labels.items():
         assert registry.get_sample_value("streamkernel_labels_total", {"outcome": outcome}) == count
     assert registry.get_sample_value("streamkernel_pending_labels") == engine.pending_labels > 0
-    assert ("waiting for labels", str(engine.pending_labels)) in View(engine, "").rows()
+    assert ("pending labels", str(engine.pending_labels)) in View(engine, "").rows()
     setup = config.setup()
     for old, new in (('key = "id"', 'key = "a"'), ('time = "t"', "")):
         (tmp_path / "config.toml").write_text(CONFIG.replace(old, new))
@@ -724,7 +724,7 @@ def test_the_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "problems"),
     [
-        ("", ["delayed_labels.key: it is needed; expected the name of the field that features and their label have in "
+        ("", ["delayed_labels.key: required; expected the name of the field that features and their label have in "
               "common, got nothing"]),
         ('key = "y"\ntime = "y"', [
             'delayed_labels.key: expected a field other than the label, got "y"',

@@ -227,7 +227,7 @@ def test_a_loop_that_does_not_advance_is_unhealthy(run: Running, monkeypatch: py
     for path in ("/healthz", "/readyz"):
         status, _, answer = run.ask("GET", path)
         assert status == 503
-        assert re.match(r"the main loop has not turned for \d+ s", answer["status"])
+        assert re.match(r"the main loop has not advanced for \d+ s", answer["status"])
 
 
 def test_metrics_are_there(run: Running) -> None:

@@ -147,7 +147,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> Non
     assert newest_content(tmp_path / "torn") == newest_content(tmp_path / "whole")
     for file in checkpoints(tmp_path / "torn" / "state"):
         file.write_bytes(b"no checkpoint")
-    with pytest.raises(ModelFileError, match="Expected a whole checkpoint, got none"):
+    with pytest.raises(ModelFileError, match="Expected an intact checkpoint, found none"):
         engine(tmp_path / "torn", MODELS["median"]()).run()
 
 

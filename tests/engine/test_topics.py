@@ -186,4 +186,4 @@ def test_topics_need_a_table_of_kafka(tmp_path: Path) -> None:
     config.write_text('label = "y"\n[source]\ndataset = "Phishing"\n[model]\ntype = "KernelClassifier"\n')
     answer = call("topics", config)
     assert answer.exit_code == 2
-    assert answer.stderr == "streamkernel: kafka: it is needed for topics; expected a table, got nothing\n"
+    assert answer.stderr == "streamkernel: kafka: required for topics; expected a table, got nothing\n"

@@ -776,7 +776,7 @@ def test_scales_of_a_file_of_before_are_merged_among_themselves():
     now = [observed([{"a": v} for v in values]).tensors() for values in ([1.0, 2.0], [3.0])]
     before = [part | {"scales.moments": part["scales.moments"][:, :3]} for part in now]
     assert moments.merge_scales(before, None)["scales.moments"] == pytest.approx(np.array([[3.0, 2.0, 2.0]]))
-    with pytest.raises(MergeError, match="in another way"):
+    with pytest.raises(MergeError, match="treat missing values alike"):
         moments.merge_scales([now[0], before[1]], None)
 
 
@@ -850,11 +850,11 @@ def test_models_that_were_pruned_in_their_own_ways():
     found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
     assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
     model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
-    refused(model, "pruned in another way", second)
+    refused(model, "pruned differently", second)
     xs, ys = stream(2500)
     plain = learnt(KernelRegressor(**nested(**{**SMALL, "max_features": 256})), xs, ys)
     model_merging.summarize(plain)
-    refused(model, "pruned in another way", model, base=plain)
+    refused(model, "pruned differently", model, base=plain)
 
 
 def test_a_job_under_way_comes_to_nothing():

@@ -119,7 +119,7 @@ ERRORS = {
     "weights too large": (lambda: KernelRegressor().fit(X, X[:, 0], W * 1e12), "Expected a weight from 0 to 1e.09"),
     "one class": (lambda: KernelClassifier().fit(X, ["up"] * 300), "at least two classes in y, got one class"),
     "one class with a weight": (lambda: KernelClassifier().fit(X, Y, (Y == "up") * 1.0), "got one class: ..up"),
-    "no classes at first": (lambda: KernelClassifier().partial_fit(X, Y), "Expected classes in the first call"),
+    "no classes at first": (lambda: KernelClassifier().partial_fit(X, Y), "Expected classes, those of all later calls"),
     "one class at first": (lambda: KernelClassifier().partial_fit(X, Y, classes=["up"]), "at least two classes"),
     "another class": (lambda: KernelClassifier().partial_fit(X, Y, classes=["no", "up"]), r"\['no', 'up'\], got \['d"),
     "a later class": (lambda: KernelClassifier().fit(X, Y).partial_fit(X, THREE), "got"),
