@@ -61,7 +61,7 @@ def test_every_model_shows_its_parameters(model: Any, ys: Any) -> None:
         assert parameters == {name: repr(value) for name, value in model._get_params().items()}
 
 
-def test_it_says_what_runs_and_what_was_learned() -> None:
+def test_it_shows_the_learner_and_the_learned_state() -> None:
     model = KernelRegressor(max_features=512, seed=3)
     young = Table(model._repr_html_()).rows
     assert "regularised loss, recent" not in young
@@ -83,7 +83,7 @@ def test_it_says_what_runs_and_what_was_learned() -> None:
     assert "provisional" not in fixed
 
 
-def test_labels_cannot_bring_markup_along_and_are_not_all_shown() -> None:
+def test_labels_are_escaped_and_limited() -> None:
     model = KernelClassifier(learner="dsg", class_weight={"<script>alert(1)</script>": 2.0})
     for i in range(30):
         model.learn_one({"x": float(i)}, f"<b onclick='x'>{i}</b>" if i else "<script>alert(1)</script>")
