@@ -29,8 +29,8 @@ from streamkernel.engine.telemetry.status import status_of
 from streamkernel.engine.telemetry.terminal import View
 
 TITLES = [
-    "Recent quality", "Objective", "Features", "Step size", "Weights of functions", "Events per second", "Lag",
-    "Dead letters",
+    "Recent quality", "Coverage of the last 1,000", "Labels in a set", "Objective", "Features", "Step size",
+    "Weights of functions", "Events per second", "Lag", "Dead letters",
 ]  # fmt: skip
 SIZES = {"desk": (1200, 900), "phone": (390, 800)}
 
@@ -68,7 +68,7 @@ class Slow:
 def address() -> Iterator[str]:
     source, model = Slow(), KernelClassifier(max_features=64)
     baseline = linear_model.LogisticRegression()
-    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), baseline=baseline)
+    engine = Engine(model, source, label="y", metric=metrics.Accuracy(), baseline=baseline, coverage=0.9)
     port = serve(engine, "127.0.0.1", 0)
     thread = threading.Thread(target=engine.run)
     thread.start()
@@ -121,6 +121,18 @@ def test_charts_and_numbers_update(page: webdriver.Chrome) -> None:
     assert page.find_element(By.ID, "state").text == "running"
     assert number(page, "lag") == 7
     assert "KernelClassifier" in page.find_element(By.ID, "model").text
+
+
+@pytest.mark.browser
+def test_importances_are_bars(page: webdriver.Chrome) -> None:
+    def shown() -> list[str]:
+        return [item.text for item in page.find_elements(By.CSS_SELECTOR, "#importances li")]
+
+    wait_for(lambda: len(shown()) == 2)
+    script = "return [...document.querySelectorAll('#importances meter')].map(bar => bar.value)"
+    assert sum(page.execute_script(script)) == pytest.approx(1.0)
+    assert sorted(text[0] for text in shown()) == ["a", "b"]
+    assert all(text.endswith(" %") for text in shown())
 
 
 @pytest.mark.browser

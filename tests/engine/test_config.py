@@ -262,7 +262,10 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "a key without a neighbour": (
         SMALL + "[sink]\nx = 1",
-        ["sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, dead_letters_topic"],
+        [
+            "sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, dead_letters_topic, "
+            "explain"
+        ],
     ),
     "a key under the wrong table": (
         SMALL.replace('label = "class"', "") + '[state]\nlabel = "class"',

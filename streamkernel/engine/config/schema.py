@@ -159,6 +159,7 @@ class SinkTable(ConfigTable):
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     predictions_topic: Name | None = Field(default=None, description="the name of a topic")
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+    explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:
@@ -167,6 +168,8 @@ class SinkTable(ConfigTable):
         ]
         if both:
             raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
+        if self.explain and not (self.predictions or self.predictions_topic):
+            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return self
 
 

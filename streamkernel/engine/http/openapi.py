@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamkernel.engine.http.questions import MOST_NAMES, MOST_ROWS
+from streamkernel.engine.explanations import MOST_INPUTS
+from streamkernel.engine.http.questions import MOST_EXPLAINED, MOST_NAMES, MOST_ROWS
 
 VALUE = {"type": ["number", "string", "boolean", "null"], "description": "null counts as missing"}
 RECORD = {
@@ -30,8 +31,20 @@ ANSWER = {
             "items": {"type": ["number", "string", "boolean"]},
             "description": "likely classes, the most likely first",
         },
+        "explanation": {
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "with explain=true: what each input adds to the score, compared with its mean",
+        },
     },
     "additionalProperties": False,
+}
+EXPLAIN = {
+    "name": "explain",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
+    "description": "whether the contributions of the inputs are wanted, of a model with explain_one and of at most "
+    f"{MOST_EXPLAINED} records of {MOST_INPUTS} inputs",
 }
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
@@ -73,6 +86,7 @@ def description(*, needs_token: bool) -> dict[str, Any]:
     }
     predict = {
         "summary": "Predict one record, or many",
+        "parameters": [EXPLAIN],
         "requestBody": {"required": True, "content": _json(question)},
         "responses": {
             "200": _answer("the prediction", {"oneOf": [ANSWER, many]}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
+from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.snapshot import lag_of
 
@@ -59,6 +60,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "is_mean": is_mean(scores.metric),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),
+        "importances": {} if newest is None else importances(newest.model),
         "version": 0 if newest is None else newest.version,
     }
 
