@@ -3,7 +3,7 @@
 A mixture has one target or several; one record of :mod:`streamkernel.learners.state` belongs to each. The first record
 counts examples and features for all of them. The columns of f are divided among the targets in order: all columns
 belong to a single one, such as the number of a class, and one column to each of several. What a target's columns learn
-is independent of other targets, but for the features, the Gram matrices and the groups, which they share.
+is independent of other targets, except for the features, the Gram matrices and the groups, which they share.
 """
 
 from __future__ import annotations
