@@ -12,7 +12,7 @@ AT = 'job=~"$job", instance=~"$instance"'
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel.
+    """A panel of a dashboard.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def engine_of(config: Config) -> Engine:
 
 
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
-    """Return what an engine is made of besides the model, the source, and what joins labels.
+    """Return the components of an engine other than the model, the source and the store of delayed labels.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A run: its components, from start to end, and its read access for other threads."""
+"""A run: its components, from start to end, and the access of other threads to its figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamkernel.estimators.base import KernelModel
 
 
 class Engine:
-    """Runs a stream of events through a model: predict, learn, write, and make durable.
+    """A run of a stream of events through a model: predict, learn, write, and commit.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Engine:
             watch(self)
 
     def commit(self) -> None:
-        """Make everything durable; see :meth:`Checkpointer.commit`."""
+        """Make all results durable; see :meth:`Checkpointer.commit`."""
         self.parts.checkpointer.commit()
 
     def close(self) -> None:
@@ -188,17 +188,17 @@ class Engine:
 
     @property
     def model(self) -> Any:
-        """The model, which a recovery replaces by another object."""
+        """The model; a recovery replaces it by another object."""
         return self.parts.processor.model
 
     @property
     def baseline(self) -> Any:
-        """The baseline, ``None`` if there is none or it failed."""
+        """The baseline, or ``None`` if there is none or it failed."""
         return self.parts.processor.baseline
 
     @property
     def kernel_model(self) -> KernelModel | None:
-        """The kernel model at the end of the pipeline, if it is one of ours."""
+        """The kernel model at the end of the pipeline, if there is one."""
         return self.parts.processor.kernel_model
 
     @property
@@ -273,7 +273,7 @@ class Engine:
         return self.parts.health.ill()
 
     def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:
-        """Wait until brokers and topics are available; return whether they are, which is unknown if we have to stop."""
+        """Wait for brokers and topics, and return whether they are available; false if the run is stopped first."""
         openings, source = self.parts.outputs.openings(), self.source
         if isinstance(source, KafkaSource):
             openings.append(source.open)

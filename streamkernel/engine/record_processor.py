@@ -31,7 +31,7 @@ Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 
 
 class RecordProcessor:
-    """A model that predicts and learns one record after the other, and a baseline beside it.
+    """A model that predicts and learns records one at a time, beside a baseline.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ class RecordProcessor:
 
     @property
     def kernel_model(self) -> KernelModel | None:
-        """The kernel model at the end of the pipeline, if it is one of ours."""
+        """The kernel model at the end of the pipeline, if there is one."""
         return kernel_model_of(self.model)
 
     def process(self, event: Event) -> Step | None:
-        """Predict if features came, and learn if they have a label by now.
+        """Predict the features of a record, and learn them if their label is known.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class RecordProcessor:
         return x if labels is None else self._without_history(x), y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
-        """Count a step and judge its answers if the model has learned, and let the baseline learn it too."""
+        """Evaluate the predictions of a learned step, and have the baseline learn it."""
         self.outcomes["predicted"] += is_new
         if y is None:
             self.outcomes["pending"] += 1
@@ -176,7 +176,7 @@ class RecordProcessor:
                 self._drop_baseline(error)
 
     def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
-        """Return a prediction as a record for a sink; to be called before the step is judged.
+        """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class RecordProcessor:
         self.refused[refusal.kind] += 1
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it."""
+        """Return the processor's state for a checkpoint."""
         return {
             "model": self.model,
             "metric": self.quality.metric,
@@ -213,7 +213,7 @@ class RecordProcessor:
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become what a checkpoint holds."""
+        """Restore the state of a checkpoint."""
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
@@ -223,7 +223,7 @@ class RecordProcessor:
             self.labels.restore(saved["labels"])
 
     def _check_class(self, y: Any) -> None:
-        """Raise an InputError if the model may not learn one more label, before its preprocessing learns anything."""
+        """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
         last = self.kernel_model
         if isinstance(last, KernelClassifier):
             check_label(last, y)
@@ -234,12 +234,12 @@ class RecordProcessor:
         self._classes.add(y)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
-        """Return what came in a record."""
+        """Return the features of a record without those added from earlier records."""
         names = history_names(self.model)
         return {name: value for name, value in x.items() if name not in names} if names else x
 
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
-        """Return what the model and the baseline predict; the former may be given what was known before as well."""
+        """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.baseline is not None:
             try:
@@ -256,7 +256,7 @@ class RecordProcessor:
         return most_likely(model, x)
 
     def _drop_baseline(self, error: Exception) -> None:
-        """Continue without a baseline that failed."""
+        """Continue without the baseline after it has failed."""
         log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
         self.baseline = None
         self.quality.drop_baseline()

@@ -21,7 +21,7 @@ SHARE = 0.01
 
 
 class PublishedModel(NamedTuple):
-    """A model as it was after so many events.
+    """A copy of the model after a number of events.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ class PublishedModel(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Where the model is from, for people."""
+        """A description of the model's origin, as text."""
         if self.checkpoint is None:
             return "this run"
         return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
 
     def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the prediction for one record, and the probabilities of a classifier.
+        """Return the prediction for one record, with the probabilities of a classifier.
 
         Raises
         ------
@@ -66,7 +66,7 @@ class PublishedModel(NamedTuple):
 
 
 class Publisher:
-    """Copies a model for others to ask, at most so often that it costs a hundredth of the time.
+    """Copies a model for predictions, at most as often as costs a hundredth of the time.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Publisher:
         self._next = 0.0
 
     def is_due(self, events: int) -> bool:
-        """Return whether another copy is to be made, of a model that has learned so many events."""
+        """Return whether a new copy is due for a model that has learned `events` events."""
         newest = self.newest
         is_new = newest is None or events != newest.events or newest.checkpoint is not None
         return self.wanted and is_new and time.monotonic() >= self._next

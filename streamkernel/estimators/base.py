@@ -109,7 +109,7 @@ class KernelModel(LearningModel):
 
     @property
     def n_seeds(self) -> int:
-        """Blocks in the model, each of one seed."""
+        """Blocks in the model, each with its own seed."""
         return self._learner.n_blocks
 
     @property
@@ -119,18 +119,18 @@ class KernelModel(LearningModel):
 
     @property
     def n_reused(self) -> int:
-        """Steps that moved an old block."""
+        """Steps that changed an existing block."""
         return int(self._learner.numbers["reused_steps"])
 
     @property
     def n_prunings(self) -> int:
-        """Times that the model has been made smaller."""
+        """Number of times that the model has been pruned."""
         upkeep = self._state.upkeep
         return 0 if upkeep is None else upkeep.n_prunings
 
     @property
     def gap(self) -> float:
-        """The certified primal-dual gap of the coefficients when they were refitted last; NaN before."""
+        """The certified primal-dual gap of the last refit; NaN before the first."""
         upkeep = self._state.upkeep
         return math.nan if upkeep is None else upkeep.gap
 
@@ -150,7 +150,7 @@ class KernelModel(LearningModel):
 
     @property
     def _intercept(self) -> int:
-        """What f has added to it."""
+        """The intercept that is added to f."""
         return state.NOTHING
 
     @property
@@ -158,15 +158,15 @@ class KernelModel(LearningModel):
         return False
 
     def _default_step(self) -> step_sizes.Step | None:
-        """Return the step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size."""
+        """Return the step size for ``step_size="auto"``, or ``None`` for steps of automatic size."""
         return None
 
     def _new_own(self) -> Any:
-        """Return what a subclass keeps besides, before the first example."""
+        """Return a subclass's own state before the first example."""
         return None
 
     def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function that has learned nothing."""
+        """Return an untrained function."""
         return learner_choice.new_function(
             self._options,
             kernel,
@@ -183,7 +183,7 @@ class KernelModel(LearningModel):
         )
 
     def _new_upkeep(self) -> BackgroundTasks | None:
-        """Return what is done to the model from time to time; ``None`` if nothing is."""
+        """Return the periodic tasks of the model, or ``None`` without any."""
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
@@ -197,7 +197,7 @@ class KernelModel(LearningModel):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
     def _with_columns(self, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
+        """Return an untrained function with a number of columns and the current bandwidths."""
         return self._new_learner(self.kernel_, columns)
 
     @classmethod
@@ -282,13 +282,13 @@ class KernelModel(LearningModel):
         return gap
 
     def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
+        """Return the description of the model without tensors and parameters: JSON values and kernels."""
         fields = self._state.numeric.fields
         names = {"fields": field_names.pack(fields)[0]} if fields else {}
         return {"kernel": self.kernel_, "columns": self._learner.columns} | names
 
     def _tensors(self) -> dict[str, Any]:
-        """Return what it has learned, as arrays that share nothing with it."""
+        """Return the learned state as arrays that share nothing with it."""
         found = self._state
         first = {} if found.first is None else example_tensors.pack_examples("first", found.first)
         scales = {} if found.scales is None else found.scales.tensors()
@@ -332,15 +332,15 @@ class KernelModel(LearningModel):
             self._state = replace(self._state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
 
     def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
-        """Return the labels that a description has."""
+        """Return the labels of a description."""
         return {}
 
     def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        """Return what a subclass keeps besides."""
+        """Return a subclass's own state from a description."""
         return None
 
     def _columns(self, labels: int) -> int:
-        """Return how many columns f has for a number of labels."""
+        """Return the number of columns of f for a number of labels."""
         return 1
 
 
@@ -351,7 +351,7 @@ def _at_least(least: int, **values: int) -> None:
 
 
 def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
-    """Raise a ValueError if a parameter that estimators share is out of its range; names it."""
+    """Raise a ValueError that names the first parameter out of range among those that estimators share."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
     _at_least(0, cache_bytes=cache_bytes)

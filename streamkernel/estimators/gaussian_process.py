@@ -116,7 +116,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
 
     def _new_features(self) -> tuple[FeatureMap, ...]:
-        """Return the feature maps that the posterior is made with."""
+        """Return the feature maps of the posterior."""
         return (FeatureMap(self._given, self.n_features, self.seed, self.cache_bytes),)
 
     def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
@@ -140,7 +140,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @property
     def _is_provisional(self) -> bool:
-        """Whether the kernel in use has bandwidths that are still to change."""
+        """Whether bandwidths of the current kernel will still change."""
         return self._given.is_pending and self._seen.first is not None
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
@@ -217,7 +217,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @locked
     def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
-        """Return the mean and the variance of one moment."""
+        """Return the mean and the variance from one state."""
         self._recover()
         seen = self._seen
         mean = seen.offset + float(seen.posterior.mean(row)[0])
@@ -240,14 +240,14 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
 
     def _row(self, x: Any) -> Rows:
-        """Return one example."""
+        """Return an example as a row."""
         if not isinstance(x, Mapping):
             raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._seen.phis[0].row(x)
 
     @locked
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order, but those of weight 0."""
+        """Learn `rows` in order, except those of weight 0."""
         self._recover()
         if not rows.weights.all():
             rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]
@@ -258,7 +258,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         self._seen.posterior.learn(rows.part(done, len(y)), y[done:] - self._seen.offset)
 
     def _learn_first(self, row: Rows, y: float) -> None:
-        """Learn one of the first examples, which are learned again each time they decide; with the lock."""
+        """Learn one of the first examples, which are all learned again each time they are used; requires the lock."""
         seen = self._seen
         self._seen = seen._replace(journal=(row, y, seen.posterior.examples))
         try:  # before it counts: one that is refused decides nothing
@@ -267,9 +267,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
             self._recover()
 
     def _complete(self) -> ProcessState:
-        """Return what is known, with what an interruption has left to be done; another thread that learns does it
-        itself.
-        """
+        """Return the state after completing an interrupted change; a thread that learns completes its own."""
         if self._seen.journal is not None and not self._lock.locked():
             self._recover_locked()
         return self._seen
@@ -279,7 +277,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         self._recover()
 
     def _recover(self) -> None:
-        """Make the changes that follow from what the posterior has learned; with the lock."""
+        """Complete the changes that follow from the learned examples; requires the lock."""
         seen = self._seen
         if seen.journal is None:
             return

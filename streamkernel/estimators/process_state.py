@@ -1,4 +1,4 @@
-"""What a Gaussian process has learned, and what its first examples decide."""
+"""The state of a Gaussian process, and the choices made from its first examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FirstExamples = tuple[tuple[Rows, float], ...]
 
 
 class ProcessState(NamedTuple):
-    """All that a process has learned; what is not changed in place by compiled code is replaced in one assignment.
+    """The state of a Gaussian process; everything that compiled code does not change is replaced in one assignment.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class ProcessState(NamedTuple):
 def choose_by_first(
     seen: ProcessState, first: FirstExamples, given: Kernel, choice: Sequence[float], *, is_noise_given: bool
 ) -> tuple[tuple[FeatureMap, ...], float, float]:
-    """Return the features, the origin of the targets and the ratio of noise that the first examples ask for.
+    """Return the features, the origin of the targets and the noise ratio chosen from the first examples.
 
     Parameters
     ----------

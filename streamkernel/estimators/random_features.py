@@ -144,7 +144,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         return self._seen[0]
 
     def _row(self, x: Any) -> Rows:
-        """Return one example."""
+        """Return an example as a row."""
         if not isinstance(x, Mapping):
             raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._map.row(x)

@@ -38,7 +38,7 @@ RECORD_BYTES = 1 << 24
 
 @compiled
 def _fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
-    """Fill the cache, shape (panels, names, parts, features), from the given panel and name on."""
+    """Fill the cache, shape (panels, names, parts, features), from a given panel and name on."""
     cache = kernel.cache
     for p in range(first_panel, cache.shape[0]):
         for s in range(first_name, len(hashes)):
@@ -72,7 +72,7 @@ class Store:
 
 
 class Directions:
-    """The directions of all blocks of a model, and the cache of those that fit a byte budget.
+    """The directions of all blocks of a model, with a cache within a byte budget.
 
     Parameters
     ----------
@@ -106,35 +106,35 @@ class Directions:
         self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
 
     def with_plan(self, plan: KernelProgram) -> Directions:
-        """Return the same directions for a kernel that differs in its bandwidths alone; they share one cache."""
+        """Return the same directions, with a shared cache, for a kernel with other bandwidths."""
         twin: Directions = object.__new__(Directions)
         vars(twin).update(vars(self), plan=plan)
         plan.load(len(self.kept) > 1)
         return twin
 
     def apart(self) -> Directions:
-        """Return the same directions with a cache of their own."""
+        """Return the same directions with a separate cache."""
         twin = Directions(self.plan, self.block_size, self.cache_bytes, self.kept)
         twin.store.wanted = self.store.wanted
         return twin
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes held by the cache."""
+        """Size of the cache in bytes."""
         return int(self.store.table.nbytes)
 
     @property
     def cache(self) -> F32:
-        """The cache; to be read after the places of names."""
+        """The cache; read the indices of names before it."""
         return self.store.table
 
     @property
     def kernel(self) -> CompiledKernel:
-        """The kernel as compiled code reads it, with the cache; to be read after the places of names."""
+        """The compiled kernel with the cache; read the indices of names before it."""
         return self.plan.compiled_kernel(self.store.table, self.kept)
 
     def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Rows:
-        """Return one example in the order of its names' hashes.
+        """Return one example, sorted by the hashes of its names.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Directions:
     def example(
         self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
     ) -> tuple[NameRecord, dict[Hashable, float]]:
-        """Return what is known of the names of one example, and a dictionary of floats that compiled code can read.
+        """Return the record of an example's names, and a dictionary of floats that compiled code can read.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Directions:
         return record, {name: in_order[name] for name in record.names}
 
     def with_numeric(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> NumericNames:
-        """Return the names that are known with those of an example; `numeric` itself if there is no new one."""
+        """Return the known names with those of an example added, or `numeric` itself if none is new."""
         record = self.store.records.get(tuple(x))
         if record is not None and record.is_numeric:
             return numeric
@@ -169,7 +169,7 @@ class Directions:
         return found
 
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
-        """Return what is known of the names of one example, and its values in the order of their hashes."""
+        """Return the record of an example's names, and its values sorted by their hashes."""
         given = x
         if self.plan.transforms:
             x = self.plan.expand(x)
@@ -217,19 +217,19 @@ class Directions:
         return Rows._make((start, *entries, found.weights))
 
     def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64, weights: F64) -> Rows:
-        """Return rows that were saved without their places in this cache."""
+        """Return saved rows with their indices in this cache."""
         return Rows(start, self.places_of(hashes), hashes, readers, values, weights)
 
     def places_of(self, hashes: Any) -> I64:
-        """Return the places of names in the cache, which they get if there is room; -1 for those without one."""
+        """Return the indices of names in the cache, new ones if there is room; -1 for names without one."""
         return np.array([self._place(int(h)) for h in hashes], np.int64)
 
     def adopt_rows(self, rows: Rows) -> Rows:
-        """Return rows that other directions made, as these read them."""
+        """Return the rows of other directions with the indices of this cache."""
         return self.restore_rows(rows.start, *rows[2:])
 
     def reserve(self, blocks: int) -> None:
-        """Cache the panels of the first `blocks` blocks as far as the budget goes."""
+        """Cache the panels of the first `blocks` blocks, within the budget."""
         store = self.store
         wanted = -(-blocks * self.block_size // self.width)
         if wanted <= store.wanted:
@@ -238,7 +238,7 @@ class Directions:
 
     @locked
     def _widen(self, wanted: int) -> None:
-        """Cache a number of panels, as far as the budget allows."""
+        """Cache more panels, within the budget."""
         store = self.store
         panels, names = store.table.shape[:2]
         if wanted > panels and names:
@@ -246,7 +246,7 @@ class Directions:
         store.wanted = max(store.wanted, wanted)
 
     def _record(self, names: tuple[Hashable, ...]) -> NameRecord:
-        """Return what is known of the names of an example, or learn it."""
+        """Return the record of an example's names, a new one if necessary."""
         known = self.store.records.get(names)
         if known is None:
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
@@ -256,7 +256,7 @@ class Directions:
         return known
 
     def _keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
-        """Keep what is known of names, within the budget."""
+        """Keep the record of names, within the budget."""
         store = self.store
         if store.record_bytes + record.nbytes > RECORD_BYTES:
             store.records.clear()
@@ -267,7 +267,7 @@ class Directions:
         return record
 
     def _place(self, name_hash: int) -> int:
-        """Return the place of a name in the cache, -1 where the budget has none left."""
+        """Return the index of a name in the cache, or -1 if the budget is exhausted."""
         store = self.store
         place = store.places.get(name_hash)
         if place is None and len(store.places) == store.table.shape[1] == self._most_names(store.table.shape[0]):
@@ -276,7 +276,7 @@ class Directions:
 
     @locked
     def _new_place(self, name_hash: int) -> int:
-        """Give a name a place in the cache."""
+        """Add a name to the cache."""
         store = self.store
         panels, names = store.table.shape[:2]
         place = store.places.get(name_hash, len(store.places))

@@ -18,9 +18,9 @@ DEVIATION = 1.4826
 
 
 def without_outliers(rows: Rows) -> Rows:
-    """Return rows whose values are NaN where they are far out, if they are rare among those of their name; or `rows`.
+    """Return rows with NaN in place of rare outliers of each name, or `rows` themselves.
 
-    A name of which more than half the values are the same has no spread by medians, and no outliers.
+    A name with more than half of its values equal has no spread by medians, and no outliers.
 
     Examples
     --------

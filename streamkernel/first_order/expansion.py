@@ -47,13 +47,13 @@ class FirstOrderLearner(ExpandedFunction):
         self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
 
     def to_predict_apart(self) -> FirstOrderLearner:
-        """Return a copy that shares nothing that learning changes."""
+        """Return a copy that shares no changing state."""
         twin = super().to_predict_apart()
         twin._pending = (0, [])
         return twin
 
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
-        """Return a function of the same parameters that has learned nothing, with other bandwidths.
+        """Return an untrained function of the same parameters with other bandwidths.
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
         """
@@ -69,14 +69,13 @@ class FirstOrderLearner(ExpandedFunction):
 
     @property
     def n_offered(self) -> int:
-        """Examples that have been learned or wait for a batch."""
+        """Learned and buffered examples."""
         return self.examples + len(self.pending)
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
-        """Learn from one example of the weight w if no more is needed for it than one compiled call; return whether it
-        is learned.
+        """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
-        Any thread may call it at any time. Where it returns false nothing is changed, and :meth:`learn_one` is needed.
+        Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
 
         Raises
         ------
@@ -112,7 +111,7 @@ class FirstOrderLearner(ExpandedFunction):
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order; what does not fill a batch waits for the next call.
+        """Learn from `rows` in order; an incomplete batch stays in the buffer.
 
         Raises
         ------
@@ -143,7 +142,7 @@ class FirstOrderLearner(ExpandedFunction):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
     def _gather(self, row: Rows, y: float) -> None:
-        """Let an example wait for a batch, and take a step if it is complete."""
+        """Buffer an example, and take a step if the batch is complete."""
         if not self.directions.plan.usable(row):
             raise self._unusable(row)
         if self.directions.plan.itself == 0.0:
@@ -166,7 +165,7 @@ class FirstOrderLearner(ExpandedFunction):
             raise refused.error from None
 
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
-        """Take a step for each of `gammas`; raises what says which row was refused."""
+        """Take a step for each of `gammas`; raise an error that contains the refused row."""
         learn = sgd_step.learn_apart if self._is_alone else sgd_step.learn
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
         status, row = learn(function_in(self._arena), self.directions.kernel, rows, y, gammas)
@@ -188,11 +187,11 @@ class FirstOrderLearner(ExpandedFunction):
         self._arena = new
 
     def close(self) -> None:
-        """Learn no single event any more until :meth:`open` is called."""
+        """Stop learning single events until :meth:`open` is called."""
         self.numbers["closed"] = 1
 
     def open(self) -> None:
-        """Learn single events again."""
+        """Allow learning of single events again."""
         self.numbers["closed"] = 0
 
     def with_column(self) -> FirstOrderLearner:
@@ -213,7 +212,7 @@ class FirstOrderLearner(ExpandedFunction):
         return twin
 
     def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given.
+        """Return the tensors for :meth:`restore` with these functions, of the kept features if these are given.
 
         `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
         """
@@ -230,15 +229,15 @@ class FirstOrderLearner(ExpandedFunction):
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
     def _begin_automatic_steps(self, numbers: Any) -> None:
-        """Set what automatic steps go by as if those before had been, for a function that took steps of γ."""
+        """Start automatic steps as if the previous ones, of size γ, had been automatic."""
         numbers["distance2"] = numbers["blocks"] * numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
         k_xx = numbers["k_xx"] or numbers["mean_square"] or 1.0
         numbers["gradient_sum"] = numbers["distance2"] * (k_xx / self.step(int(numbers["steps"]))) ** 2
 
     def divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas: what is left to grow is divided, each block of another seed.
+        """Become one of several replicas: the remaining growth is divided, each block with another seed.
 
-        Buffered examples are those of the first replica.
+        Buffered examples stay with the first replica.
 
         Parameters
         ----------
@@ -260,12 +259,12 @@ class FirstOrderLearner(ExpandedFunction):
         self.restore(learned)
 
     def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
-        """Return whether a file of a function without a mixture is read, from before there was one."""
+        """Return whether a file is from before averages were mixed in, so that one starts now."""
         has_mixture = self.numbers["averaging"] == averaging.MIXTURE
         return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         arena, pending = self._arena.copy(), self._pending
         numbers = arena["numbers"][0]
         blocks = int(numbers["blocks"])
@@ -280,11 +279,11 @@ class FirstOrderLearner(ExpandedFunction):
         )
 
     def to_predict(self) -> dict[str, Any]:
-        """Return of :meth:`tensors` what is needed to predict: all, which is small."""
+        """Return the part of :meth:`tensors` needed for predictions: all of it, because it is small."""
         return self.tensors()
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned; it always can learn.
+        """Restore what :meth:`tensors` of a function with the same parameters returned; it can always learn.
 
         Raises
         ------

@@ -42,7 +42,7 @@ _weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 @inlined
 def _fold(state):  # type: ignore[no-untyped-def]
-    """Multiply the lazy scale into α and β, and make it 1."""
+    """Multiply the lazy scale into α and β, and set it to 1."""
     numbers, coef, beta = state.numbers[0], state.coef, state.beta
     columns = numbers.columns
     for p in range(len(coef)):

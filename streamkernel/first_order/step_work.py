@@ -1,4 +1,4 @@
-"""Room that a first-order step works in."""
+"""Work arrays of a first-order step."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
 
 
 def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
-    """Return what the moments of a base still count in those of a part: they are halved from time to time."""
+    """Return the weight that the moments of a base still have in those of a part, which are halved periodically."""
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:
         return left

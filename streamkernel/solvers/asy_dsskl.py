@@ -36,20 +36,20 @@ _NORMAL = 1.4826
 
 
 class _Scale(NamedTuple):
-    """What is taken off numbers, and what they are divided by then."""
+    """An offset that is subtracted from numbers, and the unit by which they are divided."""
 
     center: Any = 0.0
     unit: Any = 1.0
 
     @classmethod
     def of(cls, values: F64, *, robust: bool = False) -> _Scale:
-        """Return mean and deviation, or the median and its deviation; what does not vary has the unit 1."""
+        """Return the scale of mean and deviation, or of median and its deviation; the unit is 1 for a constant."""
         center = np.median(values, axis=0) if robust else values.mean(axis=0)
         unit = _NORMAL * np.median(np.abs(values - center), axis=0) if robust else values.std(axis=0)
         return cls(center, np.where(unit > 1e-12 * np.maximum(np.abs(center), 1e-300), unit, 1.0))
 
     def __call__(self, values: F64) -> F64:
-        """Return the numbers on this scale."""
+        """Return the scaled numbers."""
         return np.asarray((values - self.center) / self.unit)
 
 
@@ -218,7 +218,7 @@ class AsyDSSKL(BaseEstimator):
         return self._scores(X)
 
     def _scores(self, X: Any) -> F64:
-        """Return f at each row, without an axis for one column."""
+        """Return f at each row, as a vector if there is one column."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = np.tile(self.intercept_, (len(X), 1))
@@ -270,7 +270,7 @@ class AsyDSSKL(BaseEstimator):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Say what it is, which is a matter of the loss."""
+        """Return the kind of estimator, a classifier or a regressor, which depends on the loss."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         if self._loss().for_classes:
@@ -280,7 +280,7 @@ class AsyDSSKL(BaseEstimator):
         return tags
 
     def _loss(self) -> Loss:
-        """Return the loss of the parameter."""
+        """Return the loss for the parameter `loss`."""
         loss = self.loss if isinstance(self.loss, _LOSSES) else LOSSES.get(str(self.loss))
         if loss is None:
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
@@ -299,7 +299,7 @@ class AsyDSSKL(BaseEstimator):
         )
 
     def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
-        """Return the loss, the targets and the columns as the solver takes them."""
+        """Return the loss, the encoded targets and the number of columns."""
         if loss.for_classes:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)

@@ -25,7 +25,7 @@ _NAMES_SHOWN = 20
 
 
 def check_config(settings: Settings) -> None:
-    """Build everything once, as a run would.
+    """Build all components once, as a run would.
 
     Raises
     ------

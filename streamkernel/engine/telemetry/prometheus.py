@@ -1,7 +1,7 @@
-"""The engine's numbers for Prometheus, by the names of `docs/reference/metrics.md`.
+"""The metrics of an engine for Prometheus, with the names of `docs/reference/metrics.md`.
 
-They are made at each scrape, from the snapshot that the engine publishes. What may change while the learner waits,
-such as for unavailable brokers, is read at the moment of the scrape: integers under fixed names.
+Each scrape reads the snapshot that the engine publishes. Values that may change while the learner waits, such as for
+unavailable brokers, are read at the moment of the scrape: integers under fixed names.
 """
 
 from __future__ import annotations

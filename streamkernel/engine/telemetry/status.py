@@ -25,7 +25,7 @@ KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median"
 
 
 def status_of(engine: Engine) -> dict[str, Any]:
-    """Return all that the live page shows, as JSON values; any thread may ask."""
+    """Return all data of the live page as JSON values, for any thread."""
     newest, numbers = engine.publisher.newest, engine.snapshot
     scores, model = numbers.scores, numbers.model
     recent, baseline = scores.recent()
@@ -62,7 +62,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
 
 
 def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
-    """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
+    """Return the figures of a cluster's last rounds: lists of equal length, the oldest first."""
     recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
     rates = [
         {f"worker {i}": n / s for i, (n, s) in enumerate(zip(one.events, one.seconds, strict=True)) if n}
@@ -81,7 +81,7 @@ def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
 
 
 def is_mean(metric: Any) -> bool:
-    """Return whether a metric is a mean over events, so that its value over some of them follows from that over all.
+    """Return whether a metric is a mean over events, so that its value over a part follows from that over all.
 
     Examples
     --------

@@ -47,7 +47,7 @@ _TINY = 1e-30
 
 
 class Check(NamedTuple):
-    """Where a fit was: epochs and seconds so far, the objective, the violation, and how many groups are not 0."""
+    """The progress of a fit: epochs and seconds so far, objective, violation, and number of non-zero groups."""
 
     epochs: int
     seconds: float
@@ -207,7 +207,7 @@ class _Descent:
         self._lipschitz = np.maximum(bounds * problem.curvature, _TINY)
 
     def run(self, problem: SparseProblem, start: SparsePoint) -> Iterator[tuple[SparsePoint, I64]]:
-        """Continue from `start`: give the best point after each epoch, and of which outputs it is."""
+        """Continue from `start`: yield the best point after each epoch, and its outputs."""
         chosen = np.arange(len(start.violations)) if self._is_paper else _working(problem.groups, start)
         part, outputs = problem.part(chosen)
         best = point = part.at(start.w[:, outputs])
@@ -226,7 +226,7 @@ class _Descent:
 
 
 def _working(groups: CoefficientGroups, point: SparsePoint) -> I64:
-    """Return the groups to work on: those that are not 0, those that cost nothing, and the worst of the others."""
+    """Return the groups of the next epoch: non-zero ones, unpenalised ones, and the worst of the others."""
     inside = (groups.norms(point.w) > 0.0) | (groups.weights == 0.0)
     waiting = np.where(inside, 0.0, point.violations)
     room = max(_FIRST, np.count_nonzero(inside))

@@ -29,7 +29,7 @@ class SparseExamples(NamedTuple):
 
 
 class GroupSteps(NamedTuple):
-    """Where groups of outputs begin and end, what the norm of each costs, and how far each goes in a step."""
+    """Bounds of the groups of outputs, the penalty of each, and the length of its step."""
 
     bounds: I64
     weights: F64
@@ -80,7 +80,7 @@ def gradient(examples, first, last, w, slopes, out):  # type: ignore[no-untyped-
 
 @compiled(nogil=True)
 def columns_of(A, chosen):  # type: ignore[no-untyped-def]
-    """Return the `chosen` outputs side by side."""
+    """Return the `chosen` outputs as adjacent columns."""
     out = np.empty((len(A), len(chosen)), np.float32)
     for i in range(len(A)):
         for j in range(len(chosen)):
