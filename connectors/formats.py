@@ -42,11 +42,7 @@ class TextFormat(Protocol):
 
 
 class JsonLines:
-<<<<<<< HEAD
-    """JSON objects, one a line; the fields of an object inside have the path to them as names.
-=======
-    """JSON objects, one per line.
->>>>>>> 80a79bfe8fae26fdf120076d2aa4dc3a8961e688
+    """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
     Examples
     --------

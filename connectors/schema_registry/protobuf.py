@@ -145,6 +145,13 @@ def compiled(texts: Mapping[str, str], name: str) -> list[Any]:
         return list(descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file)
 
 
+def message_class(files: Iterable[Any], name: str) -> Any:
+    """Return the class of a message in some files, by its full name."""
+    pool = descriptor_pool.DescriptorPool()
+    _add(files, pool)
+    return GetMessageClass(pool.FindMessageTypeByName(name))
+
+
 def _add(files: Iterable[Any], pool: Any) -> None:
     """Add files to a pool, each after Google's own that it imports."""
     for file in files:

@@ -15,8 +15,6 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSe
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.schema_registry.schema_registry_client import SchemaRegistryClient
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import descriptor_pool
-from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,9 +137,8 @@ message Click {
 
 
 def messages(text=PROTO):
-    pool = descriptor_pool.DescriptorPool()
-    ours._add(ours.compiled({"shop.proto": text}, "shop.proto"), pool)
-    return lambda name: GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}"))
+    files = ours.compiled({"shop.proto": text}, "shop.proto")
+    return lambda name: ours.message_class(files, f"shop.{name}")
 
 
 def test_protobuf_with_all_its_types(url, theirs):
@@ -169,9 +166,7 @@ def test_protobuf_registered_as_text(url, theirs):
     reference = SchemaReference("shop/user.proto", f"{subject}-user", 1)
     number = registered(theirs, subject, text, "PROTOBUF", [reference])
     files = ours.compiled({"shop/user.proto": user, "click.proto": text}, "click.proto")
-    pool = descriptor_pool.DescriptorPool()
-    ours._add(files, pool)
-    click = GetMessageClass(pool.FindMessageTypeByName("shop.Click"))(a=0.5, by={"age": 3})
+    click = ours.message_class(files, "shop.Click")(a=0.5, by={"age": 3})
     value = b"\0" + number.to_bytes(4, "big") + b"\0" + click.SerializeToString()
     assert decoder(url, "protobuf")(value) == {"by.age": 3, "a": 0.5}
     wrong = b"\0" + number.to_bytes(4, "big") + b"\x02\x08" + click.SerializeToString()
@@ -243,9 +238,7 @@ def test_confluent_reads_what_we_write(url, theirs):
     for value, record in zip(values["json-schema"], RECORDS, strict=True):
         assert read(value, context()) == {name: item for name, item in expected(record).items() if item is not None}
     text = theirs.get_latest_version(f"{topic}-protobuf-value").schema.schema_str
-    pool = descriptor_pool.DescriptorPool()
-    ours._add(ours.compiled({"p.proto": text}, "p.proto"), pool)
-    message = GetMessageClass(pool.FindMessageTypeByName("streamkernel.Prediction"))
+    message = ours.message_class(ours.compiled({"p.proto": text}, "p.proto"), "streamkernel.Prediction")
     read = ProtobufDeserializer(message, {**BY_TOPIC, "use.deprecated.format": False})
     for value, record in zip(values["protobuf"], RECORDS, strict=True):
         found, wanted = read(value, context()), expected(record)
