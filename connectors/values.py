@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from connectors.debezium import row_after
-from connectors.formats import Csv, json_object
+from connectors.formats import Csv
 from connectors.nested import flatten
 from connectors.record_splitters import QuotedCutter
 
@@ -32,14 +32,13 @@ class ValueDecoder:
 
     Examples
     --------
+    >>> from connectors.formats import json_object
     >>> decode = ValueDecoder(json_object, envelope="debezium")
     >>> decode(b'{"op": "u", "before": null, "after": {"id": 7, "size": {"x": 2.5}}}')
     {'id': 7, 'size.x': 2.5}
     """
 
-    def __init__(
-        self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0
-    ) -> None:
+    def __init__(self, read: Callable[[bytes], Any], *, envelope: str | None = None, max_list_length: int = 0) -> None:
         self._read, self._max_list_length = read, max_list_length
         self.skips_deletes = envelope is not None
 
@@ -81,4 +80,3 @@ class CsvRow:
             if rows != 1:
                 raise ValueError(f"Expected one row of CSV, got {rows}")
         return self._table.parse(row) or {}
-

@@ -51,12 +51,14 @@ class SmallRegistry:
             def do_GET(self) -> None:
                 self._answer()
 
-            do_POST = do_GET
+            do_POST = do_GET  # noqa: N815 - http.server's name
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 given = self.headers.get("Authorization", "").removeprefix("Basic ")
-                status, answer = registry.answer(self.path, json.loads(body or b"null"), base64.b64decode(given).decode())
+                status, answer = registry.answer(
+                    self.path, json.loads(body or b"null"), base64.b64decode(given).decode()
+                )
                 text = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -44,7 +44,7 @@ def reader_of(registry: Registry, number: int, schema: Any, reader_schema: None)
 def message_path(value: bytes) -> tuple[tuple[int, ...], int]:
     r"""Return which message of a file comes: its index, or the indexes of what it is nested in; and where it begins.
 
-    They are signed integers of variable length, as Protobuf writes them, after their number; ``0`` is the first message.
+    They are signed integers of variable length, as Protobuf writes them, after their number; ``0`` is the first.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
     -------
     callable
         It raises a `ValueError` if the value or its schema cannot be read, and `RegistryUnavailableError` if the
-        registry does not answer.
+        registry is unavailable.
     """
     reader_of: Callable[..., Read] = import_module(f"{__package__}.{MODULES[form]}").reader_of
     readers: dict[int, Read] = {}
@@ -52,7 +52,9 @@ def registry_reader(registry: Registry, form: str, reader_schema: str | None = N
             raise ValueError(f"Expected a schema of {form}, got {kind} - schema {number}")
         rules = schema.rule_set
         if rules is not None and (rules.domain_rules or rules.encoding_rules):
-            raise ValueError(f"Expected a schema without rules, got one with rules, as for encryption - schema {number}")
+            raise ValueError(
+                f"Expected a schema without rules, got one with rules, as for encryption - schema {number}"
+            )
         try:
             return reader_of(registry, number, schema, reader_schema)
         except (OSError, ValueError, MemoryError):

@@ -117,7 +117,9 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
             entry.field.add(name="key", number=1, type=types.TYPE_STRING)
             entry.field.add(name="value", number=2, type=types.TYPE_DOUBLE)
             of = f".{NAMESPACE}.{NAME}.{entry.name}"
-            record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, label=types.LABEL_REPEATED, type_name=of)
+            record.field.add(
+                name=name, number=number, type=types.TYPE_MESSAGE, label=types.LABEL_REPEATED, type_name=of
+            )
         elif kind == "value":
             record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, type_name=f".{NAMESPACE}.Value")
         else:

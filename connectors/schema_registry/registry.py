@@ -1,4 +1,4 @@
-"""A Schema Registry: its options, and its answers with errors that say whether to ask again."""
+"""A Schema Registry: its options, and its answers, with errors that say whether to retry."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class RegistryUnavailableError(UnavailableError):
-    """The registry is unavailable, or rejects the login; it may be asked again."""
+    """The registry is unavailable, or rejects the login; the request may be retried."""
 
 
 class Registry:
@@ -100,7 +100,7 @@ class Registry:
         try:
             self._client: Any = SchemaRegistryClient.new_client(settings)
         except (OSError, TypeError, ValueError) as error:
-            raise ValueError(f"Expected options that go together, got an error: {error}") from error
+            raise ValueError(f"Expected options that can be combined, got an error: {error}") from error
 
     def schema(self, number: int) -> Any:
         """Return the schema with an id.
@@ -110,7 +110,7 @@ class Registry:
         ValueError
             If the registry has none.
         RegistryUnavailableError
-            If the registry does not answer.
+            If the registry is unavailable.
         """
         return self._ask(lambda: self._client.get_schema(number), f"schema {number}")
 
@@ -127,7 +127,7 @@ class Registry:
         ValueError
             If the registry refuses it, because it is not compatible with earlier ones.
         RegistryUnavailableError
-            If the registry does not answer.
+            If the registry is unavailable.
         """
         from confluent_kafka.schema_registry import Schema
 
@@ -137,7 +137,7 @@ class Registry:
         return int(number)
 
     def check(self) -> None:
-        """Raise a `RegistryUnavailableError` if the registry does not answer, or not to this login."""
+        """Raise a `RegistryUnavailableError` if the registry is unavailable or rejects the login."""
         self._ask(self._client.get_subjects, "its subjects")
 
     def _ask(self, call: Callable[[], T], what: str) -> T:
@@ -156,7 +156,7 @@ class Registry:
             cause = str(error) or type(error).__name__
             raise RegistryUnavailableError(f"Expected {what} {where}, got {cause}") from error
         except ValueError as error:  # what answers is no registry
-            raise RegistryUnavailableError(f"Expected {what} {where}, got an answer that is no JSON") from error
+            raise RegistryUnavailableError(f"Expected {what} {where}, got an answer that is not JSON") from error
         raise RegistryUnavailableError(f"Expected {what} {where}, got {cause[:300]}")
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ class ValueWriter:
         ValueError
             If the registry refuses it.
         RegistryUnavailableError
-            If the registry does not answer.
+            If the registry is unavailable.
         """
         if not self._head:
             self._head = HEAD.pack(0, self._registry.register(self._subject, self._schema, self._kind))

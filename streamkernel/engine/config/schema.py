@@ -174,9 +174,11 @@ class SourceTable(ConfigTable):
         """Yield what does not go with the format."""
         given = self.model_fields_set
         known = VALUE_FORMATS if self.topics is not None else FILE_FORMATS
-        if self.format is not None and (self.dataset is not None or self.format not in known):
-            names = "none with a dataset" if self.dataset is not None else ", ".join(f'"{name}"' for name in known)
-            yield f'source.format: expected {names}, got "{self.format}"'
+        if self.dataset is not None and self.format is not None:
+            yield "source.format: only goes with a path or topics"
+        elif self.format is not None and self.format not in known:
+            names = ", ".join(f'"{name}"' for name in known)
+            yield f'source.format: expected one of {names}, got "{self.format}"'
         if self.topics is None:
             return
         if (self.format == "csv") != (self.columns is not None):

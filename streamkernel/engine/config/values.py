@@ -27,7 +27,7 @@ PREDICTION_FIELDS = {
     "probabilities": "numbers",
     "key": "value",
 }
-"""The fields of predictions, in the order of a schema of Protobuf: a new one comes last, so that readers understand it."""
+"""The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
 
 
 def value_problems(settings: Settings) -> Iterator[str]:
