@@ -1,4 +1,4 @@
-"""The common part of the classifier and the regressor: parameters, the first examples, figures for dashboards."""
+"""The common part of the classifier and the regressor: parameters, and what they and dashboards show of a model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamkernel import losses, step_sizes, tensor_file
-from streamkernel.errors import is_count, is_real
-from streamkernel.estimators import learner_choice, model_file, model_merging
-from streamkernel.estimators.learning import LearningModel, while_still
+from streamkernel import losses, step_sizes
+from streamkernel.errors import is_real
+from streamkernel.estimators import learner_choice, model_merging
+from streamkernel.estimators.learning import while_still
 from streamkernel.estimators.model_state import State
-from streamkernel.features import example_tensors, field_names, numeric_names, scaling
+from streamkernel.estimators.parameters import check_shared, require_at_least
+from streamkernel.estimators.stored_model import StoredModel
+from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.kernels import Gaussian, Kernel, MultiScale, bandwidth
+from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
@@ -36,7 +38,7 @@ DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
 
-class KernelModel(LearningModel):
+class KernelModel(StoredModel):
     """A River estimator around a function of random features.
 
     Any number of threads may predict, also while one learns. Learning, saving and merging take turns. An exception or a
@@ -61,7 +63,7 @@ class KernelModel(LearningModel):
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
         if max_features is not None and not isinstance(max_features, str):
-            _at_least(1, max_features=max_features)
+            require_at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
         if not (is_real(l2) and 0.0 <= l2 < math.inf):
@@ -96,11 +98,6 @@ class KernelModel(LearningModel):
     def learner_(self) -> Newton | DSG:
         """The learner that runs, with the values that ``"auto"`` stands for where these are numbers."""
         return self._options
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
-        return self._learner.kernel
 
     @property
     def n_features(self) -> int:
@@ -280,80 +277,3 @@ class KernelModel(LearningModel):
         learner, gap = do_task(task, found.learner, read, y, self._with_columns, tell)
         self._state = replace(found, learner=learner)
         return gap
-
-    def _description(self) -> dict[str, Any]:
-        """Return the description of the model without tensors and parameters: JSON values and kernels."""
-        fields = self._state.numeric.fields
-        names = {"fields": field_names.pack(fields)[0]} if fields else {}
-        return {"kernel": self.kernel_, "columns": self._learner.columns} | names
-
-    def _tensors(self) -> dict[str, Any]:
-        """Return the learned state as arrays that share nothing with it."""
-        found = self._state
-        first = {} if found.first is None else example_tensors.pack_examples("first", found.first)
-        scales = {} if found.scales is None else found.scales.tensors()
-        upkeep = {} if found.upkeep is None else found.upkeep.tensors()
-        return (
-            found.learner.tensors()
-            | first
-            | scales
-            | upkeep
-            | example_tensors.pack_hashes("numeric_names", found.numeric.numbers)
-            | ({"field_names": field_names.pack(found.numeric.fields)[1]} if found.numeric.fields else {})
-        )
-
-    @locked
-    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
-        self._recover()
-        return self._description(), self._tensors()
-
-    def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        labels = self._labels_in(description)
-        learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns(len(labels)))
-        if description["columns"] != learner.columns:
-            raise ValueError(f"expected {learner.columns} columns, got {description['columns']!r}")
-        learner.restore(tensors)
-        scales = None if self._state.scales is None else scaling.Scales()
-        if scales is not None:
-            scales.restore(tensors)
-        first = example_tensors.unpack_examples("first", tensors, learner.directions)
-        learner.check_targets([y for _, y in first or []])
-        if len(first or []) >= bandwidth.FIRST:
-            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-        known = None if first is None else tuple(first)
-        numbers, fields = example_tensors.unpack_hashes("numeric_names", tensors), self._state.numeric.fields
-        if fields is not None and "fields" in description:
-            pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
-            fields = field_names.unpack(description["fields"], pairs)
-        numeric = numeric_names.NumericNames(numbers, fields)
-        self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, self._own_in(tensors))
-        upkeep = self._state.upkeep
-        if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
-            self._state = replace(self._state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
-
-    def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
-        """Return the labels of a description."""
-        return {}
-
-    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        """Return a subclass's own state from a description."""
-        return None
-
-    def _columns(self, labels: int) -> int:
-        """Return the number of columns of f for a number of labels."""
-        return 1
-
-
-def _at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if not is_count(value, least):
-            raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
-
-
-def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
-    """Raise a ValueError that names the first parameter out of range among those that estimators share."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
-    _at_least(0, cache_bytes=cache_bytes)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise ValueError(f"Expected seed to be an integer, got {seed!r}")

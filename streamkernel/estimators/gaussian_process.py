@@ -14,7 +14,7 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
-from streamkernel.estimators.base import _at_least, check_shared
+from streamkernel.estimators.parameters import check_shared, require_at_least
 from streamkernel.estimators.process_state import FirstExamples, ProcessState, choose_by_first
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
@@ -100,7 +100,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         seed: int = 0,
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
-        _at_least(1, n_features=n_features)
+        require_at_least(1, n_features=n_features)
         if noise is not None and not (is_real(noise) and 0.0 < noise < math.inf):
             raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
         self.kernel = kernel

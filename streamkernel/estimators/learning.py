@@ -12,6 +12,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
+from streamkernel.estimators.first_examples import learned_again
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
@@ -234,31 +235,16 @@ class LearningModel(model_file.Serializable):
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return self._restart(found, first) if is_due else replace(found, first=first)
+            return (
+                learned_again(found, first, self._wanted, type(self).__name__)
+                if is_due
+                else replace(found, first=first)
+            )
         if found.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
-
-    def _restart(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
-        """Return the state with scales and bandwidths from the first examples, which are learned again."""
-        rows = given = Rows.stack([row for row, _ in first])
-        scales = found.scales
-        if scales is not None:
-            scales = scales.of_first(rows)
-            rows = scales(rows)
-        plan = found.learner.directions.plan
-        learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
-        for i, (_, target) in enumerate(first):
-            try:
-                learner.learn_again(given.part(i, i + 1), np.array([target]), scales)
-            except InputError as error:
-                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
-        if not bandwidth.is_enough([row for row, _ in first]):
-            return replace(found, learner=learner, scales=scales, first=first)
-        log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
-        return replace(found, learner=learner, scales=scales, first=None)
 
     def _scores_in(self, X: Any) -> F64:
         """Return f of each row of a table, shape (rows, columns)."""

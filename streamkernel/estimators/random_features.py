@@ -11,7 +11,7 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import is_count
 from streamkernel.estimators import model_file
-from streamkernel.estimators.base import check_shared
+from streamkernel.estimators.parameters import check_shared
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows

@@ -19,10 +19,9 @@ from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import NameRecord
+from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
-from streamkernel.jit import compiled
 from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
@@ -32,43 +31,8 @@ if TYPE_CHECKING:
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
-RECORD_BYTES = 1 << 24
-"""Memory for what is known of sets of names; what does not fit is computed again at every use."""
-
-
-@compiled
-def _fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
-    """Fill the cache, shape (panels, names, parts, features), from a given panel and name on."""
-    cache = kernel.cache
-    for p in range(first_panel, cache.shape[0]):
-        for s in range(first_name, len(hashes)):
-            for part in range(len(kernel.parts)):
-                for b in range(cache.shape[3] // block_size):
-                    row = cache[p, s, part, b * block_size : (b + 1) * block_size]
-                    block = p * (cache.shape[3] // block_size) + b
-                    draw_block(kernel, part, block_size, block, hashes[s], row)
-
-
 _ONE = np.ones(1)
 """The weight of a single example, which nothing writes to."""
-
-
-class Store:
-    """Cached entries of directions, and what is known of sets of names; threads may share it.
-
-    Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
-    filled beside the old one and takes its place in one assignment. So a thread that reads a place of a name and after
-    that the table finds its entries there, and one that has an older table finds that the place is not in it.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.table: F32 = np.zeros(shape, np.float32)
-        self.places: dict[int, int] = {}
-        self.hashes = np.zeros(0, np.uint64)
-        self.wanted = 0  # panels to cache
-        self.records: dict[tuple[Hashable, ...], NameRecord] = {}
-        self.record_bytes = 0
-        self.lock = Lock()
 
 
 class Directions:
@@ -187,7 +151,7 @@ class Directions:
             record = self._record(tuple(x))
             values = array("d", record.get(x))
         elif names and record.has_moved(names):
-            record = self._keep(names, record.with_names(names))
+            record = self.store.keep(names, record.with_names(names))
         if not self.plan.transforms:
             self.last = record
         return record, values
@@ -252,19 +216,8 @@ class Directions:
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
             slots = [self._place(h) for h in hashes.values()]
             readers = self.plan.readers(list(hashes))
-            known = self._keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
+            known = self.store.keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
         return known
-
-    def _keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
-        """Keep the record of names, within the budget."""
-        store = self.store
-        if store.record_bytes + record.nbytes > RECORD_BYTES:
-            store.records.clear()
-            store.record_bytes = 0
-        if record.nbytes <= RECORD_BYTES:
-            store.records[names] = record
-            store.record_bytes += record.nbytes
-        return record
 
     def _place(self, name_hash: int) -> int:
         """Return the index of a name in the cache, or -1 if the budget is exhausted."""
@@ -288,7 +241,7 @@ class Directions:
                 return -1
             self._resize(max(panels, min(store.wanted, self._budget // grown)), grown)
         store.hashes[place] = name_hash
-        _fill(self.kernel, self.block_size, store.hashes[: place + 1], 0, place)
+        fill(self.kernel, self.block_size, store.hashes[: place + 1], 0, place)
         store.places[name_hash] = place
         return place
 
@@ -306,6 +259,6 @@ class Directions:
         table[: len(old), : old.shape[1]] = old
         hashes = np.zeros(names, np.uint64)
         hashes[: len(store.hashes)] = store.hashes
-        _fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
+        fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
         store.hashes = hashes
         store.table = table

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
+from streamkernel.features import kept_features
 from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
@@ -215,35 +216,12 @@ class Learner:
 
     def features_at(self, positions: I64) -> I64:
         """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
-        kept, block = self.directions.kept, positions // self.block_size
-        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
-        packed = positions < len(kept) - 1
-        features[packed] = kept[positions[packed]]
-        return features
+        return kept_features.features_at(self.directions.kept, self.block_size, positions)
 
     @property
     def next_number(self) -> int:
         """The number of the next block, which no block of this function has had."""
         return int(self.n_positions + self.directions.kept[-1, BLOCK])
-
-    def _kept_tensor(self) -> dict[str, Any]:
-        """Return the kept features as a tensor, if there are any."""
-        return {"kept": self.directions.kept.copy()} if self.is_packed else {}
-
-    def _read_kept(self, tensors: Mapping[str, Any]) -> I64 | None:
-        """Return the kept features in `tensors`, or ``None``.
-
-        Raises
-        ------
-        ValueError
-            If these are not features that a function can keep.
-        """
-        if "kept" not in tensors:
-            return None
-        kept: I64 = tensor_file.require_tensor(tensors, "kept", np.int64, (None, 3))
-        if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
-            raise ValueError("expected features of whole blocks as kept")
-        return kept
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streamkernel import losses, step_sizes
+from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
@@ -285,14 +286,14 @@ class MixedFunction(Learner):
         return out
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         steps.advance(self._live.state, True)
         numbers = self.numbers
         return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
 
     def to_predict(self) -> dict[str, Any]:
         """Return the part of :meth:`tensors` needed for predictions, which is small."""
-        return mixture_files.tensors_to_predict(self._live, self._kept_tensor())
+        return mixture_files.tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
 
     @property
     def outputs(self) -> int:

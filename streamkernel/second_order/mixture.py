@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import step_sizes
+from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
@@ -20,6 +21,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
+from streamkernel.second_order.columns import with_column
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
@@ -248,29 +250,11 @@ class SecondOrderLearner(MixedFunction):
 
         v remembers fewer examples from then on: functions that follow what moves know the new class first.
         """
-        split, is_binary, live = self._split()[:, None], self._is_binary, self._live
-
-        def more(old: F64) -> F64:
-            return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
-
-        groups = {
-            g: old._replace(
-                newton=more(old.newton), steady=more(old.steady), sums=more(old.sums), change=more(old.change)
-            )
-            for g, old in enumerate(live.groups)
-        }
-        function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
-        arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
-        arrays |= {"level": more(function.level), "metric": function.metric}
-        arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
-        w = function.linear.w
-        w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
-        recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
-        arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
         twin = self._twin()
-        numbers = self._with_column(function.numbers[0])
-        twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)
+        numbers = self._with_column(self.numbers)
+        twin._live = with_column(
+            self._live, self._arranger, self._kernel, numbers, self._split() if self._is_binary else None
+        )
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:
@@ -303,7 +287,7 @@ class SecondOrderLearner(MixedFunction):
             window=linear_files.window(tensors),
             forgetting=forgetting,
         )
-        features, directions = self._read_kept(tensors), self.directions
+        features, directions = kept_features.unpack(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)
             if rest or not self.block_size:

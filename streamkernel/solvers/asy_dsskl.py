@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,6 +22,7 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
 from streamkernel.solvers.sparse.rounds import RoundOptions, Sparse, learn_in_rounds
+from streamkernel.solvers.standardization import Standard
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -31,26 +32,6 @@ LOSSES: dict[str, Loss] = {
     "correntropy": Correntropy(2.0),
 }
 _LOSSES = Logistic, SmoothHinge, Sigmoid, Square, Correntropy
-_NORMAL = 1.4826
-"""What a median of distances is multiplied by to be the deviation of a normal distribution."""
-
-
-class _Scale(NamedTuple):
-    """An offset that is subtracted from numbers, and the unit by which they are divided."""
-
-    center: Any = 0.0
-    unit: Any = 1.0
-
-    @classmethod
-    def of(cls, values: F64, *, robust: bool = False) -> _Scale:
-        """Return the scale of mean and deviation, or of median and its deviation; the unit is 1 for a constant."""
-        center = np.median(values, axis=0) if robust else values.mean(axis=0)
-        unit = _NORMAL * np.median(np.abs(values - center), axis=0) if robust else values.std(axis=0)
-        return cls(center, np.where(unit > 1e-12 * np.maximum(np.abs(center), 1e-300), unit, 1.0))
-
-    def __call__(self, values: F64) -> F64:
-        """Return the scaled numbers."""
-        return np.asarray((values - self.center) / self.unit)
 
 
 def _is_logistic(model: AsyDSSKL) -> bool:
@@ -185,7 +166,7 @@ class AsyDSSKL(BaseEstimator):
         loss, options = self._loss(), self._options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
         loss, targets, columns = self._encode_targets(loss, column_or_1d(y, warn=True))
-        self._scale = _Scale.of(X) if self.kernel is None else _Scale()
+        self._scale = Standard.of(X) if self.kernel is None else Standard()
         inputs = self._scale(X)
         names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
         plan = self._plan(inputs, names)
@@ -306,7 +287,7 @@ class AsyDSSKL(BaseEstimator):
             if len(self.classes_) < 2:
                 raise ValueError(f"Expected y of at least two classes, got one class, {self.classes_[0]!r}")
             return loss, codes.astype(np.float64), 1 if len(self.classes_) == 2 else len(self.classes_)
-        self._target = _Scale.of(y, robust=isinstance(loss, Correntropy))
+        self._target = Standard.of(y, robust=isinstance(loss, Correntropy))
         if isinstance(self.loss, Correntropy):
             loss = Correntropy(self.loss.sigma / float(self._target.unit))
         return loss, self._target(y), 1
