@@ -21,11 +21,21 @@ class Kind(NamedTuple):
     json: dict[str, Any]
 
 
+VALUE = ["boolean", "long", "double", "string"]
+"""The types of Avro that a value can have."""
+
+JSON_VALUE = ["boolean", "number", "string"]
+"""The types of JSON that a value can have."""
+
 KINDS = {
     "text": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
     "integer": Kind(["null", "long"], "optional int64", {"type": ["integer", "null"]}),
-    "value": Kind(
-        ["null", "boolean", "long", "double", "string"], "Value", {"type": ["boolean", "number", "string", "null"]}
+    "number": Kind(["null", "double"], "optional double", {"type": ["number", "null"]}),
+    "value": Kind(["null", *VALUE], "Value", {"type": [*JSON_VALUE, "null"]}),
+    "values": Kind(
+        ["null", {"type": "array", "items": VALUE}],
+        "repeated Value",
+        {"type": ["array", "null"], "items": {"type": JSON_VALUE}},
     ),
     "numbers": Kind(
         ["null", {"type": "map", "values": "double"}],
@@ -34,9 +44,9 @@ KINDS = {
     ),
     "json": Kind(["null", "string"], "optional string", {"type": ["string", "null"]}),
 }
-"""Kinds of fields: text, a whole number, a label or a number, numbers by name, and any value as JSON text."""
+"""Kinds of fields: text, an integer, a number, a label or number, several of these, numbers by name, JSON as text."""
 
-VALUE = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
+MEMBERS = ("truth", "bool"), ("integer", "int64"), ("number", "double"), ("text", "string")
 """What a value can be in Protobuf: the names and types of the fields of which one is set."""
 
 
@@ -68,14 +78,21 @@ def _checked(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, 
             found[name] = orjson.dumps(value).decode()
         elif kind == "numbers":
             found[name] = {_text(label): float(number) for label, number in value.items()}
+        elif kind == "values":
+            found[name] = list(map(_plain, value))
         else:
-            found[name] = value.item() if hasattr(value, "item") else value
+            found[name] = _plain(value)
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's own value for one of NumPy's."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _text(label: Any) -> str:
     """Return a label as the key of a JSON object."""
-    return label if isinstance(label, str) else json.dumps(label.item() if hasattr(label, "item") else label)
+    return label if isinstance(label, str) else json.dumps(_plain(label))
 
 
 def _avro(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]], bytes]]:
@@ -108,7 +125,7 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
     file = descriptor_pb2.FileDescriptorProto(name=f"{NAMESPACE}/{NAME}.proto", package=NAMESPACE, syntax="proto3")
     record, value = file.message_type.add(name=NAME), file.message_type.add(name="Value")
     value.oneof_decl.add(name="kind")
-    for number, (name, kind) in enumerate(VALUE, 1):
+    for number, (name, kind) in enumerate(MEMBERS, 1):
         value.field.add(name=name, number=number, type=types.Type.Value(f"TYPE_{kind.upper()}"), oneof_index=0)
     for number, (name, kind) in enumerate(fields.items(), 1):
         if kind == "numbers":
@@ -120,10 +137,12 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
             record.field.add(
                 name=name, number=number, type=types.TYPE_MESSAGE, label=types.LABEL_REPEATED, type_name=of
             )
-        elif kind == "value":
-            record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, type_name=f".{NAMESPACE}.Value")
+        elif kind in ("value", "values"):
+            label = types.LABEL_REPEATED if kind == "values" else types.LABEL_OPTIONAL
+            of = f".{NAMESPACE}.Value"
+            record.field.add(name=name, number=number, type=types.TYPE_MESSAGE, label=label, type_name=of)
         else:
-            number_of = types.TYPE_INT64 if kind == "integer" else types.TYPE_STRING
+            number_of = types.Type.Value(f"TYPE_{KINDS[kind].protobuf.removeprefix('optional ').upper()}")
             at = len(record.oneof_decl)
             record.oneof_decl.add(name=f"_{name}")
             record.field.add(name=name, number=number, type=number_of, oneof_index=at, proto3_optional=True)
@@ -139,6 +158,9 @@ def _protobuf(fields: Mapping[str, str]) -> tuple[str, Callable[[dict[str, Any]]
                 getattr(message, name).update(item)
             elif kind == "value":
                 setattr(getattr(message, name), _member_of(item), item)
+            elif kind == "values":
+                for one in item:
+                    setattr(getattr(message, name).add(), _member_of(one), one)
             else:
                 setattr(message, name, item)
         found: bytes = message.SerializeToString()
@@ -155,7 +177,7 @@ def _member_of(value: Any) -> str:
 def _proto_text(fields: Mapping[str, str]) -> str:
     """Return the schema as Protobuf's own language has it."""
     members = [f"  {KINDS[kind].protobuf} {name} = {number};" for number, (name, kind) in enumerate(fields.items(), 1)]
-    values = [f"    {kind} {name} = {number};" for number, (name, kind) in enumerate(VALUE, 1)]
+    values = [f"    {kind} {name} = {number};" for number, (name, kind) in enumerate(MEMBERS, 1)]
     lines = [
         'syntax = "proto3";', f"package {NAMESPACE};", "", f"message {NAME} {{", *members, "}", "",
         "message Value {", "  oneof kind {", *values, "  }", "}",

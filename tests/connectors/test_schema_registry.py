@@ -216,9 +216,25 @@ def test_json_that_refers_to_another_schema(url, theirs):
         decode(head + b'{"by": {}}')
 
 
-FIELDS = {"name": "text", "count": "integer", "position": "json", "label": "value", "shares": "numbers"}
+FIELDS = {
+    "name": "text",
+    "count": "integer",
+    "position": "json",
+    "label": "value",
+    "shares": "numbers",
+    "low": "number",
+    "set": "values",
+}
 RECORDS = [
-    {"name": "é", "count": 2**40, "position": [3, "x"], "label": label, "shares": {"a": 0.25, True: 0.75}}
+    {
+        "name": "é",
+        "count": 2**40,
+        "position": [3, "x"],
+        "label": label,
+        "shares": {"a": 0.25, True: 0.75},
+        "low": 0.5,
+        "set": ["a", 1, True],
+    }
     for label in ("ham", 3, 0.5, True, None)
 ] + [{}]
 
@@ -249,7 +265,8 @@ def test_confluent_reads_what_we_write(url, theirs):
         assert (found.name or None, found.count or None) == (wanted["name"], wanted["count"])
         kind = found.label.WhichOneof("kind")
         assert (getattr(found.label, kind) if kind else None) == wanted["label"]
-        assert dict(found.shares) == (wanted["shares"] or {})
+        assert (dict(found.shares), found.low or None) == (wanted["shares"] or {}, wanted["low"])
+        assert [getattr(one, one.WhichOneof("kind")) for one in found.set] == (wanted["set"] or [])
 
 
 def test_a_schema_is_registered_once_under_its_subject(url, theirs):

@@ -26,6 +26,9 @@ PREDICTION_FIELDS = {
     "prediction": "value",
     "probabilities": "numbers",
     "key": "value",
+    "lower": "number",
+    "upper": "number",
+    "set": "values",
 }
 """The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
 
