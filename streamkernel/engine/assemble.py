@@ -63,6 +63,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "ignore": config.ignore,
         "weight": config.weight,
         "coverage": config.coverage,
+        "explain": config.sink.explain,
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

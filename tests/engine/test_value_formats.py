@@ -148,7 +148,7 @@ def test_a_registry_that_is_down_is_waited_for(tmp_path):
 TOPICS = '[source]\ntopics = ["t"]\nformat = "avro"\n'
 REGISTRY = '[schema_registry]\nurl = "http://localhost:8081"\n'
 REFUSED = [
-    (TOPICS, "", 'schema_registry: it is needed for source.format = "avro"; expected a table, got nothing'),
+    (TOPICS, "", 'schema_registry: required for source.format = "avro"; expected a table, got nothing'),
     (TOPICS.replace("avro", "json"), REGISTRY, "schema_registry: expected a format with schemas in source or sink"),
     (
         TOPICS.replace("avro", "parquet"),

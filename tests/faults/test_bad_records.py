@@ -188,7 +188,7 @@ def servers(tmp_path_factory):
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_records_that_were_hurt_leave_no_trace_in_the_model(servers, tmp_path, seed):
+def test_corrupt_records_do_not_change_the_model(servers, tmp_path, seed):
     learnt = check(servers, tmp_path, 3000, seed)
     assert learnt["good"] == 3000
     assert not learnt.keys() & {"cut", "empty", "without_label", "tombstone"}

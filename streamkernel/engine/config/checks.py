@@ -14,6 +14,7 @@ from streamkernel.engine.config.messages import ConfigError, collect_problems, d
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
 from streamkernel.engine.config.values import predictions_writer
+from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
 from streamkernel.time_series import HistoryTransformer
 from streamkernel.time_series.history import first_steps
@@ -36,7 +37,7 @@ def check_config(settings: Settings) -> None:
         lambda: _check_history(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
-        lambda: _check_coverage(settings),
+        lambda: _check_additions(settings),
         lambda: _check_state(settings),
         lambda: _check_kafka(settings),
         lambda: build_source(settings).close(),
@@ -111,10 +112,12 @@ def _check_baseline(settings: Settings) -> None:
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
 
 
-def _check_coverage(settings: Settings) -> None:
+def _check_additions(settings: Settings) -> None:
     if settings.coverage is not None and not issubclass(settings.estimator_class, (base.Classifier, base.Regressor)):
         got = build.type_of(settings.model)
         raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
+    if settings.sink.explain and not is_explainable(settings.estimator_class):
+        raise ConfigError(f"sink.explain: expected a model with explain_one, got {build.type_of(settings.model)}")
 
 
 def _check_kafka(settings: Settings) -> None:

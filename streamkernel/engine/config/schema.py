@@ -110,7 +110,7 @@ class SourceTable(ConfigTable):
         '"json-schema" of topics',
     )
     follow: bool = Field(default=False, description="true or false")
-    params: dict[str, Any] = Field(default={}, description="a table of what to make the data set with")
+    params: dict[str, Any] = Field(default={}, description="a table with the parameters of the data set")
     limit: int | None = Field(default=None, ge=1, description="an integer of at least 1")
     topics: tuple[Name, ...] | None = Field(default=None, strict=False, min_length=1, description="a list of topics")
     partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
@@ -165,7 +165,9 @@ class SourceTable(ConfigTable):
         ]
         lines += self._problems_of_format()
         if self.path == Path(STREAM) and self.format is None:
-            lines.append('source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing')
+            lines.append(
+                'source.format: required for standard input; expected "csv", "jsonl" or "svmlight", got nothing'
+            )
         if lines:
             raise ConfigError(*lines)
         return self
@@ -208,6 +210,7 @@ class SinkTable(ConfigTable):
         default="json", description='"json", "avro", "protobuf" or "json-schema"'
     )
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+    explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:
@@ -218,6 +221,8 @@ class SinkTable(ConfigTable):
             raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
         if "predictions_format" in self.model_fields_set and self.predictions_topic is None:
             raise ConfigError("sink.predictions_format: only goes with predictions_topic; files are JSON lines")
+        if self.explain and not (self.predictions or self.predictions_topic):
+            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return self
 
 

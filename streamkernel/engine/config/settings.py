@@ -98,7 +98,7 @@ class Settings(ConfigTable):
             if path is None:
                 continue
             if path in used:
-                problems.append(f"{key}: expected a file of its own, got that of {used[path]}")
+                problems.append(f"{key}: expected a file that is not used otherwise, got that of {used[path]}")
             elif self.source.reads(path):
                 problems.append(f"{key}: expected a file that source.path does not match, got {path}")
             used[path] = key

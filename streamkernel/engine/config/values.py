@@ -29,6 +29,7 @@ PREDICTION_FIELDS = {
     "lower": "number",
     "upper": "number",
     "set": "values",
+    "explanation": "numbers",
 }
 """The fields of predictions, numbered in this order in Protobuf: a new one comes last."""
 
@@ -44,7 +45,7 @@ def value_problems(settings: Settings) -> Iterator[str]:
         if form in REGISTRY_FORMATS
     ]
     if uses and settings.schema_registry is None:
-        yield f"schema_registry: it is needed for {' and '.join(uses)}; expected a table, got nothing"
+        yield f"schema_registry: required for {' and '.join(uses)}; expected a table, got nothing"
     if not uses and settings.schema_registry is not None:
         names = ", ".join(f'"{name}"' for name in REGISTRY_FORMATS)
         yield f"schema_registry: expected a format with schemas in source or sink, {names}, got none"
