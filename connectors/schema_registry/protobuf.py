@@ -71,7 +71,7 @@ def message_path(value: bytes) -> tuple[tuple[int, ...], int]:
 def as_dict(message: Any) -> dict[str, Any]:
     """Return the fields of a message by their names in its schema.
 
-    A field that can be unset and is has ``None``; any other has the default of its type. An enumeration has the name of
+    A field that can be unset and is has ``None``, as has an empty list; any other has the default of its type. An enumeration has the name of
     its value, a map is an object, a time stamp and a duration are seconds.
     """
     found: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def as_dict(message: Any) -> dict[str, Any]:
             of = field.message_type.fields_by_name["value"]
             found[field.name] = {str(key): _plain(of, value[key]) for key in value}
         elif field.is_repeated:
-            found[field.name] = [_plain(field, item) for item in value]
+            found[field.name] = [_plain(field, item) for item in value] or None  # it cannot be unset otherwise
         elif field.has_presence and not message.HasField(field.name):
             found[field.name] = None
         else:
