@@ -14,7 +14,7 @@ from connectors.kafka.clients import Partition, Record
 Decoder = Callable[..., dict[str, Any]]
 
 LONGEST_PAUSE = 30.0
-"""Seconds until a decoder that is unavailable is called again, at most."""
+"""Longest pause in seconds before an unavailable decoder is called again."""
 
 
 class Events:

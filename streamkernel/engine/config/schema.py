@@ -27,10 +27,10 @@ from connectors.registry import SOURCES
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
-"""The path that stands for standard input, or standard output."""
+"""The path that means standard input or standard output."""
 
 TOKEN = "STREAMKERNEL_HTTP_TOKEN"
-"""The variable of the environment with the token, where the file has none."""
+"""The environment variable of the token, if the file has none."""
 
 
 def _resolve_path(value: Any, info: ValidationInfo) -> Path:
@@ -59,7 +59,7 @@ _GO_WITH: dict[str, tuple[str, ...]] = {
     "dataset": ("params", "limit"),
     "topics": ("partitions", "start", "until", "order", "decoder", "key_as_field"),
 }
-"""What the keys of a source go with."""
+"""The kinds of sources that each key is valid for."""
 
 
 class ConfigTable(BaseModel):
