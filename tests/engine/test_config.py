@@ -263,8 +263,8 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "a key without a neighbour": (
         SMALL + "[sink]\nx = 1",
         [
-            "sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, dead_letters_topic, "
-            "explain"
+            "sink.x: unknown key; expected one of predictions, dead_letters, predictions_topic, predictions_format, "
+            "dead_letters_topic, explain"
         ],
     ),
     "a key under the wrong table": (
@@ -306,13 +306,14 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     ),
     "follow a data set": (
         with_source('dataset = "Phishing"\nfollow = false\nformat = "csv"'),
-        ["source.format: only goes with a path", "source.follow: only goes with a path"],
+        ["source.format: only goes with a path or topics", "source.follow: only goes with a path"],
     ),
     "wrong values in the source": (
         with_source('path = 3\nformat = "cvs"\nfollow = "no"\nlimit = 0\nparams = 1'),
         [
             'source.path: expected the path of a file, or "-" for standard input, got 3',
-            'source.format: expected "csv", "jsonl", "parquet" or "svmlight", got "cvs"',
+            'source.format: expected "csv", "jsonl", "parquet" or "svmlight" of a file, "json", "csv", "avro", '
+            '"protobuf" or "json-schema" of topics, got "cvs"',
             'source.follow: expected true or false, got "no"',
             "source.params: expected a table with the parameters of the data set, got 1",
             "source.limit: expected an integer of at least 1, got 0",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.values import value_decoder
 
 if TYPE_CHECKING:
     from connectors import KafkaSource, Transactions
@@ -92,9 +93,11 @@ def decoder_of(settings: Settings) -> Any:
     Raises
     ------
     ConfigError
-        If there is no such function.
+        If there is no such function, or what the format needs is wrong.
     """
-    return None if settings.source.decoder is None else _function(settings.source.decoder, settings.folder)
+    if settings.source.decoder is None:
+        return value_decoder(settings)
+    return _function(settings.source.decoder, settings.folder)
 
 
 def kafka_options(settings: Settings) -> Options:
