@@ -99,7 +99,7 @@ class DatasetSource:
         if position is None:
             return
         if not is_count(position):
-            raise ValueError(f"Expected a position that counts records, got {position!r} - at {self._name}")
+            raise ValueError(f"Expected a number of records as position, got {position!r} - at {self._name}")
         self._read = sum(1 for _ in itertools.islice(self._open(), position))
         if self._read < position:
             raise ValueError(f"Expected at least {position} records, got {self._read} - at {self._name}")
@@ -149,7 +149,9 @@ class DatasetSource:
         self._read += 1
         record = self._plain(x)
         if self._label in record:
-            raise ValueError(f'Expected a label that no feature is called, got "{self._label}" - at {self._name}')
+            raise ValueError(
+                f'Expected a label with another name than each feature, got "{self._label}" - at {self._name}'
+            )
         record[self._label] = self._plain(y) if isinstance(y, Mapping) else self._scalar(y)
         return Event(self._name, self._read, b"", record)
 
@@ -183,7 +185,7 @@ def _dataset_class(name: str) -> type[Any]:
 
 
 def _set_seeds(dataset: Any) -> Any:
-    """Return the data set with a seed wherever it had none; it is copied, not changed."""
+    """Return a copy of the data set with a seed wherever it had none."""
     from river.datasets.base import Dataset
 
     dataset = copy.copy(dataset)
@@ -196,7 +198,7 @@ def _set_seeds(dataset: Any) -> Any:
 
 
 def _download(dataset: Any) -> None:
-    """Fetch a data set that is not here yet; what River prints about it goes to standard error."""
+    """Download a data set if it is missing; River's output about it goes to standard error."""
     from river.datasets.base import RemoteDataset
 
     remote = isinstance(dataset, RemoteDataset)

@@ -11,6 +11,7 @@ import orjson
 
 from connectors.checks import unknown_name
 from connectors.csv_cells import check_names, number
+from connectors.nested import flatten
 from connectors.record_splitters import LineCutter, QuotedCutter
 
 Fields: TypeAlias = dict[str, Any]
@@ -27,26 +28,26 @@ SUFFIXES = {
 
 
 class TextFormat(Protocol):
-    """How one record is read."""
+    """A parser of single records."""
 
     cutter: ClassVar[type[LineCutter]]
-    """What cuts a stream of bytes into records of this format."""
+    """The splitter of bytes into records of this format."""
 
     @property
     def ready(self) -> bool:
-        """Whether records can be read: not before the header has been, if there is one."""
+        """Whether records can be read; a header has to be read first."""
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields, ``None`` if these bytes hold none, or raise a `ValueError` that says why not."""
+        """Return the fields, or ``None`` for bytes without any; raise a `ValueError` with the reason."""
 
 
 class JsonLines:
-    """JSON objects, one a line.
+    """JSON objects, one per line; the fields of a nested object have the path to them as names.
 
     Examples
     --------
-    >>> JsonLines().parse(b'{"x": 1.5, "y": true}')
-    {'x': 1.5, 'y': True}
+    >>> JsonLines().parse(b'{"x": 1.5, "y": true, "z": {"a": 2}}')
+    {'x': 1.5, 'y': True, 'z.a': 2}
     >>> JsonLines().parse(b'[1.5, true]')
     Traceback (most recent call last):
     ValueError: Expected a JSON object, got an array
@@ -57,14 +58,20 @@ class JsonLines:
 
     def parse(self, raw: bytes) -> Fields:
         """Return the fields of one line."""
-        try:
-            record = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raw.decode()  # If it is not even text, say that.
-            raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
-        if type(record) is not dict:
-            raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
-        return record
+        record = json_object(raw)
+        return flatten(record) if raw.count(b"{") > 1 else record
+
+
+def json_object(raw: bytes) -> Fields:
+    """Return a JSON object as it is, or raise a `ValueError` that says why there is none."""
+    try:
+        record = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raw.decode()  # If it is not even text, say that.
+        raise ValueError(f"Expected valid JSON, got {error.msg} in column {error.colno}") from None
+    if type(record) is not dict:
+        raise ValueError(f"Expected a JSON object, got {JSON_NAMES[type(record)]}")
+    return record
 
 
 JSON_NAMES = {
@@ -80,7 +87,12 @@ JSON_NAMES = {
 class Csv:
     """Comma-separated values under a header line, quoted as spreadsheets do.
 
-    A cell becomes an integer, or else a float, or else a string; an empty one is a field that is missing.
+    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field.
+
+    Parameters
+    ----------
+    names
+        The names of the columns, where no header has them.
 
     Examples
     --------
@@ -95,8 +107,8 @@ class Csv:
 
     cutter: ClassVar[type[LineCutter]] = QuotedCutter
 
-    def __init__(self) -> None:
-        self._names: Sequence[str] = ()
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names: Sequence[str] = check_names(names)
 
     @property
     def ready(self) -> bool:
@@ -109,7 +121,7 @@ class Csv:
         return self._names
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields of one row; the first one is the header and gives ``None``."""
+        """Return the fields of one row, or ``None`` for the header, which is the first row."""
         cells = _split(raw.decode())
         names = self._names
         if not names:
@@ -136,7 +148,7 @@ class SvmLight:
     ready = True
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields of one line, the label as ``"label"``; ``None`` for a line of comment only."""
+        """Return the fields of one line, the label as ``"label"``, or ``None`` for a comment line."""
         tokens = raw.decode().partition("#")[0].split()
         if not tokens:
             return None
@@ -156,7 +168,7 @@ class SvmLight:
 
 
 class Headless:
-    """Lines of a table that has no names for its columns: none of them is a record.
+    """Lines of a table without column names, none of which is a record.
 
     Parameters
     ----------
@@ -177,7 +189,7 @@ class Headless:
         self._reason = reason
 
     def parse(self, raw: bytes) -> Fields:
-        """Say why there are no fields."""
+        """Raise the error that names the reason."""
         raise ValueError(self._reason)
 
 
@@ -186,7 +198,7 @@ FORMATS = (*TEXT_FORMATS, "parquet")
 
 
 def format_of(path: Path) -> str:
-    """Tell the format of a file by its name.
+    """Return the format for a file name.
 
     Parameters
     ----------

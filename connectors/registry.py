@@ -7,11 +7,11 @@ SOURCES = {
     "dataset": "connectors.datasets:DatasetSource",
     "topics": "connectors.kafka.source:KafkaSource",
 }
-"""By key, where the class is. Its parameters are the keys of the table, and one of them is the key that selects it."""
+"""The module and class for each key. The class's parameters are the keys of the table, one of which selects it."""
 
 
 def source_class(key: str) -> type:
-    """Return the class of a source; its module is imported now, with whatever library it needs.
+    """Return the class of a source; its module, and any library that it needs, is imported now.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 PER_SECOND = 200
 TURN = 600 * PER_SECOND
 BROKEN = 2000
-"""One record of so many is broken."""
+"""One record in this many is broken."""
 
 
 def values(seed: int = 0) -> Iterator[bytes]:
@@ -38,7 +38,7 @@ def values(seed: int = 0) -> Iterator[bytes]:
 
 
 def main(servers: str, topic: str) -> None:
-    """Send them."""
+    """Send the records."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=servers)

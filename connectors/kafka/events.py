@@ -1,4 +1,4 @@
-"""Events from records."""
+"""Conversion of Kafka records to events."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 from connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
 from connectors.formats import JsonLines
 from connectors.kafka.clients import Partition, Record
+from connectors.values import PassedOverError
 
 Decoder = Callable[..., dict[str, Any]]
 
 LONGEST_PAUSE = 30.0
-"""Seconds until a decoder that is unavailable is called again, at most."""
+"""Longest pause in seconds before an unavailable decoder is called again."""
 
 
 class Events:
-    """Makes events from records, with an error where one cannot be read.
+    """Converts records to events, with an error for each that cannot be read.
 
     Parameters
     ----------
@@ -40,6 +41,7 @@ class Events:
     def __init__(self, decoder: Decoder | None = None, key: str | None = None) -> None:
         self._decode = decoder or JsonLines().parse
         self._more = _parameters_of(decoder)
+        self._skips_deletes = getattr(decoder, "skips_deletes", False)
         self._key = key
 
     def of(self, partition: Partition, record: Record, position: Position) -> Event:
@@ -54,6 +56,8 @@ class Events:
         value, fields, reason = record.value, None, None
         try:
             if value is None:
+                if self._skips_deletes:
+                    raise PassedOverError
                 raise ValueError("Expected a value, got a tombstone")
             if self._more:
                 given = {"topic": partition.topic, "key": record.key, "headers": headers}
@@ -67,6 +71,8 @@ class Events:
                 fields = {self._key: None if record.key is None else record.key.decode(), **fields}
         except MemoryError:
             raise
+        except PassedOverError:
+            return Event(stream, position, b"")
         except UnavailableError as error:
             raise DecoderUnavailableError(f"{error} - at {stream}, offset {record.offset}") from error
         except Exception as error:  # whatever a decoder raises, the stream goes on
@@ -79,7 +85,7 @@ class Events:
 
 
 class Retry:
-    """When to call a decoder again that is unavailable: after 1 s, then after twice as long each time.
+    """The time of the next call of an unavailable decoder: after 1 s, and then twice the pause each time.
 
     Attributes
     ----------
@@ -93,18 +99,18 @@ class Retry:
 
     @property
     def seconds(self) -> float:
-        """The time until then, 0 if the decoder can be called."""
+        """The time until the next call; 0 if the decoder can be called now."""
         return max(0.0, self._due - time.monotonic()) if self.trouble else 0.0
 
     def record_failure(self, error: DecoderUnavailableError) -> None:
-        """Wait before the next call."""
+        """Lengthen the pause before the next call."""
         now = time.monotonic()
         self._pause = min(LONGEST_PAUSE, max(1.0, 2.0 * self._pause))
         self._due = now + self._pause
         self.trouble = Trouble(error, self.trouble.since if self.trouble else now)
 
     def record_success(self) -> None:
-        """Call it at once from now on."""
+        """Reset the pause to 0."""
         self.trouble, self._pause = None, 0.0
 
 
@@ -121,7 +127,7 @@ def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
 
 
 def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:
-    """Return the event that says that reading continues at another offset, because there is no record where it should.
+    """Return the event that reports a jump to another offset, because the expected record does not exist.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -12,22 +12,22 @@ from connectors.json_text import to_json
 from connectors.kafka.writer import Writer
 
 LONGEST = {"value": 900_000, "key": 25_000, "headers": 25_000}
-"""Bytes of a record that a dead letter keeps: together they fit into what brokers and clients accept by default."""
+"""Largest size in bytes of each part of a dead letter; together they fit into the default limits."""
 
 LONGEST_TEXT = 10_000
-"""Bytes of a header that is added."""
+"""Largest size of an added header in bytes."""
 
 CONNECT = "__connect.errors."
-"""What the names of Kafka Connect's headers of dead letters begin with."""
+"""Prefix of Kafka Connect's headers of dead letters."""
 
 OWN = "streamkernel."
-"""What the names of other headers begin with."""
+"""Prefix of the other headers."""
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 class _Topic:
-    """A topic that is written to."""
+    """An output topic."""
 
     def __init__(self, writer: Writer, topic: str) -> None:
         self._writer, self._topic = writer, topic
@@ -49,8 +49,18 @@ class _Topic:
         self._writer.close()
 
 
+class ValueWriter(Protocol):
+    """Writes the values of records in another format than JSON."""
+
+    def open(self) -> None:
+        """Prepare for the first record, or raise `UnavailableError`; may be called again."""
+
+    def __call__(self, record: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a record."""
+
+
 class KafkaSink(_Topic):
-    """A topic of JSON objects.
+    """A topic of JSON objects, or of values in another format.
 
     Parameters
     ----------
@@ -60,11 +70,24 @@ class KafkaSink(_Topic):
         consumers after the commit.
     topic : str
         The name of the topic.
+    values : callable or None, default None
+        What makes bytes of records, and has a method ``open`` that is called before; JSON by default.
     """
+
+    def __init__(self, writer: Writer, topic: str, values: ValueWriter | None = None) -> None:
+        super().__init__(writer, topic)
+        self._values = values
+
+    def open(self) -> None:
+        """Check that the topic exists, and prepare the values, or raise `UnavailableError`."""
+        super().open()
+        if self._values is not None:
+            self._values.open()
 
     def write(self, record: Mapping[str, Any], key: bytes | None = None) -> None:
         """Write a record with the key of the record that it was made from."""
-        self._writer.send(self._topic, to_json(record, _JSON), key, ())
+        value = to_json(record, _JSON) if self._values is None else self._values(record)
+        self._writer.send(self._topic, value, key, ())
 
 
 class KafkaDeadLetters(_Topic):
@@ -102,7 +125,7 @@ class KafkaDeadLetters(_Topic):
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
-    """Return the headers that a dead letter gets besides those of its record."""
+    """Return the headers that a dead letter has in addition to those of its record."""
     found = {
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()
@@ -119,5 +142,5 @@ def _text(value: Any) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Return text as UTF-8, cut after a whole character."""
+    """Return text as UTF-8, truncated after a whole character."""
     return text.encode(errors="backslashreplace")[:LONGEST_TEXT].decode(errors="ignore").encode()

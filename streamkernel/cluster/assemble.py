@@ -22,6 +22,7 @@ from streamkernel.engine.config.messages import ConfigError, of_error
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.pipelines import first_steps, last_step
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 
 def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | None]) -> Engine:
@@ -58,7 +59,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
 
 def check_cluster(config: Config) -> None:
-    """Find out whether a configuration can be run on a cluster from here.
+    """Check that a configuration can be run on a cluster from here.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def check_cluster(config: Config) -> None:
 
 
 def replica_of(config: Config) -> Replica:
-    """Return a worker."""
+    """Return a new worker for a configuration."""
     return Replica(
         lambda: partitioned_source(config),
         metric=config.build_metric(),
@@ -82,11 +83,12 @@ def replica_of(config: Config) -> Replica:
         label=config.label,
         ignore=config.ignore,
         weight=config.weight,
+        explain=config.sink.explain,
     )
 
 
 def partitioned_source(config: Config) -> PartitionedSource:
-    """Return what the workers read together.
+    """Return the source that the workers share.
 
     Raises
     ------
@@ -113,10 +115,10 @@ def partitioned_source(config: Config) -> PartitionedSource:
 
 
 def _problems(config: Config) -> Iterator[str]:
-    """Yield what cannot be divided among workers, or merged."""
+    """Yield the reasons why the source cannot be divided among workers, or the model cannot be merged."""
     pipeline: Any = config.build_pipeline()
     model = last_step(pipeline)
-    if not isinstance(model, KernelModel):
+    if not isinstance(model, KernelModel) or isinstance(model, SeveralTargetsModel):
         yield f"model: expected KernelClassifier or KernelRegressor on a cluster, got {type(model).__name__}"
     else:
         for name in ("pruning", "refit"):
@@ -135,6 +137,8 @@ def _problems(config: Config) -> Iterator[str]:
     if config.source.follow:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
-        yield "labels: expected records with their labels on a cluster, got labels in records of their own"
+        yield "delayed_labels: expected none on a cluster, where each record needs its label, got a table"
+    if config.coverage is not None:
+        yield "coverage: expected none on a cluster, where each worker predicts separately, got one"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

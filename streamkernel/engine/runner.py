@@ -11,17 +11,17 @@ from streamkernel.engine.parts import EngineParts
 from streamkernel.engine.refusals import refusal_of
 
 POLL_SECONDS = 0.2
-"""How long to wait for an event before looking at the clock and at the request to stop."""
+"""Seconds to wait for an event before checking the clock and the request to stop."""
 
 WATCH_EVERY = 100
-"""Events between two looks of a watcher."""
+"""Number of events between two calls of a watcher."""
 
 
 class Runner(Protocol):
-    """Processes a stream with the parts of a run."""
+    """Processes a stream with the components of a run."""
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Process events until there are no more and all is durable, or the run has to stop.
+        """Process events until the stream ends and everything is durable, or until the run is stopped.
 
         Parameters
         ----------
@@ -32,11 +32,11 @@ class Runner(Protocol):
         """
 
     def close(self) -> None:
-        """Release what is the runner's own."""
+        """Release the runner's own resources."""
 
 
 class StreamRunner:
-    """Processes one event after the other.
+    """Processes events one at a time.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class StreamRunner:
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Process events until there are no more and all is durable, or the run has to stop."""
+        """Process events until the stream ends and everything is durable, or until the run is stopped."""
         while not stopping():
             self._health.turn()
             if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
@@ -117,16 +117,16 @@ class StreamRunner:
             self._monitor.add_point()
 
     def look(self) -> None:
-        """Commit and publish if it is time to, and set when to look again."""
+        """Commit and publish, each if it is due, and set the time of the next check."""
         self._checkpointer.commit_if_due()
         self._monitor.refresh()
         self._next_look = time.perf_counter() + min(self._monitor.interval, self._checkpointer.seconds)
 
     def close(self) -> None:
-        """Do nothing: the parts are the engine's."""
+        """Do nothing: the components belong to the engine."""
 
     def _check_brokers(self) -> None:
-        """Report what the source finds wrong with brokers and topics.
+        """Report problems with brokers and topics that the source finds.
 
         Raises
         ------

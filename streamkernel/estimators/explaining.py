@@ -20,16 +20,16 @@ from streamkernel.second_order.sensitivity_state import WEIGHT, rows_of
 METHODS = ("gradient", "sampling")
 
 FEWEST = 256
-"""Examples that a model has learned before it has importances: then its scales and bandwidths are known."""
+"""Smallest number of learned examples for importances: then scales and bandwidths are known."""
 
 GRADIENTS = 20.0
-"""Gradients that importances are made of at least, of which older ones count less; one of every fourth example."""
+"""Smallest number of gradients for importances, with less weight of older ones; one of every fourth example."""
 
 _ENTRIES = 1 << 20
-"""Entries of rows that are evaluated in one call, about."""
+"""Approximate number of entries of the rows that one call evaluates."""
 
 Score = Callable[[Any], F64]
-"""What returns the scores to explain, shape (examples,), of those of all columns, shape (examples, columns)."""
+"""A function from the scores of all columns, shape (examples, columns), to those to explain, shape (examples,)."""
 
 
 def contributions(
@@ -75,7 +75,7 @@ def contributions(
 
 
 def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
-    """Return the gradient of the score times the distance from the mean, summed over the names of each field."""
+    """Return the gradient of the score times the difference from the mean, summed over the names of each field."""
     row = compared.row(found.learner.directions)
     found.scores(row)  # what cannot be used is refused
     gradient = score(found.learner.derivatives(row, found.scales).T)
@@ -84,7 +84,7 @@ def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
 
 
 def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
-    """Return the Shapley values of the fields, exactly where that takes no more examples than the orders do."""
+    """Return the Shapley values of the fields: exact if that takes no more examples, else from sampled orders."""
     k, directions = len(compared.fields), found.learner.directions
     step = max(1, _ENTRIES // max(1, len(compared.hashes)))
 
@@ -135,21 +135,21 @@ def importances(found: State) -> dict[Hashable, float]:
     learner, fields = found.learner, found.numeric.fields
     if found.scales is None or fields is None or not isinstance(learner, SecondOrderLearner):
         raise AttributeError(
-            'Expected the default kernel and learner="newton" for feature_importances_, for other models keep no '
-            "gradients; explain_one explains each example"
+            'Expected the default kernel and learner="newton" for feature_importances_, because other models '
+            "keep no gradients; explain_one explains single examples"
         )
     metric = learner.arrays.metric
     known, weight = rows_of(metric.sensitivities), float(metric.totals[WEIGHT])
     if weight < GRADIENTS and not learner.has_metric:
         raise AttributeError(
-            "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, for "
-            "others keep no gradients; explain_one explains each example"
+            "Expected a model of four blocks of features or more, and not joint=True, for feature_importances_, "
+            "because others keep no gradients; explain_one explains single examples"
         )
     known = known[[int(key) in fields for key in known["key"]]]
     if learner.examples < FEWEST or weight < GRADIENTS or not len(known):
         raise NotFittedError(
-            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was in a "
-            f"file of an earlier version, got one of {learner.examples}"
+            f"Expected a model that has learned {FEWEST} examples for feature_importances_, and 80 since it was read "
+            f"from a file of an earlier version, got one of {learner.examples}"
         )
     moments = moments_of(found.scales.state, known["key"])
     deviations = moments.deviation / np.where(moments.rows["unit"] > 0.0, moments.rows["unit"], 1.0)

@@ -13,7 +13,7 @@ from streamkernel.tensor_file import Tensors, require_tensor
 
 
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Tensors:
-    """Return examples with their targets, single ones or many, as tensors; their names are kept as hashes."""
+    """Return examples with their targets, one or many, as tensors, with the hashes of their names."""
     if not examples:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
@@ -26,8 +26,12 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
     }
 
 
-def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
-    """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was.
+def unpack_examples(
+    name: str, tensors: Mapping[str, Any], directions: Directions, targets: int = 1
+) -> list[tuple[Rows, Any]] | None:
+    """Return the examples that :func:`pack_examples` packed under `name`, or ``None``.
+
+    An example of several `targets` has an array of them.
 
     Raises
     ------
@@ -36,22 +40,26 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
     """
     if f"{name}.targets" not in tensors:
         return None
-    targets = require_tensor(tensors, f"{name}.targets", np.float64, (None,))
-    if not len(targets):
+    y = require_tensor(tensors, f"{name}.targets", np.float64, (None,))
+    if not len(y):
         return []
-    start = require_tensor(tensors, f"{name}.start", np.int64, (len(targets) + 1,))
+    if len(y) % targets:
+        raise ValueError(f"expected {targets} targets of each example as {name}.targets, got {len(y)}")
+    n = len(y) // targets
+    start = require_tensor(tensors, f"{name}.start", np.int64, (n + 1,))
     values = require_tensor(tensors, f"{name}.values", np.float64, (None,))
     hashes = require_tensor(tensors, f"{name}.hashes", np.int64, (len(values),))
     readers = require_tensor(tensors, f"{name}.readers", np.int64, (len(values),))
     if start[0] != 0 or start[-1] != len(values) or (np.diff(start) < 0).any():
         raise ValueError(f"expected rows that follow each other as {name}.start, got {start.tolist()[:9]}")
-    weights = unpack_weights(f"{name}.weights", tensors, len(targets))
+    weights = unpack_weights(f"{name}.weights", tensors, n)
     rows = directions.restore_rows(start, hashes.view(np.uint64), readers, values, weights)
-    return [(rows.part(i, i + 1), float(target)) for i, target in enumerate(targets)]
+    each = y.tolist() if targets == 1 else [*y.reshape(n, targets)]
+    return [(rows.part(i, i + 1), target) for i, target in enumerate(each)]
 
 
 def pack_weights(name: str, weights: F64) -> Tensors:
-    """Return weights of examples as a tensor; nothing if all are 1."""
+    """Return weights of examples as a tensor; none if all are 1."""
     return {} if (weights == 1.0).all() else {name: weights}
 
 
@@ -72,13 +80,13 @@ def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
 
 
 def pack_hashes(name: str, hashes: Iterable[int]) -> Tensors:
-    """Return a set of hashes as a tensor; nothing if there is none."""
+    """Return a set of hashes as a tensor; none if it is empty."""
     found = np.array(sorted(hashes), np.uint64).view(np.int64)
     return {name: found} if len(found) else {}
 
 
 def unpack_hashes(name: str, tensors: Mapping[str, Any]) -> frozenset[int]:
-    """Return what :func:`pack_hashes` returned.
+    """Return the hashes that :func:`pack_hashes` packed.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 LEAST_ROWS = 64
-"""Rows a thread gets at least: to start one costs about as much as to predict for a few."""
+"""Smallest number of rows per thread: starting one costs about as much as predicting for a few."""
 
 _num_threads = 1
 
@@ -40,7 +40,7 @@ def set_num_threads(n: int) -> None:
 
 
 def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
-    """Evaluate rows 0 to n in as many parts as there are threads; return the first unusable row, or -1.
+    """Evaluate rows 0 to n in one part per thread; return the first unusable row, or -1.
 
     Parameters
     ----------

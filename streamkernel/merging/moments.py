@@ -9,7 +9,8 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
-from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scale_moments import HORIZON
+from streamkernel.features.scale_table import MOST_NAMES
 from streamkernel.features.scaling import MOMENTS
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import add_parts
@@ -37,8 +38,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     columns = {part["scales.moments"].shape[1] for part in everything}
     if len(columns) > 1:
         raise MergeError(
-            "Expected models that scale their inputs in one way, got one that counts what is missing in another way "
-            "than files of today; let both continue from one model"
+            "Expected models that treat missing values alike, got one from a file of an earlier version; "
+            "let both continue from one model"
         )
     known = np.zeros((len(everything), len(names)), bool)
     moments = np.zeros((len(everything), len(names), *columns))
@@ -51,8 +52,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     differ = (known[:, :, None] & (in_use != in_use[first, every])).any(axis=(0, 2))
     if differ.any():
         raise MergeError(
-            f"Expected models that scale their inputs in one way, got {differ.sum()} of {len(names)} inputs on other "
-            "scales; give both a kernel, or let both continue from one model and merge them before their scales move"
+            f"Expected models with equal scales of their inputs, got {differ.sum()} of {len(names)} inputs on other "
+            "scales; give both a kernel, or let both continue from one model and merge them before their scales change"
         )
     centre = moments[first, every, 1]
     off = np.where(known, moments[:, :, 1] - centre, 0.0)
@@ -79,7 +80,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
 
 
 def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
-    """Return what the moments of a base still count in those of a part: they are halved from time to time."""
+    """Return the weight that the moments of a base still have in those of a part, which are halved periodically."""
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:
         return left

@@ -42,7 +42,7 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
     scaled, is_scaled = row._replace(values=np.empty_like(row.values)), len(scales.table) > 0
     scale_rows(scales, row, scaled.values)
     found = _of_groups(mixture, function, scaled)
-    if min(function.linear.counts[REMEMBERED], len(function.linear.answers)):
+    if min(function.linear.counts[REMEMBERED], len(function.linear.weights)):
         found += function.weights[-1] * _of_neighbours(function, scaled)
     if is_scaled:
         found *= slopes_of(scales, moments_of(scales, row.hashes), row.values)
@@ -53,7 +53,7 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
 
 
 def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
-    """Return the derivatives by the values as the scales leave them, of what the groups say."""
+    """Return the derivatives of the groups' predictions by the scaled values."""
     numbers, layout, metric = function.numbers[0], function.layout, function.metric
     size, groups, columns = int(numbers["block_size"]), len(layout), int(numbers["columns"])
     z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
@@ -82,7 +82,7 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
 
 
 def _places(linear: Linear, row: Rows) -> I64:
-    """Return the place of each name of a row, 0 of one that has none."""
+    """Return the index of each name of a row, or 0 for unknown names."""
     number = {name: i for i, name in enumerate(linear.names[: linear.counts[PLACES]].tolist())}
     return np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
 
@@ -93,7 +93,7 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
     ∂ω_i/∂x = (∂(w_i/d_i)/∂x - ω_i Σ_j ∂(w_j/d_j)/∂x)/Σ_j w_j/d_j,   ∂(w_i/d_i)/∂x = w_i (x_i - x)/d_i³
     """
     linear, numbers = function.linear, function.numbers[0]
-    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.answers))
+    places, known = _places(linear, row), min(int(linear.counts[REMEMBERED]), len(linear.weights))
     point = np.zeros(len(linear.points))
     counts = (places > 0) & (places < len(point))
     point[places[counts]] = row.values[counts]
@@ -116,7 +116,7 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
 
 
 def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
-    """Return the derivatives by the values of what the linear functions say; 0 of one that says the most it may."""
+    """Return the derivatives of the linear functions' predictions by the values; 0 for one at its bound."""
     linear: Linear = function.linear
     places = _places(linear, row)
     centre, divisor = linear.scales[places].T if len(scales.table) else (np.zeros(len(places)), np.ones(len(places)))

@@ -54,7 +54,7 @@ SMALLEST_SHARE = 1e-9
 
 @inlined(allocates=False)
 def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
-    """Return the input that a value is."""
+    """Return the standardised value."""
     return min(max((value - centre) / divisor, -LARGEST_INPUT), LARGEST_INPUT)
 
 
@@ -92,19 +92,20 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def reach(linear, k, size):  # type: ignore[no-untyped-def]
-    """Return how far function k counts, with the mean square of the targets, 0 for classes.
+def reach(linear, at, size):  # type: ignore[no-untyped-def]
+    """Return the bound of a function for a target, from the mean square of the target, 0 for classes; `at` is the index
+    of its error.
 
-    One that explains most of the targets is believed far beyond those that there were, others are not.
+    A function that explains most of the targets may predict far beyond them, others may not.
     """
     if size == 0.0:
         return LARGEST_SCORE
-    return REACH * math.sqrt(size) / max(linear.errors[k] / size, SMALLEST_SHARE)
+    return REACH * math.sqrt(size) / max(linear.errors[at] / size, SMALLEST_SHARE)
 
 
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
 def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (functions, columns), to wᵀs of a row of n names that was read."""
+    """Set `f`, shape (functions, columns), to wᵀs of the row of n names that was read."""
     used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     for k in range(len(f)):
@@ -119,12 +120,14 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
-    """Set `out` to what scores count for."""
+def within_reach(linear, numbers, f, out):  # type: ignore[no-untyped-def]
+    """Set `out` to the scores, limited by their bounds."""
+    targets, width = len(numbers), f.shape[1] // len(numbers)
     for k in range(len(f)):
-        most = reach(linear, k, size)
-        for c in range(f.shape[1]):
-            out[k, c] = min(max(f[k, c], -most), most)
+        for t in range(targets):
+            most = reach(linear, k * targets + t, numbers[t].error_scale)
+            for c in range(t * width, (t + 1) * width):
+                out[k, c] = min(max(f[k, c], -most), most)
 
 
 @unit(
@@ -133,7 +136,7 @@ def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
-    """Give the new names of a row that was read their places, for which there is room, with λ."""
+    """Add the new names of the row that was read, if there is room, with λ."""
     first, before = rows.start[i], linear.counts[PLACES]
     if used == before:
         return
@@ -157,17 +160,17 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
 
 
 @inlined(allocates=False)
-def move(linear, change):  # type: ignore[no-untyped-def]
-    """Add a number to all functions, as what is added to f has been changed by as much the other way."""
-    if change != 0.0:
-        for k in range(len(linear.w)):
-            for c in range(linear.w.shape[1]):
-                linear.w[k, c, 0] += change
+def move(linear, moved):  # type: ignore[no-untyped-def]
+    """Subtract the change of each target's offset from all functions."""
+    width = linear.w.shape[1] // len(moved)
+    for k in range(len(linear.w)):
+        for c in range(linear.w.shape[1]):
+            linear.w[k, c, 0] -= moved[c // width]
 
 
 @inlined(allocates=False)
 def trust(n, room, seen):  # type: ignore[no-untyped-def]
-    """Return α of a row of n names that was read, the example number `seen`."""
+    """Return α of the row of n names that was read, for example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
     for j in range(n):
         most = max(most, abs(room.values[j]))

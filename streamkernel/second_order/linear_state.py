@@ -42,7 +42,7 @@ CONSTANT = 0.01
 
 
 class Linear(NamedTuple):
-    """Linear functions of one list of names, and the factors that they are learned with; recent examples.
+    """Linear functions of one list of names, with their factors, and recent examples.
 
     Attributes
     ----------
@@ -61,10 +61,11 @@ class Linear(NamedTuple):
     diagonal
         Of A, for the places after those, shape (functions, room).
     errors
-        The running mean squared error of each function.
+        The running mean squared error of each function for each target, shape (functions × targets,).
     points, answers, weights
         The last examples, one after the other in a ring: their inputs at the first places, shape (places, n), their
-        targets, and their weights, shape (n,); n is 0 where none are remembered.
+        targets, those of the first target before those of others, shape (targets × n,), and their weights, shape (n,);
+        n is 0 where none are remembered.
     """
 
     counts: I64
@@ -112,8 +113,10 @@ def prior(loss: Loss) -> float:
     return PRIOR * loss.curvature
 
 
-def new_linear(functions: int, columns: int, least: float, room: int = FIRST, window: int = 0) -> Linear:
-    """Return linear functions of no names yet, with λ, room for places, and a window of recent examples."""
+def new_linear(
+    functions: int, columns: int, least: float, room: int = FIRST, window: int = 0, targets: int = 1
+) -> Linear:
+    """Return linear functions without names, with λ, room for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
         counts=np.array([1, 0]),
@@ -124,9 +127,9 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
         w=np.zeros((functions, columns, room)),
         factor=np.zeros((functions, dense, dense)),
         diagonal=np.zeros((functions, room)),
-        errors=np.zeros(functions),
+        errors=np.zeros(functions * targets),
         points=np.zeros((min(room, NEAR), window), np.float32),
-        answers=np.zeros(window),
+        answers=np.zeros(targets * window),
         weights=np.zeros(window),
     )
     found.factor[:, 0, 0] = math.sqrt(CONSTANT * least)
@@ -134,9 +137,10 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
 
 
 def with_more_room(old: Linear) -> Linear:
-    """Return the same functions with room for twice as many places."""
+    """Return the same functions with room for twice as many names."""
     functions, columns, room = old.w.shape
-    new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
+    window, targets = len(old.weights), len(old.errors) // functions if functions else 1
+    new = new_linear(functions, columns, 0.0, 2 * room, window, targets)
     dense = old.factor.shape[1]
     new.counts[:], new.points[: len(old.points)] = old.counts, old.points
     new.answers[:], new.weights[:] = old.answers, old.weights
@@ -153,8 +157,8 @@ def with_index(linear: Linear) -> Linear:
 
 @inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
-    """Return room for examples of at most `longest` names."""
-    dense, window = linear.factor.shape[1], len(linear.answers)
+    """Return work arrays for examples of at most `longest` names."""
+    dense, window = linear.factor.shape[1], len(linear.weights)
     return LinearRoom(
         values=np.empty(longest),
         places=np.empty(longest, np.int64),

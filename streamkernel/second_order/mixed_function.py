@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streamkernel import losses, step_sizes
+from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
@@ -118,11 +119,13 @@ class MixedFunction(Learner):
                 f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
                 'use fewer features_per_seed or learner="dsg"'
             )
-        self._live = self._first(directions, columns, intercept)
+        self._live = self._first(directions, np.array([self._new_numbers(directions.plan, columns, intercept)]))
 
-    def _first(self, directions: Directions, columns: int, intercept: int) -> Arrangement:
-        """Return what the function is before its first example."""
-        numbers = self._new_numbers(directions.plan, columns, intercept)
+    def _first(self, directions: Directions, like: Any) -> Arrangement:
+        """Return the state, before its first example, of a function with as many records."""
+        columns, targets, intercept = int(like[0]["columns"]), len(like), int(like[0]["intercept"])
+        numbers = np.repeat(np.array([self._new_numbers(directions.plan, columns // targets, intercept)]), targets)
+        numbers["columns"] = columns
         numbers["forgetting"], numbers["loss_per_error"] = self._forgetting, self._loss_per_error
         return self._arranger.first(self._kernel, directions, numbers)
 
@@ -134,20 +137,18 @@ class MixedFunction(Learner):
         return twin
 
     def _take_direct_calls(self) -> None:
-        """Make the calls for single events its own."""
+        """Create this function's own direct calls for single events."""
         self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
         self._advance_directly = direct(steps.advance)
 
     def to_predict_apart(self) -> Self:
-        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         twin = self._twin()
         twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
         return twin
 
     def make_private(self) -> Self:
-        """Declare that no other thread will use this function, and return it; it then learns without holding others
-        up.
-        """
+        """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
         self._is_private = True
         return self
 
@@ -158,8 +159,13 @@ class MixedFunction(Learner):
 
     @property
     def numbers(self) -> Any:
-        """The scalar state."""
+        """The scalar state, of several targets that of the first one."""
         return self._live.state.numbers[0]
+
+    @property
+    def n_targets(self) -> int:
+        """Targets, which divide the columns among them."""
+        return len(self._live.state.numbers)
 
     @property
     def directions(self) -> Directions:  # type: ignore[override]  # it is replaced together with the arrays
@@ -183,7 +189,7 @@ class MixedFunction(Learner):
 
     @property
     def has_metric(self) -> bool:
-        """Whether gradients are gathered for a metric; a function that was pruned only keeps those it has."""
+        """Whether gradients are collected for a metric; a pruned function only keeps its metrics."""
         return self._arranger.has_metric and not self.is_packed
 
     @property
@@ -193,12 +199,12 @@ class MixedFunction(Learner):
 
     @property
     def n_positions(self) -> int:
-        """Blocks that have a position, of which some may be empty."""
+        """Blocks with a position, some of which may be empty."""
         return int(self.numbers["blocks"])
 
     @property
     def n_blocks(self) -> int:
-        """Blocks in use, each of its own seed."""
+        """Blocks in use, each with its own seed."""
         live = self._live
         own = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
         return int(min(live.state.numbers["blocks"][0], own.sum()))
@@ -211,11 +217,12 @@ class MixedFunction(Learner):
     @property
     def shares(self) -> dict[str, float]:
         """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
-        linear ones, and of the nearest neighbours.
+        linear ones, and of the nearest neighbours; of several targets the mean.
 
         Where the stream moves, the constant steps gain.
         """
-        weights, linear = self._live.state.weights, self._live.state.linear
+        state = self._live.state
+        weights, linear = state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.linear
         level = 2 * len(self._live.groups)
         newton, steady = weights[:level].reshape(2, -1).sum(axis=1).tolist()
         found = {"newton": newton, "constant": steady, "level": float(weights[level])}
@@ -228,7 +235,7 @@ class MixedFunction(Learner):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays but the cache of directions."""
+        """Size of all arrays except the cache of directions."""
         parts = [part if isinstance(part, tuple) else (part,) for part in self._live.state]
         return sum(array.nbytes for part in parts for array in part)
 
@@ -287,15 +294,15 @@ class MixedFunction(Learner):
         return out
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         steps.advance(self._live.state, True)
         numbers = self.numbers
         groups = self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
         return self.to_predict() | groups | {mixture_files.SKETCHED: self.arrays.sampled[:, SKETCHED_AT].copy()}
 
     def to_predict(self) -> dict[str, Any]:
-        """Return of :meth:`tensors` what is needed to predict, which is small."""
-        return mixture_files.tensors_to_predict(self._live, self._kept_tensor())
+        """Return the part of :meth:`tensors` needed for predictions, which is small."""
+        return mixture_files.tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
 
     @property
     def outputs(self) -> int:
@@ -304,7 +311,7 @@ class MixedFunction(Learner):
 
     @property
     def room(self) -> int:
-        """Examples that may wait for a Newton step."""
+        """Capacity of the buffer of examples for a Newton step."""
         return self._arranger.room
 
     @property
@@ -314,11 +321,11 @@ class MixedFunction(Learner):
 
     @property
     def next_number(self) -> int:
-        """A number that no block of this function has been drawn with."""
+        """The number of the next block, which no block of this function has had."""
         return self.most_blocks
 
     def memory(self, g: int) -> float:
-        """Return how many examples the factor of a group holds."""
+        """Return the number of examples that the factor of a group represents."""
         seen = int(self.numbers["examples"] - self.table[g, 2])
         return max(1.0, min(float(seen), 1.0 / max(1.0 - float(self._live.state.kept[g]), 1e-18)))
 

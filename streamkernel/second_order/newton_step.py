@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from streamkernel import losses, vectors
+from streamkernel import vectors
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import inlined, unit
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
 from streamkernel.learners.state import NUMBERS_TYPE
 from streamkernel.second_order import square_root
-from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE
+from streamkernel.second_order.mixture_state import BORN, COUNT, MIXER, SQUARES_BEFORE, Mixer
+from streamkernel.second_order.targets import TARGETS_ROOM, set_derivatives
 from streamkernel.second_order.tiles import EIGHT
 
 FLATTEST = 1e-3
@@ -44,7 +45,7 @@ _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 @inlined(allocates=False)
 def begin(layout, factor, g, prior):  # type: ignore[no-untyped-def]
-    """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
+    """Set R of group g to its value without examples, for A = λI; R must be 0."""
     n, before = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     for d in range(n):
         factor[before + d * (n + 1)] = math.sqrt(prior)
@@ -62,17 +63,17 @@ def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
-    """Return whether function k is no function of a group that began lately, unless the whole model began then."""
+    """Return whether function k is old enough to be mixed: its group did not start recently, unless the model did."""
     born = layout[k % len(layout), BORN]
     return k >= 2 * len(layout) or born == numbers.restarted or numbers.examples - born >= SETTLING
 
 
 @unit(
-    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, types.float64, types.float64, types.float64),
+    types.void(NUMBERS_TYPE, types.int64[:, ::1], MIXER, _MATRIX, _VECTOR, TARGETS_ROOM, types.float64),
     allocates=False,
 )
-def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyped-def]
-    """Take a Newton step of v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of the targets.
+def weigh(state, layout, own, f, out, targets, w):  # type: ignore[no-untyped-def]
+    """Take a Newton step of each target's v on wℓ(Σ_k v_k f_k, y) of an example of weight w, with the size s² of y.
 
         A ← A + w Σ_c ℓ''_c f_c f_cᵀ,   v ← v - w A⁻¹ Σ_c ℓ'_c f_c
 
@@ -80,21 +81,31 @@ def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyp
     A has as much more of λI: the first targets say little about it. f_k counts as 0 while a group is new.
     """
     count, columns = f.shape
-    numbers, weights, mixer, bounds, room = state[0], own.weights, own.mixer, own.bounds, own.room
-    if size == 0.0:
-        return
+    g, h = own.room[0, :columns], own.room[1, :columns]
+    set_derivatives(state, targets, out, g, h)
+    for t in range(len(state)):
+        if targets.sizes[t] > 0.0:
+            first, last = t * count, (t + 1) * count
+            bounds = own.bounds[first + 2 * t : last + 2 * t + 2]
+            mixer = Mixer(own.weights[first:last], own.mixer[first:last], bounds, own.room)
+            _weigh_target(state[0], layout, mixer, f, t, len(state), w, targets.sizes[t])
+
+
+@inlined(allocates=False)
+def _weigh_target(numbers, layout, own, f, t, targets, w, size):  # type: ignore[no-untyped-def]
+    """Take the step of target t, with the derivatives in the first two rows of the room."""
+    count, columns = f.shape
+    weights, mixer, bounds, room, width = own.weights, own.mixer, own.bounds, own.room, columns // targets
     g, h, row, gradient = room[0, :columns], room[1, :columns], room[2, :count], room[3, :count]
     before = bounds[count + 1] if mixer[0, 0] > 0.0 else 0.0
     if size > before:
         _add_diagonal(mixer, PULL * (size - before), row)
         bounds[count + 1] = max(bounds[count + 1], size)
-    losses.derivative(numbers.loss, numbers.loss_parameter, out, target, g)
-    losses.curvature(numbers.loss, numbers.loss_parameter, out, target, h)
     if numbers.loss_bound >= LARGEST_GRADIENT:
-        bounds[count] = clip(g, bounds[count], LARGEST_GRADIENT)
+        bounds[count] = clip(g[t * width : (t + 1) * width], bounds[count], LARGEST_GRADIENT)
     for k in range(count):
         gradient[k] = 0.0
-    for c in range(columns):
+    for c in range(t * width, (t + 1) * width):
         root = math.sqrt(w * max(h[c], FLATTEST))
         for k in range(count):
             known = f[k, c] if _has_settled(numbers, layout, k) else 0.0
@@ -114,9 +125,9 @@ def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyp
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without some functions, and the v that belongs to it.
+    """Return the mixer without some functions, and their weights v.
 
-    A v of the others stays, so that others that are like those gone take over.
+    The other functions keep their v, so that those similar to the removed ones take over.
 
     Parameters
     ----------
@@ -143,7 +154,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
 
 
 def less_certain(mixer: F64, seen: int) -> F64:
-    """Return the mixer as if it remembered `FEW` examples of `seen`, or as it is if there were no more.
+    """Return the mixer as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
 
     Examples
     --------
@@ -168,12 +179,12 @@ def turn(n, batch, kept):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def fades(seen, batch, every):  # type: ignore[no-untyped-def]
-    """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
+    """Return whether the step of the last `batch` of all examples seen forgets T of them."""
     return seen == batch or seen // every > (seen - batch) // every
 
 
 def due(seen: int, batch: int, kept: float) -> int:
-    """Return how many examples a Newton step takes: B, or where that is 1, more as there are more: it costs less."""
+    """Return the number of examples of a Newton step: B, or if B is 1 a number that grows with the model's examples."""
     if batch > 1:
         return batch
     memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)

@@ -17,7 +17,7 @@ from streamkernel.second_order.mixture_state import Group
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
-    """Return the mixture with the groups that begin now, ``None`` if it is not time for one."""
+    """Return the mixture with the groups that start now, or ``None`` if none is due."""
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
@@ -98,24 +98,23 @@ def _rearrange(
     """Return the mixture with the groups that are kept, without what it knew of some that take Newton steps, and of
     some that take constant ones.
     """
-    function = now.state
-    numbers = function.numbers[0]
-    size = numbers["error_scale"] if numbers["intercept"] == state.MEAN else 1.0
+    function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
+    sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
     functions = np.array([*newton, *(len(now.groups) + k for k in steady)])
     names = "bounds", "losses", "mixer", "weights", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays["sampled"][list(newton)] = 0.0
-    arrays["bounds"][functions] = arrays["losses"][functions] = 0.0
-    if function.mixer.any():  # the targets have differed
-        arrays["mixer"], arrays["weights"] = newton_step.without(
-            arrays["mixer"], arrays["weights"], functions, newton_step.PULL * size
-        )
+    arrays["bounds"].reshape(targets, -1)[:, functions] = arrays["losses"][functions] = 0.0
+    mixers, weights = np.split(arrays["mixer"], targets), np.split(arrays["weights"], targets)
+    for mixer, v, size in zip(mixers, weights, sizes, strict=True):
+        if mixer.any():  # the targets have differed
+            mixer[:], v[:] = newton_step.without(mixer, v, functions, newton_step.PULL * size)
     arrays |= {"level": function.level, "priors": lambdas, "metric": own}
     arrays |= {"linear": function.linear, "span": function.span, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 
 def _begin(new: Arrangement, groups: Sequence[int]) -> None:
-    """Set the factors of groups that begin to what they are without examples."""
+    """Set the factors of new groups to their values without examples."""
     for g in groups:
         np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))

@@ -1,4 +1,4 @@
-"""The functions that tasks accept, of first or second order."""
+"""The type of functions that tasks accept, of first or second order."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 Function = FirstOrderLearner | SecondOrderLearner
 
 Build = Callable[[int], Function]
-"""Makes a function of so many columns that has learned nothing yet."""
+"""Returns an untrained function with a number of columns."""

@@ -24,14 +24,14 @@ from connectors.kafka.confluent.client_mapping import AGAIN, describe_error, fro
 from connectors.kafka.timeouts import run_within
 
 AT_ONCE = 500
-"""Records that are taken at once, if they are there."""
+"""Largest number of records per poll."""
 
 
 class ConfluentConsumer(Consumer):
     """A :class:`~connectors.kafka.clients.Consumer`.
 
-    librdkafka seeks only in what it fetches already, and its position stays before the markers of transactions. So it
-    is given all partitions again, each with its offset, when some are to `start`, and positions are counted here.
+    librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
+    transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class ConfluentConsumer(Consumer):
         self._has_part = False
 
     def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
-        """Take note of what is no record; raise an `OSError` if it does not go away."""
+        """Process an event that is not a record; raise an `OSError` for a permanent error."""
         code = error.code()
         if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             if error.fatal() or code not in AGAIN:
@@ -203,4 +203,4 @@ class ConfluentConsumer(Consumer):
             return call(*words)
         except KafkaException as error:
             kind = UnavailableError if error.args[0].code() in AGAIN else OSError
-            raise kind(f"Expected an answer of Kafka, got {describe_error(error)}") from error
+            raise kind(f"Expected a response from Kafka, got {describe_error(error)}") from error

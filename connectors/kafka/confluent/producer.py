@@ -18,13 +18,13 @@ from connectors.kafka.confluent.client_mapping import describe_error, reach, set
 from connectors.kafka.timeouts import run_within
 
 BATCHES = {"linger.ms": 50}
-"""What is gathered before it is sent, by default; a caller that waits for it waits less long."""
+"""Default batching; a flush does not wait for a batch to fill."""
 
 HEARD_EVERY = 100
-"""Records between two looks at what became of them, until which they are kept."""
+"""Number of records between two polls for delivery reports, until which records are kept."""
 
 CLOSE_SECONDS = 2.0
-"""How long brokers may take for the last requests."""
+"""Timeout of the last requests in seconds."""
 
 
 class ConfluentProducer(Producer):
@@ -71,7 +71,7 @@ class ConfluentProducer(Producer):
     def flush(self) -> None:
         if self._kafka.flush(COMMIT_SECONDS):
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
+            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s, {len(self._kafka)} records wait")
         if self._error is not None:
             raise CommitRefusedError(describe_error(self._error))
 
@@ -107,7 +107,7 @@ class ConfluentProducer(Producer):
 
 @cache
 def _nobody(group: str) -> Any:
-    """Return what a group is committed to with by one who is no member."""
+    """Return the group metadata of a process that is not a member."""
     consumer = AnyConsumer({"group.id": group, "log_level": 0})  # it connects to nothing
     try:
         return consumer.consumer_group_metadata()

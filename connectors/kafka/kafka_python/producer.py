@@ -15,7 +15,7 @@ from connectors.kafka.kafka_python.connecting import connect
 from connectors.kafka.timeouts import describe_error, run_within
 
 BATCHES = {"linger_ms": 50, "batch_size": 1 << 18}
-"""What is gathered before it is sent, by default; a caller that waits for it waits less long."""
+"""Default batching; a flush does not wait for a batch to fill."""
 
 
 class PythonProducer(Producer):
@@ -58,7 +58,7 @@ class PythonProducer(Producer):
         except KafkaTimeoutError as error:
             # A client whose partition's leader has gone may wait without end, and a new one does not.
             kind = CommitRefusedError if self._is_transactional else TimeoutError
-            raise kind(f"Expected the brokers to answer in {COMMIT_SECONDS:g} s: {error}") from error
+            raise kind(f"Expected the brokers to respond within {COMMIT_SECONDS:g} s: {error}") from error
         except KafkaError as error:
             raise CommitRefusedError(describe_error(error)) from error
         if self._error is not None:

@@ -14,6 +14,7 @@ from streamkernel.engine.config.kafka import kafka_problems
 from streamkernel.engine.config.messages import ConfigError
 from streamkernel.engine.config.settings import Settings
 from streamkernel.engine.config.validation_errors import problems_of, syntax_problem
+from streamkernel.engine.config.values import value_problems
 
 if TYPE_CHECKING:
     from connectors import Source
@@ -22,7 +23,7 @@ __all__ = ["Config", "ConfigError", "load_config"]
 
 
 class Config(Settings):
-    """A whole configuration.
+    """A complete configuration.
 
     Examples
     --------
@@ -41,13 +42,13 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        problems = [*self._confusions(), *kafka_problems(self)]
+        problems = [*self._confusions(), *kafka_problems(self), *value_problems(self)]
         if problems:
             raise ConfigError(*problems)
         return self
 
     def build_source(self, member: str | None = None) -> Source:
-        """Return the source of records; a consumer group knows it as `member`.
+        """Return the source of records; `member` is the name of this process in a consumer group.
 
         Raises
         ------
@@ -57,7 +58,7 @@ class Config(Settings):
         return sources.build_source(self, member)
 
     def check(self) -> None:
-        """Build everything once, as a run would.
+        """Build all components once, as a run would.
 
         Raises
         ------

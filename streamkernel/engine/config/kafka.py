@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamkernel.engine.config.messages import ConfigError, of_error
+from streamkernel.engine.config.values import value_decoder
 
 if TYPE_CHECKING:
     from connectors import KafkaSource, Transactions
@@ -16,25 +17,25 @@ if TYPE_CHECKING:
     from streamkernel.engine.config.settings import Settings
 
 LONGEST_TRANSACTION = 900.0
-"""Seconds that brokers let a transaction be open, by default."""
+"""Default timeout of a transaction in seconds."""
 
 
 class TopicOutput(NamedTuple):
-    """What writes to topics, and what decides which checkpoint counts if it is the same."""
+    """A writer of topics, and the record of committed checkpoints if it is the same."""
 
     writer: Writer
     transactions: Transactions | None
 
 
 def kafka_problems(settings: Settings) -> Iterator[str]:
-    """Yield what cannot be combined."""
+    """Yield the problems of options that cannot be combined."""
     source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
     writes = sink.predictions_topic or sink.dead_letters_topic
     if kafka is None:
         if topics or writes:
             what = "source.topics" if topics else "topics in sink"
-            yield f"kafka: it is needed for {what}; expected a table, got nothing"
+            yield f"kafka: required for {what}; expected a table, got nothing"
         return
     if not topics and not writes:
         yield "kafka: expected topics in source or sink, got none"
@@ -49,7 +50,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
             expected = 'expected "at_least_once", because the source is not a topic, got "exactly_once"'
             yield f"kafka.processing_guarantee: {expected}"
         elif settings.state.directory is None:
-            yield "state.directory: it is needed to learn each event exactly once; expected a directory, got nothing"
+            yield "state.directory: required to learn each event exactly once; expected a directory, got nothing"
         if 2.0 * settings.state.checkpoint_seconds > LONGEST_TRANSACTION:
             yield (
                 f"state.checkpoint_seconds: expected at most {LONGEST_TRANSACTION / 2.0:g}, since a transaction is "
@@ -58,7 +59,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
 
 
 def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
-    """Return the source; it connects when it is asked for events.
+    """Return the source; it connects when it is polled.
 
     Raises
     ------
@@ -87,14 +88,16 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
 
 
 def decoder_of(settings: Settings) -> Any:
-    """Return the function from bytes to fields, ``None`` for JSON.
+    """Return the function from bytes to fields, or ``None`` for JSON.
 
     Raises
     ------
     ConfigError
-        If there is no such function.
+        If there is no such function, or what the format needs is wrong.
     """
-    return None if settings.source.decoder is None else _function(settings.source.decoder, settings.folder)
+    if settings.source.decoder is None:
+        return value_decoder(settings)
+    return _function(settings.source.decoder, settings.folder)
 
 
 def kafka_options(settings: Settings) -> Options:
@@ -108,7 +111,7 @@ def kafka_options(settings: Settings) -> Options:
     from connectors.kafka import Options
 
     if settings.kafka is None:
-        raise ConfigError("kafka: it is needed for topics; expected a table, got nothing")
+        raise ConfigError("kafka: required for topics; expected a table, got nothing")
     try:
         return Options(settings.kafka.servers, settings.kafka.options, settings.kafka.client, settings.folder)
     except ImportError as error:
@@ -118,7 +121,7 @@ def kafka_options(settings: Settings) -> Options:
 
 
 def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
-    """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
+    """Return the writer of topics, which connects when it is used, or ``None`` if no topic is written."""
     from connectors import KafkaTransactions
     from connectors.kafka import Writer
 
@@ -134,7 +137,7 @@ def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None
 
 
 def _function(name: str, folder: Path) -> Any:
-    """Return the function that a user named, of an installed module or of one beside the configuration file."""
+    """Return the function that a user named, from an installed module or from one beside the configuration file."""
     module, _, attribute = name.partition(":")
     if str(folder) not in sys.path:
         sys.path.append(str(folder))  # at the end, so that no file beside a configuration hides a module

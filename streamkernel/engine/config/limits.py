@@ -10,7 +10,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 
 
 class Limit(NamedTuple):
-    """The largest value of a parameter, and how many bytes a value takes at least."""
+    """The largest value of a parameter, and the least number of bytes per unit."""
 
     most: int
     n_bytes: Callable[[int], float]
@@ -38,11 +38,11 @@ LIMITS = {
     "GaussianProcessRegressor.n_features": Limit(1 << 14, lambda n: 8.0 * n**2),
     "PolynomialExtender.degree": Limit(8, lambda n: 8.0 * math.comb(n + 10, 10), " for a record of 10 inputs"),
 }
-"""By the name of the parameter, or of the class and the parameter where it is another one's."""
+"""Limits by parameter, or by class and parameter if it is another class's."""
 
 
 def problem_with(kind: type, name: str, value: Any) -> str | None:
-    """Return why a value of a parameter is too large, if it is.
+    """Return the reason why a value of a parameter is too large, if it is.
 
     Examples
     --------

@@ -26,17 +26,17 @@ KEYS: dict[str, dict[str, str]] = {
         "batch_size": "this key is now one of the learner, learner = { type = ..., batch_size = ... }",
     },
 }
-"""By the path of a table, without the numbers of its rows: old keys, and what to say of each."""
+"""Messages for old keys, by the path of their table without row numbers."""
 
 PARAMETERS = {"multiple": "this key is now median_factor", "longest": "this key is now max_step_ratio"}
-"""Old parameters of kernels and rules, in whichever table they are."""
+"""Old parameters of kernels and rules, in any table."""
 
 VALUES: dict[str, dict[str, str]] = {"source.order": {"free": 'the value "free" is now "arrival"'}}
-"""By the path of a key: old values, and what to say of each."""
+"""Messages for old values, by the path of their key."""
 
 
 def sentence_of_key(table: str, key: str) -> str | None:
-    """Return what to say of a key, ``None`` if it is not an old name.
+    """Return the message for an old key, or ``None`` for any other.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def sentence_of_key(table: str, key: str) -> str | None:
 
 
 def sentence_of_value(path: str, value: Any) -> str | None:
-    """Return what to say of a value, ``None`` if it is not an old name.
+    """Return the message for an old value, or ``None`` for any other.
 
     Examples
     --------

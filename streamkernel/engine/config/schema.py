@@ -6,6 +6,7 @@ import datetime as dt
 import glob
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,13 +25,14 @@ from pydantic import (
 
 from connectors.files.many_files import is_pattern, matches
 from connectors.registry import SOURCES
+from connectors.values import VALUE_FORMATS
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
-"""The path that stands for standard input, or standard output."""
+"""The path that means standard input or standard output."""
 
 TOKEN = "STREAMKERNEL_HTTP_TOKEN"
-"""The variable of the environment with the token, where the file has none."""
+"""The environment variable of the token, if the file has none."""
 
 
 def _resolve_path(value: Any, info: ValidationInfo) -> Path:
@@ -41,7 +43,7 @@ def _resolve_path(value: Any, info: ValidationInfo) -> Path:
 
 
 def _resolve_pattern(value: Any, info: ValidationInfo) -> Path:
-    """Return a path or a pattern, relative to the folder of the configuration file, which means itself."""
+    """Return a path or a pattern relative to the configuration file's folder, in which no character is special."""
     path = _resolve_path(value, info)
     return Path(glob.escape(str((info.context or {}).get("folder", "."))), value) if is_pattern(path) else path
 
@@ -55,21 +57,28 @@ Moment = str | int | dt.datetime
 _MOMENT = '"earliest", "latest", an offset or a time with its zone'
 _TOKEN_TEXT = "text of 8 or more printable ASCII characters"
 _GO_WITH: dict[str, tuple[str, ...]] = {
-    "path": ("format", "follow"),
+    "path": ("follow",),
     "dataset": ("params", "limit"),
-    "topics": ("partitions", "start", "until", "order", "decoder", "key_as_field"),
-}
-"""What the keys of a source go with."""
+    "topics": (
+        "partitions", "start", "until", "order", "decoder", "key_as_field",
+        "columns", "reader_schema", "envelope", "max_list_length",
+    ),
+}  # fmt: skip
+"""The keys that are valid for only one kind of source."""
+
+FILE_FORMATS = ("csv", "jsonl", "parquet", "svmlight")
+REGISTRY_FORMATS = VALUE_FORMATS[2:]
+"""Formats of values whose schemas are in a registry."""
 
 
 class ConfigTable(BaseModel):
-    """A table that takes no key it does not know, and no value of another type."""
+    """A table that refuses unknown keys and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class KafkaTable(ConfigTable):
-    """Which brokers, as what group, and what is promised."""
+    """The brokers, the consumer group and the processing guarantee."""
 
     servers: Name = Field(description='addresses of brokers, "host:port", separated by commas')
     group: Name | None = Field(default=None, description="the name of a consumer group")
@@ -83,16 +92,25 @@ class KafkaTable(ConfigTable):
     give_up_after: float | None = Field(default=None, gt=0, description="a number of seconds above 0")
 
 
+class SchemaRegistryTable(ConfigTable):
+    """Where the schemas of values are."""
+
+    url: Name = Field(description='addresses of a registry, "https://host:8081", separated by commas')
+    options: dict[str, Any] = Field(default={}, description="a table of options of confluent-kafka's registry client")
+
+
 class SourceTable(ConfigTable):
-    """Where records come from: a file, all that match a pattern, a data set, or topics."""
+    """The source of records: a file, the files that match a pattern, a data set, or topics."""
 
     path: LocalPattern | None = Field(default=None, description='the path of a file, or "-" for standard input')
     dataset: Name | None = Field(default=None, description="the name of one of River's data sets")
-    format: Literal["csv", "jsonl", "parquet", "svmlight"] | None = Field(
-        default=None, description='"csv", "jsonl", "parquet" or "svmlight"'
+    format: Literal["csv", "jsonl", "parquet", "svmlight", "json", "avro", "protobuf", "json-schema"] | None = Field(
+        default=None,
+        description='"csv", "jsonl", "parquet" or "svmlight" of a file, "json", "csv", "avro", "protobuf" or '
+        '"json-schema" of topics',
     )
     follow: bool = Field(default=False, description="true or false")
-    params: dict[str, Any] = Field(default={}, description="a table of what to make the data set with")
+    params: dict[str, Any] = Field(default={}, description="a table with the parameters of the data set")
     limit: int | None = Field(default=None, ge=1, description="an integer of at least 1")
     topics: tuple[Name, ...] | None = Field(default=None, strict=False, min_length=1, description="a list of topics")
     partitions: tuple[int, ...] | None = Field(default=None, strict=False, description="a list of partition numbers")
@@ -101,13 +119,19 @@ class SourceTable(ConfigTable):
     order: Literal["arrival", "deterministic"] = Field(default="arrival", description='"arrival" or "deterministic"')
     decoder: Name | None = Field(default=None, description='a function from bytes to a dict, "package.module:name"')
     key_as_field: Name | None = Field(default=None, description="the name of a field for the key of a record")
+    columns: tuple[Name, ...] | None = Field(
+        default=None, strict=False, min_length=1, description="a list of the names of columns"
+    )
+    reader_schema: LocalPath | None = Field(default=None, description="the path of a schema of Avro")
+    envelope: Literal["debezium"] | None = Field(default=None, description='"debezium"')
+    max_list_length: int = Field(default=0, ge=0, le=10_000, description="an integer from 0 to 10,000")
 
     _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SourceTable]) -> SourceTable:
-        """Take the keys of a source that has no table here as the parameters of its class."""
+        """Pass the keys of a registered source to its class as parameters."""
         if not isinstance(data, dict) or not data.keys() & (SOURCES.keys() - cls.model_fields.keys()):
             return validate(data)
         found = cls.model_construct()
@@ -116,12 +140,12 @@ class SourceTable(ConfigTable):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters of a source that has no table here."""
+        """The parameters of a registered source."""
         return self._parameters
 
     @property
     def key(self) -> str:
-        """The key that says which source it is."""
+        """The key that selects the kind of source."""
         return next(key for key in SOURCES if key in self._parameters or getattr(self, key, None) is not None)
 
     @model_validator(mode="after")
@@ -139,24 +163,54 @@ class SourceTable(ConfigTable):
             for key in keys
             if other not in given and key in self.model_fields_set
         ]
+        lines += self._problems_of_format()
         if self.path == Path(STREAM) and self.format is None:
-            lines.append('source.format: standard input needs it; expected "csv", "jsonl" or "svmlight", got nothing')
+            lines.append(
+                'source.format: required for standard input; expected "csv", "jsonl" or "svmlight", got nothing'
+            )
         if lines:
             raise ConfigError(*lines)
         return self
 
+    def _problems_of_format(self) -> Iterator[str]:
+        """Yield what does not go with the format."""
+        given = self.model_fields_set
+        known = VALUE_FORMATS if self.topics is not None else FILE_FORMATS
+        if self.dataset is not None and self.format is not None:
+            yield "source.format: only goes with a path or topics"
+        elif self.format is not None and self.format not in known:
+            names = ", ".join(f'"{name}"' for name in known)
+            yield f'source.format: expected one of {names}, got "{self.format}"'
+        if self.topics is None:
+            return
+        if (self.format == "csv") != (self.columns is not None):
+            got = "none" if self.columns is None else f'format = "{self.format or "json"}"'
+            yield f'source.columns: expected a list of names with format = "csv", and only there, got {got}'
+        if self.reader_schema is not None and self.format != "avro":
+            yield f'source.reader_schema: only goes with format = "avro", got "{self.format or "json"}"'
+        if self.envelope is not None and self.format == "csv":
+            yield 'source.envelope: expected a format with objects, got "csv"'
+        if self.decoder is not None:
+            for key in ("format", "envelope", "max_list_length"):
+                if key in given:
+                    yield f"source.{key}: does not go with a decoder, which returns the fields itself"
+
     def reads(self, path: Path) -> bool:
-        """Tell whether a file is, or would be, one of those that match the pattern."""
+        """Return whether the pattern matches a file, existing or not."""
         return self.path is not None and is_pattern(self.path) and matches(path, self.path)
 
 
 class SinkTable(ConfigTable):
-    """Where results go."""
+    """The destinations of results."""
 
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     predictions_topic: Name | None = Field(default=None, description="the name of a topic")
+    predictions_format: Literal["json", "avro", "protobuf", "json-schema"] = Field(
+        default="json", description='"json", "avro", "protobuf" or "json-schema"'
+    )
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+    explain: int = Field(default=0, ge=0, le=200, description="an integer from 0 to 200")
 
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:
@@ -165,11 +219,15 @@ class SinkTable(ConfigTable):
         ]
         if both:
             raise ConfigError(*(f"sink.{name}: expected a path or a topic, got both" for name in both))
+        if "predictions_format" in self.model_fields_set and self.predictions_topic is None:
+            raise ConfigError("sink.predictions_format: only goes with predictions_topic; files are JSON lines")
+        if self.explain and not (self.predictions or self.predictions_topic):
+            raise ConfigError("sink.explain: expected predictions or predictions_topic to explain, got neither")
         return self
 
 
 class DelayedLabelsTable(ConfigTable):
-    """How features and the label that comes in another record find each other."""
+    """The join of features and labels that arrive in separate records."""
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
@@ -178,14 +236,14 @@ class DelayedLabelsTable(ConfigTable):
 
 
 class StateTable(ConfigTable):
-    """Where the state is kept."""
+    """The state directory and the checkpoint interval."""
 
     directory: LocalPath | None = Field(default=None, description="the path of a directory")
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
 def _check_token(token: str) -> SecretStr:
-    """Return a token if an Authorization header can carry it, which is not so with a line end, as files have it."""
+    """Return a token that an Authorization header can carry; a line end, which files often have, is refused."""
     if re.fullmatch(r"[!-~][ -~]{6,}[!-~]", token) is None:
         raise ValueError(_TOKEN_TEXT)
     return SecretStr(token)
@@ -200,7 +258,7 @@ def _token_of_environment() -> SecretStr | None:
 
 
 class HttpTable(ConfigTable):
-    """Where the run answers: live page, metrics, predictions."""
+    """The HTTP server: live page, metrics and predictions."""
 
     port: int | None = Field(default=None, ge=0, le=65535, description="a port from 0 to 65535")
     host: Name = Field(default="127.0.0.1", description="the name or address of a host")
@@ -213,7 +271,7 @@ class HttpTable(ConfigTable):
 
 
 class LogTable(ConfigTable):
-    """What is written to standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description='"debug", "info", "warning" or "error"'
@@ -222,7 +280,7 @@ class LogTable(ConfigTable):
 
 
 class ClusterTable(ConfigTable):
-    """How a run is divided that has workers."""
+    """The division of a run among workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
     events_per_round: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")

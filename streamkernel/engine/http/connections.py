@@ -11,34 +11,34 @@ import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 200
-"""Connections that are open at once."""
+"""Largest number of open connections."""
 
 HEAD_BYTES = 1 << 14
-"""Bytes that the request line and the headers may have together."""
+"""Largest size of the request line and the headers together, in bytes."""
 
 HEAD_SECONDS = 10.0
-"""Time a client has to send them, from when it connects or sends the first byte of another request."""
+"""Seconds for them, from the connection or the first byte of another request."""
 
 REQUEST_SECONDS = 60.0
-"""Time from the end of the headers until the request is answered; bodies have a shorter limit of their own."""
+"""Seconds from the end of the headers to the response; bodies have a shorter limit."""
 
 IDLE_SECONDS = 30.0
-"""Time a client has to take an answer and to begin the next request."""
+"""Seconds in which a client has to read a response and start the next request."""
 
 NEW_SECONDS = 2.0
-"""Time in which a new connection makes room only if all are new: its request may have come, and not been read yet."""
+"""Seconds in which a new connection is closed only if all are new: its request may not have been read yet."""
 
 LOG_SECONDS = 60.0
-"""Time between two log lines about too many connections, at least."""
+"""Seconds between two log lines about too many connections, at least."""
 
 log = structlog.get_logger("streamkernel")
 
 
 class Connection(H11Protocol):
-    """A connection with a deadline for each phase, of which there is a bounded number.
+    """A client's connection, with a deadline for each phase; the number of connections is bounded.
 
-    No client is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one
-    of the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
+    Half-sent requests and unread responses cannot lock out other clients: beyond the limit, the server closes a
+    connection of the client with the most connections, the one that has kept it waiting longest.
 
     Attributes
     ----------
@@ -55,20 +55,20 @@ class Connection(H11Protocol):
         self._is_idle = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection in, and close one if there are too many."""
+        """Accept a connection, and close one if there are too many."""
         super().connection_made(transport)
         self._limit(HEAD_SECONDS)
         if len(self.connections) > MAX_CONNECTIONS:
             self._close_one()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request."""
+        """Receive a part of a request."""
         if self._is_idle:
             self._limit(HEAD_SECONDS)
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Begin to answer a request if its headers are complete."""
+        """Start to process a request whose headers are complete."""
         cycle = self.cycle
         super().handle_events()
         if self.cycle is not cycle:
@@ -80,7 +80,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
@@ -92,11 +92,11 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the client waits for the server, and not the other way round."""
+        """Whether the server is working on a response."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _limit(self, seconds: float, *, is_idle: bool = False) -> None:
-        """Begin a phase that may take so long."""
+        """Start a phase with a time limit."""
         if self._timer is not None:
             self._timer.cancel()
         self.since, self._is_idle = self.loop.time(), is_idle

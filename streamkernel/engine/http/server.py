@@ -23,7 +23,7 @@ from streamkernel.engine.http import openapi
 from streamkernel.engine.http.answers import json_answer
 from streamkernel.engine.http.connections import HEAD_BYTES, IDLE_SECONDS, Connection
 from streamkernel.engine.http.guard import Guard
-from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, question_in
+from streamkernel.engine.http.questions import SHORT_BYTES, answer_to, is_explanation_wanted, question_in
 from streamkernel.engine.http.worker import BusyError, Worker
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.prometheus import EngineCollector
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 LARGEST_BODY = 1 << 20
-"""Bytes of a request that are read at most."""
+"""Largest size of a body in bytes."""
 
 BODY_SECONDS = 10.0
-"""How long a client may take to send them."""
+"""Seconds in which a body has to arrive."""
 
 BACKLOG = 128
-"""Connections that the system may hold until the server takes them."""
+"""Connections that the system queues for the server."""
 
 SWITCH_SECONDS = 5e-4
-"""How long one thread computes at most while another waits: learning would make each answer wait ten times as long."""
+"""Seconds for which a thread keeps the interpreter while another waits; the default would slow responses tenfold."""
 
 PAGE = {
     "/": ("index.html", "text/html"),
@@ -60,7 +60,7 @@ SAFE = {
 
 
 def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int:
-    """Answer from a thread of its own, and return the port (of the system's choice if `port` is 0).
+    """Start the server in a thread of its own, and return the port (chosen by the system if `port` is 0).
 
     Raises
     ------
@@ -85,7 +85,7 @@ def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int
 
 
 def application(engine: Engine, token: str | None) -> Starlette:
-    """Return what answers for an engine."""
+    """Return the ASGI application of an engine."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     ProcessCollector(registry=registry)
@@ -132,10 +132,10 @@ def application(engine: Engine, token: str | None) -> Starlette:
             raise HTTPException(415, "Expected a body of content-type application/json")
         try:
             body = await _body(request)
-            question = question_in(body)
+            question, explained = question_in(body), is_explanation_wanted(request.query_params)
             answer = await worker.run(
-                lambda: json_answer(answer_to(question, found), headers=_versions(found)),
-                is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES,
+                lambda: json_answer(answer_to(question, found, explained=explained), headers=_versions(found)),
+                is_short=isinstance(question, dict) and len(body) <= SHORT_BYTES and not explained,
             )
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
@@ -156,7 +156,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body, unless it is too long or too slow."""
+    """Return the body of a request, or raise an error if it is too long or too slow."""
     too_long = HTTPException(413, f"Expected a body of at most {LARGEST_BODY:,} bytes, got more")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > LARGEST_BODY:
@@ -171,7 +171,7 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise HTTPException(408, f"Expected a body within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:
-        raise HTTPException(400, "Expected a body, got a part of it") from None
+        raise HTTPException(400, "Expected a complete body, got a part of it") from None
     return bytes(body)
 
 

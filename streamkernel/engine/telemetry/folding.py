@@ -8,20 +8,20 @@ import time
 from collections.abc import Callable
 
 LOGGERS = ("kafka", "librdkafka")
-"""Whose lines repeat: clients write them at every attempt, many times per second."""
+"""Loggers whose lines repeat: clients log each of many attempts per second."""
 
 SECONDS = 60.0
-"""Time between two lines that are alike."""
+"""Seconds between two similar lines."""
 
 MOST = 1000
-"""Kinds of lines that are remembered."""
+"""Largest number of distinct lines that are stored."""
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
-"""What differs between lines that are alike: addresses in memory, numbers."""
+"""Parts in which similar lines differ: addresses in memory, and numbers."""
 
 
 class Folding(logging.Filter):
-    """Lets a line of a client pass if there was none like it for a while, and counts those that it holds back.
+    """Passes a client's log line if none like it was recent, and counts the suppressed ones.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Folding(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed last, and how many were held back
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is to be written."""
+        """Return whether to write a line."""
         if record.name.partition(".")[0] not in LOGGERS:
             return True
         text = record.getMessage()

@@ -1,4 +1,4 @@
-"""The usual range of each numeric input, so that values far outside it are seen."""
+"""The usual range of each numeric input, to detect values far outside it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from math import inf, sqrt
 from typing import Any, Self
 
 LARGEST = 1e100
-"""The largest number that is taken: its square is finite, so that no scaler's variance becomes infinite."""
+"""The largest accepted number, whose square is finite, so that no variance becomes infinite."""
 
 WIDEST = (-LARGEST, LARGEST)
-"""The range of an input of which little is known."""
+"""The range of an input with little data."""
 
 MOST, LONGEST = 10_000, 1000
-"""Inputs whose range is learned, and characters of their names."""
+"""Largest number of inputs with a range, and of characters in their names."""
 
 FIRST, EVERY = 256, 64
 """Ranges are learned from this many examples first, and then from one in this many."""
 
 DEVIATIONS, WIDTHS = 20.0, 10.0
-"""How far beyond the mean, and beyond the least and the largest usual value, a value is far outside."""
+"""Distance beyond the mean, and beyond the usual extremes, at which a value is far outside."""
 
 MEMORY = 1000.0
 """Examples over which mean and deviation are averaged."""
@@ -36,10 +36,10 @@ class _Input:
 
 
 class InputRanges:
-    """Learns ranges of inputs: 20 deviations around their mean, and ten times the width of the usual values besides.
+    """Learned ranges of inputs: 20 deviations around the mean, widened by ten times the width of the usual values.
 
-    A value outside counts as one at the limit for mean and deviation, so that a few of them change nothing, and many
-    become usual. An input that has had one value only has no limits.
+    A value outside the range counts as its limit in mean and deviation: a few of them change nothing, many become
+    usual. An input that has had a single value has no limits.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class InputRanges:
         self._examples = 0
 
     def __len__(self) -> int:
-        """Return the inputs whose range is learned."""
+        """Return the number of inputs with a range."""
         return len(self._inputs)
 
     def learn(self, x: Mapping[str, Any]) -> None:
@@ -82,12 +82,12 @@ class InputRanges:
                 self._learn(name, value)
 
     def outside(self, name: str, value: float) -> None:
-        """Count a value that is outside the limits."""
+        """Count a value outside the limits."""
         self.n_outside += 1
         self.last = (name, value, *self.limits[name])
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return ranges without limits: a copy of a model answers questions, which are not counted."""
+        """Return ranges without limits, because a copied model serves predictions, which are not counted."""
         return type(self)()
 
     def _learn(self, name: str, value: float) -> None:

@@ -1,4 +1,4 @@
-"""Logs of the process on standard error: readable lines on a terminal, elsewhere one JSON object a line."""
+"""Logs of the process on standard error: readable lines on a terminal, elsewhere one JSON object per line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import structlog
 from streamkernel.engine.telemetry.folding import Folding
 
 OURS = ("streamkernel", "connectors")
-"""Loggers of which more than warnings is written."""
+"""Loggers of which lines below warnings are written too."""
 
 
 def is_json(form: str = "auto") -> bool:
-    """Return whether lines are JSON in a format: ``"auto"``, ``"console"`` or ``"json"``."""
+    """Return whether a format, ``"auto"``, ``"console"`` or ``"json"``, means JSON here."""
     return form == "json" or (form == "auto" and not sys.stderr.isatty())
 
 

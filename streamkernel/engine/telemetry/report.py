@@ -1,4 +1,4 @@
-"""A run in one file to send: the live page with the data of a checkpoint."""
+"""A run as one file: the live page with the data of a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 import orjson
 
 from connectors.json_text import to_json
+from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import checkpoint_rows
 from streamkernel.engine.telemetry.quality import value
 from streamkernel.engine.telemetry.status import is_mean
 
 DEAD_LETTERS = 8
-"""Dead letters that are shown, the last ones of the file in the state directory."""
+"""Number of dead letters that are shown, the last ones of the file."""
 
 
 def report(state: Mapping[str, Any], directory: Path) -> str:
-    """Return a page of HTML that needs nothing else.
+    """Return a self-contained HTML page.
 
     Parameters
     ----------
@@ -60,11 +61,12 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         "is_mean": is_mean(metric),
         "dead_letters": list(_dead_letters(directory / "dead_letters.jsonl")),
         "about": dict(checkpoint_rows(state)),
+        "importances": importances(state["model"]),
     }
 
 
 def _dead_letters(path: Path) -> list[dict[str, str]]:
-    """Return the last dead letters of a file, if it is there."""
+    """Return the last dead letters of a file, if it exists."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 20)))

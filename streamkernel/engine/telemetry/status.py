@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
+from streamkernel.engine.explanations import importances
 from streamkernel.engine.telemetry.description import model_rows
 from streamkernel.engine.telemetry.snapshot import lag_of
 
@@ -19,25 +20,27 @@ if TYPE_CHECKING:
     from streamkernel.engine.engine import Engine
 
 LINES = 6
-"""Workers that a chart shows one by one; of more it shows the fastest, the slowest, and the one between."""
+"""Largest number of workers with their own lines; beyond it, a chart shows the fastest, median and slowest."""
 
 KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median": statistics.median, "slowest": min}
 
 
 def status_of(engine: Engine) -> dict[str, Any]:
-    """Return all that the live page shows, as JSON values; any thread may ask."""
+    """Return all data of the live page as JSON values, for any thread."""
     newest, numbers = engine.publisher.newest, engine.snapshot
     scores, model = numbers.scores, numbers.model
     recent, baseline = scores.recent()
     now = {scores.name: scores.ours, "of the last 1,000": recent}
     if scores.baseline:
         now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+    if numbers.coverage is not None:
+        now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
-        now |= {"waiting for labels": numbers.pending_labels}
+        now |= {"pending labels": numbers.pending_labels}
     now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
-        now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
+        now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
     age = engine.parts.checkpointer.age
     if age is not None:
         now |= {"checkpoint, s ago": round(age)}
@@ -57,12 +60,13 @@ def status_of(engine: Engine) -> dict[str, Any]:
         "is_mean": is_mean(scores.metric),
         "dead_letters": list(engine.last_dead_letters),
         "about": {} if newest is None else dict(model_rows(newest.model)),
+        "importances": {} if newest is None else importances(newest.model),
         "version": 0 if newest is None else newest.version,
     }
 
 
 def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
-    """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
+    """Return the figures of a cluster's last rounds: lists of equal length, the oldest first."""
     recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
     rates = [
         {f"worker {i}": n / s for i, (n, s) in enumerate(zip(one.events, one.seconds, strict=True)) if n}
@@ -81,7 +85,7 @@ def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
 
 
 def is_mean(metric: Any) -> bool:
-    """Return whether a metric is a mean over events, so that its value over some of them follows from that over all.
+    """Return whether a metric is a mean over events, so that its value over a part follows from that over all.
 
     Examples
     --------

@@ -147,6 +147,9 @@ function drawAll(history, isMean) {
     quality[name.slice(9)] = isMean ? late(history, values) : values;
   }
   chart(isMean ? "Recent quality" : "Quality since the start", x, quality);
+  chart("Coverage of the last 1,000", x, { coverage: history.coverage, target: history["coverage target"] });
+  chart("Width of intervals", x, { "median width": history["median width"] }, true);
+  chart("Labels in a set", x, { "mean labels": history["mean labels"] }, true);
   chart("Objective", x, { objective: history.objective });
   chart("Features", x, { features: history.features }, true);
   chart("Step size", x, { "step size": history["step size"] }, true);
@@ -175,12 +178,22 @@ function pairs(list, rows) {
   list.querySelectorAll("dd").forEach((cell, i) => { if (cell.textContent !== rows[i][1]) cell.textContent = rows[i][1]; });
 }
 
+function drawImportances(shares) {
+  $("inputs").hidden = shares.length === 0;
+  $("importances").replaceChildren(...shares.map(([name, share]) => {
+    const item = make("li"), bar = make("meter", { value: share, "aria-hidden": "true" });
+    item.append(make("span", {}, name), bar, make("span", {}, `${(100 * share).toFixed(1)} %`));
+    return item;
+  }));
+}
+
 function show(run) {
   const rows = Object.entries(run.now).map(([name, value]) => [name, shown(value)]);
   if (earlier && run.clock > earlier.clock) rows.splice(2, 0, ["events/s", shown((run.events - earlier.events) / (run.clock - earlier.clock))]);
   pairs($("now"), rows);
   pairs($("model"), Object.entries(run.about));
   drawAll(run.history, run.is_mean);
+  drawImportances(Object.entries(run.importances));
   $("cluster").hidden = !run.cluster || run.cluster.round.length < 2;
   if (run.cluster) drawRounds(run.cluster);
   $("no-dead").hidden = run.dead_letters.length > 0;
