@@ -149,7 +149,7 @@ def restore(
     for group in restored.groups:
         if to_learn and not ((group.factor.diagonal() > 0.0).all() if examples else not group.factor.any()):
             raise ValueError("expected factors with positive diagonals")
-    if to_learn and SKETCHED in tensors:  # all rows count until a group of an older file is sketched
+    if to_learn and SKETCHED in tensors:  # without it all rows are added until the next sketch
         at = tensor_file.require_tensor(tensors, SKETCHED, np.float64, (len(table),))
         if not ((at >= 0.0) & (at <= examples)).all():
             raise ValueError(f"expected numbers of examples as {SKETCHED}, got {at.tolist()}")

@@ -20,11 +20,11 @@ FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
 before; how many examples there were when it began; and the group that it shares its features with, mostly itself."""
 
 SKETCHED_AT, TAKEN = range(2)
-"""Columns of `sampled`: the examples that there were when a group was sketched, 0 if it was not, and the rows that stand
-for those of the step that is worked on (:mod:`streamkernel.second_order.sampling`)."""
+"""Columns of `sampled`: the number of examples when the sketch of a group was computed, 0 if there is none, and the
+number of rows in its panels (:mod:`streamkernel.second_order.sampling`)."""
 
 SKETCHES = 8
-"""Columns of a sketch."""
+"""Random vectors in the sketch of a factor."""
 
 NO_SPAN = 1e300
 """So large are the least and the largest target where they are not known."""
@@ -77,7 +77,7 @@ class MixtureState(NamedTuple):
     sketch
         R⁻¹ times random signs, shape (8, n) for each group.
     sampled
-        When that was, and how many rows are in panels, shape (groups, 2).
+        When the sketch was computed, and the number of rows in the panels, shape (groups, 2).
     """
 
     numbers: Any
@@ -149,7 +149,9 @@ MIXTURE = types.NamedTuple(
 )  # fmt: skip
 MIXER = types.NamedTuple([_VECTOR, _MATRIX, _VECTOR, _MATRIX], Mixer)
 _SINGLES = types.float32[:, ::1]
-GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group)
+GROUP = types.NamedTuple(
+    [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group
+)
 
 
 @inlined(allocates=False)

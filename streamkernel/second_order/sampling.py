@@ -1,18 +1,19 @@
-"""Rows that stand for the examples of a Newton step in A: all of them at first, and fewer once A holds many; compiled.
+"""Sampling of the rows that a Newton step adds to A: all of them at first, fewer once A holds many examples; compiled.
 
-When A holds many more examples than a group has outputs, what most rows add to it changes little, and a part of them
-says nearly as much. A row x = √ℓ''φ is taken with a probability that its ridge leverage decides (Cohen, Musco and
-Pachocki, "Online row sampling", 2016),
+Once A holds many more examples than a group has outputs, most rows change it little. A row x = √ℓ''φ is added with a
+probability that depends on its ridge leverage (Cohen, Musco and Pachocki, "Online row sampling", 2016),
 
     p = min(1, max(1/4, 4 xᵀA⁻¹x))
 
-and multiplied by √(1/p), so that in the mean the sum Σ ℓ''φφᵀ is that of all rows: a row in a direction that A knows
-little of is always taken, and one that is taken adds no more than a quarter of what A has in its direction, or four
-times its own. The gradient is always that of all examples. The leverage is estimated by |Sx|², Sᵀ = R⁻¹Π with eight
-columns of random signs in Π over √8, renewed when a quarter more examples have come.
+and divided by √p, so that the expected sum Σ ℓ''φφᵀ is that of all rows. A row in a direction that A does not know is
+always added, so that the step does not exceed its target. An added row contributes at most a quarter of what A holds in
+its direction, or four times its own square. The gradient always includes all examples.
 
-Whether a row is taken depends on the number of its example, on itself, and on the sketch before the rows that wait beside
-it: not on when the step is taken.
+The leverage is estimated by |Sx|². The sketch is Sᵀ = R⁻¹Π, where Π has eight columns of random signs over √8. It is
+computed again when A holds a quarter more examples.
+
+Whether a row is added depends on the number of its example, on the row, and on the last sketch. It does not depend on
+which examples share its step, so models that were one model agree on the rows that were buffered then.
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ from streamkernel.second_order.mixture_state import (
 from streamkernel.second_order.tiles import WIDE
 
 CAUTION = 4.0
-"""The probability of a row, over its leverage."""
+"""The probability that a row is added, in units of its leverage."""
 
 MOST = 4.0
-"""Rows that one stands for, at most."""
+"""The inverse of the smallest probability."""
 
 FROM = 1024
-"""Examples before a group is sketched, or as many as it has outputs."""
+"""Examples of a group before its first sketch, and at least as many as it has outputs."""
 
 GROWTH = 0.25
-"""Examples from one sketch to the next, over those that A holds."""
+"""Examples from one sketch to the next, in units of those that A holds."""
 
 _GOLDEN, _TOGETHER = np.uint64(0x9E3779B97F4A7C15), 6
 
 
 @inlined(allocates=False)
 def _draw(g, example):  # type: ignore[no-untyped-def]
-    """Return a number from 0 to 1 for an example in a group; those of 64 examples are evenly spread."""
+    """Return a pseudorandom number from 0 to 1 for an example and a group, evenly spread over 64 examples."""
     shift = counter_bits(np.uint64(g), np.uint64(example >> _TOGETHER))
     return float((shift + np.uint64(example) * _GOLDEN) >> np.uint64(11)) * 2.0**-53
 
 
 @unit(types.void(MIXTURE, GROUP, types.int64, types.int64, types.int64, types.float64[::1]), error_model="numpy")
 def _set_shares(state, group, g, count, last, shares):  # type: ignore[no-untyped-def]
-    """Set what each of the first rows counts for in A, which are those of the examples up to `last`."""
+    """Set 1/p for rows that are added to A, and 0 for others; the rows are those of the examples up to `last`."""
     for i in range(count):
         leverage, shares[i] = 0.0, 1.0
         if state.sampled[g, SKETCHED_AT] == 0.0:
@@ -75,7 +76,7 @@ def _set_shares(state, group, g, count, last, shares):  # type: ignore[no-untype
 
 @unit(types.void(MIXTURE, GROUP, types.int64))
 def gather(state, group, g):  # type: ignore[no-untyped-def]
-    """Set the panels of a group to the rows that stand for the examples of the step that is worked on."""
+    """Copy the rows that the step adds to A, divided by √p, into the panels of a group."""
     numbers, taken = state.numbers[0], 0
     shares = np.empty(numbers.working)
     _set_shares(state, group, g, numbers.working, numbers.worked_at, shares)
@@ -93,7 +94,7 @@ def gather(state, group, g):  # type: ignore[no-untyped-def]
 
 @unit(types.void(MIXTURE, GROUP, types.int64))
 def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
-    """Set the sketch of a group to random signs if it is to be renewed with the step that is worked on."""
+    """Set the sketch of a group to random signs if the step computes it again."""
     seen = state.numbers[0].worked_at
     held = min(float(seen - state.layout[g, BORN]), 1.0 / max(1.0 - state.kept[g], 1e-18))
     if held < max(FROM, state.layout[g, COUNT]) or seen - state.sampled[g, SKETCHED_AT] < GROWTH * held:
@@ -108,7 +109,7 @@ def begin_sketch(state, group, g):  # type: ignore[no-untyped-def]
 
 @compiled
 def waiting_shares(state, g):  # type: ignore[no-untyped-def]
-    """Return what each of the rows that wait for a step will count for in A."""
+    """Return 1/p for buffered rows that the next step adds to A, and 0 for others."""
     numbers = state.numbers[0]
     shares = np.empty(numbers.buffered)
     _set_shares(state, group_of(state, g), g, numbers.buffered, numbers.examples, shares)

@@ -79,7 +79,7 @@ def test_leverages_decide_what_a_row_counts_for():
 
 def test_rows_in_a_new_direction_all_count():
     """So that a step on them does not go beyond their targets."""
-    f, _, y = learned()
+    f, *_ = learned()
     far = f.directions.rows(NAMES, np.full((48, 2), 30.0))
     f.settle()
     f.learn(far, np.full(48, 5.0))
