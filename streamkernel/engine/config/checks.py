@@ -13,6 +13,7 @@ from streamkernel.engine.config.kafka import kafka_options
 from streamkernel.engine.config.messages import ConfigError, collect_problems, did_you_mean, of_error, to_toml
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.sources import build_source
+from streamkernel.engine.config.values import predictions_writer
 from streamkernel.engine.explanations import is_explainable
 from streamkernel.engine.fields import OnFields
 from streamkernel.time_series import HistoryTransformer
@@ -122,6 +123,7 @@ def _check_additions(settings: Settings) -> None:
 def _check_kafka(settings: Settings) -> None:
     if settings.kafka is not None:
         kafka_options(settings)
+        predictions_writer(settings)
 
 
 def _check_state(settings: Settings) -> None:

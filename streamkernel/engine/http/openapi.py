@@ -75,14 +75,14 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "required": ["predictions"],
         "properties": {"predictions": {"type": "array", "items": ANSWER}},
     }
-    guarded = {401: "no token, or another one"} if needs_token else {403: "asked from another machine"}
+    guarded = {401: "no token, or a wrong one"} if needs_token else {403: "a request from another machine"}
     early = {503: "no model yet, or too many requests are waiting; retry later"}
     refused = {
-        400: "a part of a body",
-        408: "too slow a body",
-        413: "too long a body",
-        415: "no JSON",
-        422: "no question",
+        400: "an incomplete body",
+        408: "a body that took too long",
+        413: "a body that is too large",
+        415: "a body that is not JSON",
+        422: "an invalid request for predictions",
     }
     predict = {
         "summary": "Predict one record, or many",
@@ -94,11 +94,11 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         },
     }
     model = {
-        "summary": "What the model is that answers",
+        "summary": "The model that predicts",
         "responses": {"200": _answer("the model", {"type": "object"}), **_errors(guarded | early)},
     }
     status = {
-        "summary": "What the live page shows",
+        "summary": "The data of the live page",
         "responses": {"200": {"description": "the run", "content": _json({"type": "object"})}, **_errors(guarded)},
     }
     text = {"description": "Prometheus's text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
@@ -107,8 +107,8 @@ def description(*, needs_token: bool) -> dict[str, Any]:
         "/model": {"get": model},
         "/status": {"get": status},
         "/metrics": {"get": {"summary": "Metrics", "responses": {"200": text}, "security": []}},
-        "/healthz": {"get": _health("Whether the process is to be left running")},
-        "/readyz": {"get": _health("Whether questions can be answered")},
+        "/healthz": {"get": _health("Whether the process is healthy")},
+        "/readyz": {"get": _health("Whether a model can predict")},
     }
     found: dict[str, Any] = {"openapi": "3.1.0", "info": {"title": "streamkernel", "version": "1"}, "paths": paths}
     if needs_token:
@@ -133,6 +133,6 @@ def _health(summary: str) -> dict[str, Any]:
     content = _json(STATUS)
     responses = {
         "200": {"description": "yes", "content": content},
-        "503": {"description": "no, and why", "content": content},
+        "503": {"description": "no, with the reason", "content": content},
     }
     return {"summary": summary, "responses": responses, "security": []}

@@ -171,7 +171,7 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise HTTPException(408, f"Expected a body within {BODY_SECONDS:g} s") from None
     except ClientDisconnect:
-        raise HTTPException(400, "Expected a body, got a part of it") from None
+        raise HTTPException(400, "Expected a complete body, got a part of it") from None
     return bytes(body)
 
 

@@ -37,10 +37,10 @@ def status_of(engine: Engine) -> dict[str, Any]:
         now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
-        now |= {"waiting for labels": numbers.pending_labels}
+        now |= {"pending labels": numbers.pending_labels}
     now |= {"lag": sum(lag_of(engine.source).values())}
     if model is not None:
-        now |= {"objective": model.objective, "features": model.n_features, "seeds": model.n_seeds}
+        now |= {"objective": model.objective, "features": model.n_features, "blocks": model.n_seeds}
     age = engine.parts.checkpointer.age
     if age is not None:
         now |= {"checkpoint, s ago": round(age)}
