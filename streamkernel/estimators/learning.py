@@ -28,7 +28,7 @@ from streamkernel.solvers.progress import progress_line
 log = logging.getLogger(__name__)
 
 SHOWN = 256
-"""Rows between two moves of a progress line."""
+"""Number of rows between two updates of a progress line."""
 
 
 class LearningModel(model_file.Serializable):

@@ -30,7 +30,7 @@ from streamkernel.losses.compiled import SOFTMAX
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 MOST_NAMES = 1024
-"""Inputs of a frozen function at most."""
+"""Largest number of inputs of a frozen function."""
 
 
 @dataclass(frozen=True)
