@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -102,7 +102,7 @@ class RecordProcessor:
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
         needs_probabilities = with_probabilities or not getattr(metric, "requires_labels", True)
-        self._probabilities = needs_probabilities and isinstance(model, base.Classifier)
+        self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
         self.labels = labels
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
@@ -113,6 +113,18 @@ class RecordProcessor:
     def kernel_model(self) -> KernelModel | None:
         """The kernel model at the end of the pipeline, if it is one of ours."""
         return kernel_model_of(self.model)
+
+    @property
+    def learned_alone(self) -> KernelModel | None:
+        """The model if it is one of ours and all that a record with a label is for."""
+        is_alone = self.labels is None and self.baseline is None and self.examples.weight is None
+        return self.model if is_alone and isinstance(self.model, KernelModel) else None
+
+    def count_known(self, ys: Sequence[Any]) -> int:
+        """Return how many of these labels there are before one that has to be checked first."""
+        if not isinstance(self.model, base.Classifier) or self._classes.issuperset(ys):
+            return len(ys)
+        return next(i for i, y in enumerate(ys) if y not in self._classes)
 
     def process(self, event: Event) -> Step | None:
         """Predict if features came, and learn if they have a label by now.
@@ -174,6 +186,33 @@ class RecordProcessor:
                 raise
             except Exception as error:
                 self._drop_baseline(error)
+
+    def judge_all(
+        self, xs: Sequence[dict[str, Any]], values: Any, ys: Sequence[Any], answers: Sequence[Answer]
+    ) -> None:
+        """Count examples that were predicted and learned, and judge their answers, as `judge` does for each.
+
+        Parameters
+        ----------
+        xs, values, ys, answers
+            Their features, the values of these, shape (examples, fields), their labels and what was predicted.
+        """
+        self.outcomes["predicted"] += len(ys)
+        self.outcomes["learned"] += len(ys)
+        self.examples.ranges.learn_many(xs, values)
+        kind = self._kind
+        self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
+
+    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
+        """Return the lines of events that are predicted and learned, as :meth:`line` does for each."""
+        version = self._learned_before + self.outcomes["learned"]
+        lines = []
+        for i, (event, y, (prediction, probabilities)) in enumerate(zip(events, ys, answers, strict=False), version):
+            line = {**event.location, "model_version": i, "label": y, "prediction": prediction}
+            if probabilities is not None:
+                line["probabilities"] = probabilities
+            lines.append(line)
+        return lines
 
     def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
         """Return a prediction as a record for a sink; to be called before the step is judged.
@@ -251,7 +290,7 @@ class RecordProcessor:
         return ours, theirs
 
     def _predict(self, model: Any, x: dict[str, Any]) -> Answer:
-        if not self._probabilities:
+        if not self.with_probabilities:
             return model.predict_one(x), None
         return most_likely(model, x)
 
