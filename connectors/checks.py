@@ -11,7 +11,7 @@ BROKEN = "broken"
 
 
 def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
-    """Make the error for a name that is none of the known ones.
+    """Return the error for a name that is not among the known ones.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def unknown_name(expected: str, got: str, known: Iterable[str]) -> ValueError:
 
 
 def position_of(stream: str, positions: Mapping[str, Position]) -> Position | None:
-    """Pick the position of the one stream that a source reads.
+    """Return the position of a source's only stream.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def position_of(stream: str, positions: Mapping[str, Position]) -> Position | No
 
 
 def is_broken(position: Position) -> bool:
-    """Tell whether a position is one behind which nothing can be read.
+    """Return whether nothing can be read after a position.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def is_broken(position: Position) -> bool:
 
 
 def is_count(value: object) -> bool:
-    """Tell whether a part of a position is what it should be: an integer that is not negative.
+    """Return whether a part of a position is valid: an integer of at least 0.
 
     Examples
     --------

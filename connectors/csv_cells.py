@@ -18,7 +18,7 @@ _NUMBER_STARTS = frozenset("0123456789+-.iInN \t")
 
 
 def number(text: str) -> int | float | str:
-    """Read a number where there is one, and leave every other text as it is.
+    """Return a text as a number if it is one, and unchanged otherwise.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def numbers(texts: Sequence[str]) -> list[int | float | str]:
 
 
 def check_names(names: Sequence[str]) -> Sequence[str]:
-    """Return the names of a table's columns if each has one of its own.
+    """Return the names of a table's columns, or raise an error if they are empty or repeated.
 
     Parameters
     ----------

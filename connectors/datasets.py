@@ -183,7 +183,7 @@ def _dataset_class(name: str) -> type[Any]:
 
 
 def _set_seeds(dataset: Any) -> Any:
-    """Return the data set with a seed wherever it had none; it is copied, not changed."""
+    """Return a copy of the data set with a seed wherever it had none."""
     from river.datasets.base import Dataset
 
     dataset = copy.copy(dataset)
@@ -196,7 +196,7 @@ def _set_seeds(dataset: Any) -> Any:
 
 
 def _download(dataset: Any) -> None:
-    """Fetch a data set that is not here yet; what River prints about it goes to standard error."""
+    """Download a data set if it is missing; River's output about it goes to standard error."""
     from river.datasets.base import RemoteDataset
 
     remote = isinstance(dataset, RemoteDataset)

@@ -27,21 +27,21 @@ SUFFIXES = {
 
 
 class TextFormat(Protocol):
-    """How one record is read."""
+    """A parser of single records."""
 
     cutter: ClassVar[type[LineCutter]]
     """What cuts a stream of bytes into records of this format."""
 
     @property
     def ready(self) -> bool:
-        """Whether records can be read: not before the header has been, if there is one."""
+        """Whether records can be read; a header has to be read first."""
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields, ``None`` if these bytes hold none, or raise a `ValueError` that says why not."""
+        """Return the fields, or ``None`` for bytes without any; raise a `ValueError` with the reason."""
 
 
 class JsonLines:
-    """JSON objects, one a line.
+    """JSON objects, one per line.
 
     Examples
     --------
@@ -80,7 +80,7 @@ JSON_NAMES = {
 class Csv:
     """Comma-separated values under a header line, quoted as spreadsheets do.
 
-    A cell becomes an integer, or else a float, or else a string; an empty one is a field that is missing.
+    A cell is an integer, a float or a string, the first that fits; an empty cell is a missing field.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Csv:
         ]
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields of one row; the first one is the header and gives ``None``."""
+        """Return the fields of one row, or ``None`` for the header, which is the first row."""
         cells = _split(raw.decode())
         names = self._names
         if not names:
@@ -153,7 +153,7 @@ class SvmLight:
     ready = True
 
     def parse(self, raw: bytes) -> Fields | None:
-        """Return the fields of one line, the label as ``"label"``; ``None`` for a line of comment only."""
+        """Return the fields of one line, the label as ``"label"``, or ``None`` for a comment line."""
         tokens = raw.decode().partition("#")[0].split()
         if not tokens:
             return None
@@ -173,7 +173,7 @@ class SvmLight:
 
 
 class Headless:
-    """Lines of a table that has no names for its columns: none of them is a record.
+    """Lines of a table without column names, none of which is a record.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class Headless:
         self._reason = reason
 
     def parse(self, raw: bytes) -> Fields:
-        """Say why there are no fields."""
+        """Raise the error that names the reason."""
         raise ValueError(self._reason)
 
 
@@ -203,7 +203,7 @@ FORMATS = (*TEXT_FORMATS, "parquet")
 
 
 def format_of(path: Path) -> str:
-    """Tell the format of a file by its name.
+    """Return the format for a file name.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import orjson
 
 
 def to_json(value: Any, option: int) -> bytes:
-    r"""Return a value as JSON; in text that UTF-8 cannot hold, as names of files may be, what it cannot is escaped.
+    r"""Return a value as JSON; characters that UTF-8 cannot represent, as in some file names, are escaped.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def to_json(value: Any, option: int) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return text that UTF-8 can hold."""
+    """Return a text without characters that UTF-8 cannot represent."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -11,7 +11,7 @@ KEPT_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class OversizedRecord:
-    """What is left of a record that is longer than allowed.
+    """The beginning of a record that is longer than allowed.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ Raw: TypeAlias = bytes | OversizedRecord
 
 
 class LineCutter:
-    r"""Cuts at every newline, in bounded memory however long the lines are.
+    r"""Splits at every newline, in bounded memory for lines of any length.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class LineCutter:
         self._dropped = 0  # bytes dropped from the end of that line because it is too long
 
     def feed(self, chunk: bytes) -> list[Raw]:
-        """Return the records that are complete now that `chunk` has come."""
+        """Return the records that are complete after `chunk`."""
         first, *others = chunk.split(b"\n")
         self._tail += first
         lines: list[Raw] = []
@@ -68,11 +68,11 @@ class LineCutter:
         return lines
 
     def end(self) -> list[Raw]:
-        """Return the record that no newline ended, if there is one."""
+        """Return the last record if no newline ended it."""
         return [self._line()] if self._tail else []
 
     def pending(self) -> bytes:
-        """Return the first bytes of what has come and was not returned yet."""
+        """Return the first bytes of the incomplete record."""
         return bytes(self._tail[:KEPT_BYTES])
 
     def _line(self) -> Raw:
@@ -82,10 +82,10 @@ class LineCutter:
 
 
 class QuotedCutter(LineCutter):
-    r"""Cuts at newlines, but not at those between quotes.
+    r"""Splits at newlines outside of quotes.
 
-    Quotes that stay open until the limit is passed end there, with the line: the next line is read as a
-    record again, so that one stray quote does not swallow a whole file.
+    Quotes that are still open at the size limit end there with the line, and the next line is a record again, so that
+    one stray quote cannot swallow a file.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class QuotedCutter(LineCutter):
         self._size = 0  # and their bytes, with newlines.
 
     def feed(self, chunk: bytes) -> list[Raw]:
-        """Return the records that are complete now that `chunk` has come."""
+        """Return the records that are complete after `chunk`."""
         records: list[Raw] = []
         for line in super().feed(chunk):
             if self._held or (type(line) is bytes and b'"' in line):
@@ -118,7 +118,7 @@ class QuotedCutter(LineCutter):
         return records
 
     def end(self) -> list[Raw]:
-        """Return the record that is left, if there is one: its quotes may still be open."""
+        """Return the last record, whose quotes may still be open."""
         lines = super().end()
         if not self._held:
             return lines
@@ -127,7 +127,7 @@ class QuotedCutter(LineCutter):
         return [self._release()]
 
     def pending(self) -> bytes:
-        """Return the first bytes of what has come and was not returned yet."""
+        """Return the first bytes of the incomplete record."""
         return b"\n".join([*map(_head, self._held), super().pending()])[:KEPT_BYTES]
 
     def _hold(self, line: Raw) -> None:
@@ -142,7 +142,7 @@ class QuotedCutter(LineCutter):
 
 
 def ends_quoted(line: bytes, quoted: bool) -> bool:
-    r"""Tell whether quotes are open at the end of a line of CSV.
+    r"""Return whether quotes are open at the end of a CSV line.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ SOURCES = {
 
 
 def source_class(key: str) -> type:
-    """Return the class of a source; its module is imported now, with whatever library it needs.
+    """Return the class of a source; its module, and any library that it needs, is imported now.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def values(seed: int = 0) -> Iterator[bytes]:
 
 
 def main(servers: str, topic: str) -> None:
-    """Send them."""
+    """Send the records."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=servers)

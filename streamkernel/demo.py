@@ -1,4 +1,4 @@
-"""``streamkernel demo``: two streams that ship with River, live, with a plot at the end."""
+"""``streamkernel demo``: two streams that ship with River, shown live, with a plot at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WINDOW = 5
 
 @dataclass
 class PlottedRun:
-    """What a run was like, for the plot: a point for every look of the watcher."""
+    """The course of a run for the plot: one point per progress report."""
 
     title: str
     events: list[int] = field(default_factory=list)
@@ -37,7 +37,7 @@ class PlottedRun:
     features: list[int] = field(default_factory=list)
 
     def __call__(self, engine: Engine) -> None:
-        """Note the present numbers."""
+        """Add a point with the current figures."""
         model, accuracy = engine.kernel_model, list(engine.quality().values())
         if self.events and self.events[-1] == engine.outcomes["learned"]:
             return
@@ -48,9 +48,9 @@ class PlottedRun:
 
 
 def run(directory: Path, events: int, port: int, console: Console) -> None:
-    """Run both streams through the engine, and leave a plot, a model and predictions in `directory`.
+    """Run both streams through the engine, and write a plot, a model and predictions to `directory`.
 
-    There is no plot without matplotlib.
+    Without matplotlib there is no plot.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def run(directory: Path, events: int, port: int, console: Console) -> None:
 
 
 def plot(histories: Sequence[PlottedRun], path: Path) -> None:
-    """Draw accuracy and feature count against events, a column a stream."""
+    """Plot accuracy and number of features against events, one column per stream."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5.5), layout="constrained")

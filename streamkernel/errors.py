@@ -15,19 +15,19 @@ class LabelError(InputError):
 
 
 class TooManyClassesError(LabelError):
-    """An example with a new label, of a model that has learned as many as it may."""
+    """A new label for a model that has learned the largest allowed number of labels."""
 
 
 class JoinError(InputError):
-    """A record that cannot be joined with its other half: by its key, its time, or because that one is gone."""
+    """A record without a usable counterpart: its key or its time is invalid, or the counterpart is gone."""
 
 
 class DivergedError(InputError):
-    """An example that was refused because the steps have diverged."""
+    """An example that is refused because the steps have diverged."""
 
 
 class NotFittedError(ValueError, AttributeError):
-    """An attribute of a model that has not learned enough to have it; it is none until then, as for scikit-learn."""
+    """An attribute that needs more examples than the model has learned; `hasattr` is false, as in scikit-learn."""
 
 
 class ModelFileError(ValueError):

@@ -7,7 +7,7 @@ import sysconfig
 
 
 def check_interpreter() -> None:
-    """Raise an error in a free-threaded Python: what is learned relies on the global interpreter lock.
+    """Raise an error in a free-threaded Python: learning relies on the global interpreter lock.
 
     Raises
     ------

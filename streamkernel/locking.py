@@ -10,7 +10,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def locked(method: Method) -> Method:
-    """Let a method be run by one thread at a time, as the ``_lock`` of its object says.
+    """Run a method in one thread at a time, by the ``_lock`` of its object.
 
     Examples
     --------

@@ -267,7 +267,7 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _finished(ax: Axes, grid: Literal["both", "x", "y"] = "both") -> Axes:
-    """Return axes with what all pictures have: a faint grid, no box around it, and a legend if there are names."""
+    """Return axes in the common style: a faint grid, no frame, and a legend if there are labels."""
     ax.grid(visible=True, axis=grid, alpha=0.3)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)

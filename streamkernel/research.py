@@ -1,4 +1,4 @@
-"""Variants of the papers, for comparison; the other modules have better ones."""
+"""Variants from the papers, for comparison; the other modules have better ones."""
 
 from __future__ import annotations
 

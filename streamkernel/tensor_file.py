@@ -24,7 +24,7 @@ Tensors = dict[str, Any]
 
 
 def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensors, mode: int = 0o666) -> None:
-    """Write a file and make it durable; a reader finds the whole file, or the one before it. `mode` is as for `put`."""
+    """Write a file durably; a reader finds either the old or the new file. `mode` is as for `put`."""
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # safetensors does not
     text = json.dumps(description, default=lambda number: number.item())  # numpy's scalars
     header = {"format": FORMAT, "version": str(VERSION), "kind": kind, "description": text}
@@ -33,7 +33,7 @@ def write(path: Path, kind: str, description: Mapping[str, Any], tensors: Tensor
 
 
 def put(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file beside `path`, make it durable, and put it in the place of `path`.
+    """Write a file beside `path`, make it durable, and rename it to `path`.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def put(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def move(old: Path, new: Path) -> None:
-    """Put a file in the place of another one, durably."""
+    """Rename a file to another path, durably."""
     old.replace(new)
     directory = os.open(new.parent, os.O_RDONLY)
     try:
@@ -75,7 +75,7 @@ def move(old: Path, new: Path) -> None:
 
 
 def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
-    """Return the description and the tensors of a file of one of these kinds that :func:`write` wrote.
+    """Return the description and the tensors of a file that :func:`write` wrote as one of these kinds.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def read(path: Path, *kinds: str) -> tuple[dict[str, Any], Tensors]:
 
 
 def require_tensor(tensors: Mapping[str, Any], name: str, kind: Any, shape: tuple[int | None, ...]) -> Any:
-    """Return the tensor of a name, if it is of the type and shape (``None`` for any length) and finite.
+    """Return a named tensor, if it has the type and shape (``None`` for any length) and is finite.
 
     Raises
     ------

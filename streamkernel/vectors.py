@@ -56,7 +56,7 @@ def tree_sum(s):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def within(values, scale, bound):  # type: ignore[no-untyped-def]
-    """Say whether all of ``scale * values`` are within ±bound; NaN is not."""
+    """Return whether all of ``scale * values`` are within ±bound; NaN is not."""
     inside = True
     for j in range(len(values)):
         inside &= abs(scale * values[j]) <= bound

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @functools.cache
 def package_version(package: str) -> str:
-    """Return the version of an installed package, "unknown" if it runs from its folder and was never installed.
+    """Return the version of an installed package, or "unknown" if it runs from a folder without installation.
 
     Examples
     --------

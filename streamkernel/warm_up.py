@@ -20,7 +20,7 @@ _ROWS = 8
 
 
 def default_models() -> dict[str, Any]:
-    """Return the models with no arguments and those of first order, by what they stand for."""
+    """Return the default models of second and first order, by description."""
     return {
         "KernelClassifier()": KernelClassifier(),
         "KernelRegressor()": KernelRegressor(),
@@ -55,7 +55,7 @@ def warm_up(model: Any, *, explains: bool = False) -> None:
 
 
 def _small(model: Any) -> Any:
-    """Return a new model with the same parameters but few features: compiled code is the same for any number."""
+    """Return a new model with the same parameters but few features, for which the compiled code is the same."""
     if not hasattr(model, "learner_"):
         return model.clone()
     try:
@@ -66,7 +66,7 @@ def _small(model: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Log warnings alone: the bandwidth of synthetic examples interests no user."""
+    """Suppress log lines below warnings: the bandwidth of synthetic examples is of no interest."""
     log = logging.getLogger("streamkernel")
     before = log.level
     log.setLevel(logging.WARNING)

@@ -22,27 +22,27 @@ DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class BrokenStreamError(Exception):
-    """The bytes from here on cannot be read."""
+    """The remaining bytes cannot be read."""
 
 
 class CutError(ValueError):
-    """A file that was read has become shorter, or begins with other bytes."""
+    """A file has become shorter than what was read of it, or begins with other bytes."""
 
 
 class ByteStream(Protocol):
     """Bytes in order, a chunk at a time."""
 
     def read(self, timeout: float) -> bytes | None:
-        """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
 
     def seek(self, offset: int) -> None:
         """Go to the byte at `offset`."""
 
     def waiting(self) -> int | None:
-        """Return how many bytes have not been read, ``None`` if that is unknown."""
+        """Return the number of unread bytes, or ``None`` if it is unknown."""
 
     def close(self) -> None:
-        """Release what the stream holds."""
+        """Release the stream's resources."""
 
 
 def _check_long_enough(path: Path, offset: int, size: int) -> None:
@@ -70,7 +70,7 @@ class FileBytes:
         self._file = path.open("rb", buffering=0)
 
     def read(self, timeout: float) -> bytes | None:
-        """Return the next chunk, ``b""`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next chunk, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         deadline = time.monotonic() + timeout
         while not (chunk := self._file.read(min(CHUNK_BYTES, max(0, self._end - self._file.tell())))):
             if not self._grows():
@@ -83,12 +83,12 @@ class FileBytes:
         return chunk
 
     def seek(self, offset: int) -> None:
-        """Go to the byte at `offset`; a file that is shorter is a `ValueError`."""
+        """Go to the byte at `offset`; raise a `ValueError` if the file is shorter."""
         _check_long_enough(self._path, offset, self._size())
         self._file.seek(offset)
 
     def waiting(self) -> int:
-        """Return how many bytes have not been read."""
+        """Return the number of unread bytes."""
         return max(0, self._size() - self._file.tell())
 
     def close(self) -> None:
@@ -114,20 +114,20 @@ class GzipBytes:
         self._file = gzip.GzipFile(fileobj=self._compressed)
 
     def read(self, timeout: float) -> bytes | None:
-        """Return the next chunk, ``None`` at the end; raise `BrokenStreamError` where the file is damaged."""
+        """Return the next chunk, or ``None`` at the end; raise `BrokenStreamError` if the file is damaged."""
         try:
             return self._file.read1(CHUNK_BYTES) or None
         except DAMAGE as error:
             raise BrokenStreamError(f"Expected gzip data, got an error: {error}") from error
 
     def seek(self, offset: int) -> None:
-        """Go to the uncompressed byte at `offset`; a file that is shorter is a `ValueError`."""
+        """Go to the uncompressed byte at `offset`; raise a `ValueError` if the file is shorter."""
         with contextlib.suppress(*DAMAGE):  # What counts is how far it came.
             self._file.seek(offset)
         _check_long_enough(self._path, offset, self._file.tell())
 
     def waiting(self) -> int:
-        """Return how many compressed bytes have not been read."""
+        """Return the number of unread compressed bytes."""
         return os.fstat(self._compressed.fileno()).st_size - self._compressed.tell()
 
     def close(self) -> None:
@@ -140,15 +140,15 @@ class StdinBytes:
     """Standard input, which cannot be rewound."""
 
     def read(self, timeout: float) -> bytes | None:
-        """Return what is there, ``b""`` if nothing came within `timeout` seconds, ``None`` at the end."""
+        """Return the available bytes, ``b""`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         ready, _, _ = select.select([STDIN], [], [], timeout)
         return os.read(STDIN, CHUNK_BYTES) or None if ready else b""
 
     def seek(self, offset: int) -> None:
-        """Do nothing: what has gone by is gone."""
+        """Do nothing: standard input cannot be read again."""
 
     def waiting(self) -> None:
-        """Return ``None``: what will still come is unknown."""
+        """Return ``None``, because the number of bytes is unknown."""
 
     def close(self) -> None:
         """Do nothing: standard input belongs to the process."""

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2
 
 
 class WatchedBytes(FileBytes):
-    """A plain file that knows how it began, and so whether it still is the one that was read.
+    """A plain file that compares its beginning, to detect that another file has taken its place.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class WatchedBytes(FileBytes):
         self._head = b""
 
     def read(self, timeout: float) -> bytes | None:
-        """Return the next chunk, ``b""`` or ``None``; raise `CutError` if other bytes took the place of those read."""
+        """Return the next chunk, ``b""`` or ``None``; raise `CutError` if the bytes read have been replaced."""
         if self.cut:
             return None
         chunk = super().read(timeout)
@@ -44,12 +44,12 @@ class WatchedBytes(FileBytes):
         return chunk
 
     def seek(self, offset: int) -> None:
-        """Go to the byte at `offset`; a file that is shorter is a `CutError`."""
+        """Go to the byte at `offset`; raise a `CutError` if the file is shorter."""
         super().seek(offset)
         self._know()
 
     def fingerprint(self, offset: int) -> Fingerprint:
-        """Return what tells this file from others once `offset` bytes of it were read."""
+        """Return the fingerprint that identifies this file after `offset` bytes of it."""
         return Fingerprint.of(self.status.st_ino, self._head[:offset])
 
     def _know(self) -> None:
@@ -67,7 +67,7 @@ class WatchedReader(TextReader):
         self._fingerprint = ""
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         events = super().poll(timeout)
         for event in events or ():
             event.resume.append(self.fingerprint(event.resume[0]))
@@ -83,10 +83,10 @@ class WatchedReader(TextReader):
 
 
 class FollowReader:
-    """The events of one file, of the one that took its name after it was rotated, and so on.
+    """The events of a file, and of its successors after each rotation.
 
-    A position is ``[offset, line, fingerprint]``: the fingerprint says of which file, as `rotation.Fingerprint` has it.
-    Without a fingerprint it is the file that is there.
+    A position is ``[offset, line, fingerprint]``; the fingerprint identifies the file (`rotation.Fingerprint`). Without
+    one, the position refers to the file with the current name.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class FollowReader:
             self._use(WatchedBytes(path, self._grows))
 
     def seek(self, position: Position) -> None:
-        """Go on after `position`, in the file that it is of; if that is gone, say so and begin with the new one."""
+        """Continue after `position` in its file; if that is gone, report it and start with the current file."""
         if not (isinstance(position, (list, tuple)) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
             raise ValueError(f"Expected a position [offset, line, fingerprint], got {position!r} - at {self._name}")
         self._at_first = False
@@ -126,7 +126,7 @@ class FollowReader:
         self._go_on()
 
     def poll(self, timeout: float) -> list[Event]:
-        """Return the next events, ``[]`` if none came within `timeout` seconds."""
+        """Return the next events, or ``[]`` if none arrived within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while not self._told:
             left = max(0.0, deadline - time.monotonic())
@@ -144,7 +144,7 @@ class FollowReader:
         return told
 
     def lag(self) -> int:
-        """Return the bytes behind the last event, those of newer files too."""
+        """Return the number of bytes after the last event, including newer files."""
         reader = self._reader
         if reader is None:
             return 0
@@ -159,7 +159,7 @@ class FollowReader:
         return not self._rotated
 
     def _events(self, timeout: float) -> list[Event] | None:
-        """Return the events of the present file, ``None`` at its end or if there is none."""
+        """Return the events of the current file, or ``None`` at its end or without a file."""
         if self._reader is None:
             return None
         try:
@@ -179,14 +179,14 @@ class FollowReader:
         return []
 
     def _look(self) -> bool:
-        """Look for a newer file, if this one is not known to be rotated yet."""
+        """Look for a newer file, unless the current one is known to be rotated."""
         if self._rotated or self._reader is None:
             return False
         self._rotated = any(newer(self._path, self._reader.stream.status))
         return self._rotated
 
     def _turn(self) -> bool:
-        """Go over from a file that has ended to the one that came after it, if there is one."""
+        """Switch from a finished file to its successor, if there is one."""
         if self._reader is None:
             return self._begin(self._path)
         self._at_first = False
@@ -200,7 +200,7 @@ class FollowReader:
         return False
 
     def _begin(self, file: Path, expected: os.stat_result | None = None) -> bool:
-        """Open a file; return ``False`` if it is not there, is not the expected one, or cannot be read."""
+        """Open a file; return ``False`` if it is missing, unexpected or unreadable."""
         try:
             stream = WatchedBytes(file, self._grows)
         except FileNotFoundError:
@@ -220,7 +220,7 @@ class FollowReader:
         self._rotated = False
 
     def _go_on(self) -> None:
-        """Send the present file to the last position."""
+        """Seek the last position in the current file."""
         if self._last == [0, 0]:
             return
         if self._reader is None:
@@ -236,7 +236,7 @@ class FollowReader:
             self._lose()
 
     def _lose(self) -> None:
-        """Begin with the file that is there now, and say that the rest of the one before it may be lost."""
+        """Start with the file of this name, and report that the rest of its predecessor may be lost."""
         offset, self._last = self._last[0], [0, 0]
         self.close()
         self._reader = None

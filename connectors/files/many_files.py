@@ -30,20 +30,20 @@ class Reader(Protocol):
     """The events of one file."""
 
     def seek(self, position: Position) -> None:
-        """Go on after `position`."""
+        """Continue after `position`."""
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end."""
 
     def lag(self) -> int:
-        """Return what is behind the last event."""
+        """Return the backlog after the last event."""
 
     def close(self) -> None:
         """Close the file."""
 
 
 def is_pattern(path: Path) -> bool:
-    """Tell whether a path means all files that match it; one that is there means itself, whatever its name.
+    """Return whether a path is a pattern; the path of an existing file is not, whatever its name.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def is_pattern(path: Path) -> bool:
 
 
 def matches(path: Path, pattern: Path) -> bool:
-    """Tell whether a file of this name would match a pattern.
+    """Return whether a pattern matches a file name.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _match(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 
 
 def has(position: Position, note: str) -> bool:
-    """Tell whether a position says more than where in its file it is.
+    """Return whether a position contains more than the place in its file.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def has(position: Position, note: str) -> bool:
 
 
 def inner_position(position: Position) -> Position:
-    """Return where in its file a position is.
+    """Return the place in its file of a position.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def inner_position(position: Position) -> Position:
 
 
 def files_of(pattern: Path) -> dict[str, int]:
-    """Return the files that match, in the order of their names, and their sizes in bytes."""
+    """Return the matching files in the order of their names, with their sizes in bytes."""
     found = {}
     for name in sorted(glob.glob(str(pattern), recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute pattern
         path = Path(name)
@@ -110,9 +110,9 @@ def files_of(pattern: Path) -> dict[str, int]:
 class PatternReader:
     """The events of all files that match a pattern.
 
-    A file that appears before one that was begun already is late: it is read after all that are there, or once
-    the last one is at its end. The position after its records is ``{"late": position}``, because from that of
-    a later file it cannot be known whether it was complete.
+    A file that appears before one that has been started is late: it is read after all existing files, or when the last
+    one has ended. The position after its records is ``{"late": position}``, because the position in a later file does
+    not show whether it was complete.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ class PatternReader:
         self._told: list[Event] = []
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Go on where each file was: the last one in order, those that were late, and those without a position.
+        """Continue in each file after its position: the last one in order, late files, and files without a position.
 
-        One with ``{"done": position}`` was at its end: if it is the last one, what was added since is read.
+        A file with ``{"done": position}`` had ended; if it is the last one, records added since are read.
         """
         own = {name: position for name, position in positions.items() if matches(Path(name), self._pattern)}
         if not own:
@@ -160,7 +160,7 @@ class PatternReader:
                 self._give_up(name, f"Expected {what}, found no file")
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end of all."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end of all."""
         deadline = time.monotonic() + timeout
         while not self._told:
             left = max(0.0, deadline - time.monotonic())
@@ -186,7 +186,7 @@ class PatternReader:
         return told
 
     def lag(self) -> dict[tuple[str, str], int]:
-        """Return what is behind the last event of each file that is not finished; bytes if it was not begun."""
+        """Return the backlog in each unfinished file; in bytes if it has not been started."""
         lags = {(name, "0"): size for name, size in dict(self._queue).items()}
         reader = self._reader
         return lags if reader is None else {(self._name, "0"): reader.lag(), **lags}
@@ -199,7 +199,7 @@ class PatternReader:
     def _look(self) -> None:
         """Order the files to read: new files after all started ones, then late files, then the postponed file.
 
-        A late one that was begun by a source before this one is the first: all the others were at their ends then.
+        A late file that an earlier source had started comes first, because all others had ended then.
         """
         began = time.monotonic()
         new = {name: size for name, size in files_of(self._pattern).items() if size and name not in self._over}
@@ -216,7 +216,7 @@ class PatternReader:
         self._look_again = time.monotonic() + LOOK_PAUSE * (time.monotonic() - began)
 
     def _next(self) -> bool:
-        """Begin with the next file, if there is one."""
+        """Start with the next file, if there is one."""
         if not self._queue or time.monotonic() >= self._look_again:
             self._look()
         if not self._queue:
@@ -256,7 +256,7 @@ class PatternReader:
         return []
 
     def _leave(self) -> None:
-        """Close the present file, which is not looked at again."""
+        """Close the current file for good."""
         self.close()
         self._reader = None
         self._over.add(self._name)
@@ -273,5 +273,5 @@ class PatternReader:
         return self._name < self._front
 
     def _may_grow(self) -> bool:
-        """Tell whether the present file is the last in order: once there is a later one, the writer has left it."""
+        """Return whether the current file is the last in order; a writer has left it once there is a later one."""
         return self._follow and not any(name > self._name for name in self._queue)

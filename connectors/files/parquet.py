@@ -19,7 +19,7 @@ _ROW_JSON = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 def arrow() -> tuple[type[Exception], Any]:
-    """Return pyarrow's error and its class of files, or raise an `ImportError` that says what to install."""
+    """Return pyarrow's error and its file class, or raise an `ImportError` that names what to install."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -29,7 +29,7 @@ def arrow() -> tuple[type[Exception], Any]:
 
 
 class ParquetReader:
-    """The rows of one file; a position is the number of rows up to it.
+    """The rows of one file; a position is a number of rows.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ParquetReader:
         self._batches = self._batches_from(0)
 
     def seek(self, position: Position) -> None:
-        """Go on after `position`."""
+        """Continue after `position`."""
         if not is_count(position):
             raise ValueError(f"Expected a position that counts rows, got {position!r} - at {self._name}")
         if self._rows < position:
@@ -75,7 +75,7 @@ class ParquetReader:
         self._batches = self._batches_from(position)
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the events of the next batch of rows, ``None`` at the end; never wait."""
+        """Return the events of the next batch of rows, or ``None`` at the end; never wait."""
         batch = next(self._batches, None)
         if batch is None:
             return None
@@ -92,7 +92,7 @@ class ParquetReader:
         return list(self._file.schema_arrow.names)
 
     def lag(self) -> int:
-        """Return the rows behind the last event."""
+        """Return the number of rows after the last event."""
         return self._rows - self._row
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class ParquetReader:
         self._file.close()
 
     def _batches_from(self, row: int) -> Iterator[Any]:
-        """Yield what is left from `row` on, by row groups: those before it are not read."""
+        """Yield the batches from `row` on; earlier row groups are not read."""
         end = 0
         for group in range(self._file.metadata.num_row_groups):
             at, end = end, end + self._file.metadata.row_group(group).num_rows
@@ -125,14 +125,14 @@ class ParquetReader:
 
 @dataclass(frozen=True)
 class _Damage:
-    """Why the rows up to `end` cannot be read."""
+    """The reason why the rows up to `end` cannot be read."""
 
     error: Exception
     end: int
 
 
 def _rows(batch: Any) -> list[dict[str, Any] | Exception]:
-    """Return the rows of a batch, each by itself if one of them cannot be read."""
+    """Return the rows of a batch, read one by one if one of them is damaged."""
     try:
         rows: list[dict[str, Any] | Exception] = batch.to_pylist()
     except (ValueError, OverflowError) as error:

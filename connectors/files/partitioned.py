@@ -173,11 +173,11 @@ class PartitionedFiles:
         return WorkAssignment(begin, {name: self._end(name, positions) for name in names}, events if names else 0)
 
     def _end(self, name: str, positions: Mapping[str, Position]) -> int:
-        """Return where to stop in a file: after its last whole line, if it may still be written and there are some."""
+        """Return the end of the work in a file: after its last whole line, if it may still be written."""
         return (self._lines(name, positions) if name == self._growing else 0) or self._sizes[name]
 
     def _lines(self, name: str, positions: Mapping[str, Position]) -> int:
-        """Return where the last whole line ends in a file, 0 if there is none behind its position.
+        """Return the end of the last whole line of a file, or 0 if there is none after its position.
 
         It is the size of a file whose records are not lines, as with quotes in CSV.
         """
@@ -195,7 +195,7 @@ class PartitionedFiles:
         return size
 
     def _at(self, name: str, position: Position, size: int) -> _Reading:
-        """Return the open file if reading continues at its position; else open it again."""
+        """Return the open file if reading continues at its position; otherwise open it again."""
         reading = self._reading
         if reading is None or (reading.name, reading.position, reading.size) != (name, position, size):
             self.close()
@@ -210,7 +210,7 @@ class PartitionedFiles:
 
 
 class _Reading:
-    """One file, of which no more events are taken than are wanted."""
+    """One file of which a limited number of events is read."""
 
     def __init__(self, name: str, position: Position, size: int, reader: PatternReader) -> None:
         self.name, self.position, self.size, self._reader = name, position, size, reader
@@ -218,7 +218,7 @@ class _Reading:
         reader.seek({name: {LATE: position}})
 
     def take(self, most: int) -> list[Event] | None:
-        """Return the next events, ``None`` at the end of the file."""
+        """Return the next events, or ``None`` at the end of the file."""
         while not self._at_hand:
             events = self._reader.poll(1.0)
             if events is None:
@@ -233,7 +233,7 @@ class _Reading:
 
 
 def _is_over(position: Position, size: int, is_last: bool) -> bool:
-    """Tell whether a file of this size is not to be read again; the last is the last, in order, that was begun."""
+    """Return whether a file of this size need not be read again; `last` is the last started file in order."""
     if is_broken(inner_position(position)):
         return True
     if has(position, DONE):
@@ -246,7 +246,7 @@ def _bytes_left(name: str, size: int, position: Position) -> int:
 
 
 def _bytes_read(position: Position) -> int:
-    """Return how many bytes of a file were read, those before its position if it is plain text and not done."""
+    """Return the number of bytes read of a file: up to its position if it is unfinished plain text."""
     if has(position, DONE):
         return int(position[SIZE])
     inner = inner_position(position)

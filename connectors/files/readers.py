@@ -31,14 +31,14 @@ def stdin_reader(format: str | None, follow: bool, limit: int) -> TextReader:
 
 
 def read_to_end() -> bool:
-    """Return that a file does not grow: its end is the end."""
+    """Return that a file does not grow."""
     return False
 
 
 def file_reader(
     path: Path, format: str | None, grows: Callable[[], bool], limit: int, end: int = sys.maxsize
 ) -> TextReader | ParquetReader:
-    """Open one file that is not followed, or until `grows` says that its end is the end; plain text up to `end`."""
+    """Open a file that is not followed, or whose end is final unless `grows` returns true; plain text up to `end`."""
     _check_file(path)
     format = format or format_of(path)
     if format == "parquet":
@@ -86,5 +86,5 @@ def _format_or_none(path: Path) -> str | None:
 
 
 def is_compressed(path: Path) -> bool:
-    """Tell whether the bytes of a file are those of gzip, by its name."""
+    """Return whether a file name is that of a gzip file."""
     return path.suffix.lower() == ".gz"

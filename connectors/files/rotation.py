@@ -1,6 +1,6 @@
-"""Log rotation: the file of a position, its current path, and the file that follows it.
+"""Log rotation: the file of a position, its current path, and its successor.
 
-A rotated file has the name of the one that is written to and more: ``app.log.1``, or ``app.log-20260131``.
+The name of a rotated file begins with that of the current file: ``app.log.1``, or ``app.log-20260131``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _DATE = re.compile(r"[-_.]?\d{4}[-_.:\dT]*")
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells a file from others, also after it was renamed.
+    """The identity of a file, which renaming does not change.
 
-    The device is no part of it: all candidates are in one folder, and some systems renumber devices.
+    The device is not part of it: all candidates are in one folder, and some systems renumber devices.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Fingerprint:
 
     @classmethod
     def parse(cls, text: object) -> Fingerprint:
-        """Read what ``str`` gave; anything else is a `ValueError`."""
+        """Return the fingerprint that ``str`` wrote; raise a `ValueError` for any other text."""
         parts = text.split("-") if isinstance(text, str) else []
         if len(parts) != 3 or not all(part.isdecimal() for part in parts[:2]):
             raise ValueError(f"Expected inode-size-digest, got {text!r}")
@@ -66,14 +66,14 @@ class Fingerprint:
         return f"{self.inode}-{self.size}-{self.digest}"
 
     def begins(self, head: bytes) -> bool:
-        """Tell whether a file with these bytes at its start can be this one."""
+        """Return whether a file with these bytes at its start can be this one."""
         return len(head) >= self.size and _digest(head[: self.size]) == self.digest
 
 
 def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
-    """Return where the file is that was read up to `offset`, ``None`` if it is gone.
+    """Return the path of the file that was read up to `offset`, or ``None`` if it is gone.
 
-    The same file under any name comes before a copy of it.
+    The same file under any name is preferred to a copy of it.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def find(path: Path, fingerprint: Fingerprint, offset: int) -> Path | None:
 
 
 def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files with bytes in them that came after another one, the oldest first.
+    """Yield the non-empty files that came after a file, the oldest first.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def newer(path: Path, status: os.stat_result) -> Iterator[tuple[Path, os.stat_re
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates as they come.
+    """Return the rotated files beside `path`, the oldest first: ``.2`` before ``.1``, and dates in ascending order.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def rotated_files(path: Path) -> list[Path]:
 
 
 def _beside(path: Path) -> list[Path]:
-    """Return the files whose names begin with that of `path` and go on."""
+    """Return the files whose names begin with that of `path` and are longer."""
     try:
         others = list(path.parent.iterdir())
     except OSError:

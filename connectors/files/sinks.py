@@ -21,7 +21,7 @@ _JSON_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_A
 
 
 class OutputClosedError(RuntimeError):
-    """The reader of standard output is gone."""
+    """The reader of standard output has closed it."""
 
     def __init__(self) -> None:
         super().__init__("standard output was closed; what was written last may not have been read")
@@ -167,7 +167,7 @@ class FileSink:
             raise self._name_file(error) from error
 
     def _name_file(self, error: OSError) -> Exception:
-        """Return an error that says which file is meant, which a full disk does not."""
+        """Return an error that names the file, which the error of a full disk does not."""
         if self._to_stdout and isinstance(error, BrokenPipeError):
             return OutputClosedError()
         error.filename = "standard output" if self._to_stdout else str(self._path)

@@ -236,7 +236,7 @@ def field_names(path: str | os.PathLike[str], format: str | None = None) -> list
 
 
 def _check_fingerprint(path: Path, position: Position) -> None:
-    """Refuse the position of a file that was followed, if it is of another file than the one that is there now."""
+    """Raise an error if the position of a followed file belongs to another file than the current one."""
     marked = isinstance(position, (list, tuple)) and len(position) == 3 and not is_broken(position)
     if marked and find(path, Fingerprint.parse(position[2]), position[0]) != path:
         raise ValueError(

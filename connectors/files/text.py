@@ -19,14 +19,14 @@ HEADER_SECONDS = 1.0
 
 
 class HeaderError(ValueError):
-    """A header that gives no names, without which there are no records."""
+    """A header without usable names, so that no record can be read."""
 
 
 class TextReader:
     """The events of one stream of bytes.
 
-    A position is ``[offset, line]``: the bytes and the lines up to the end of a record. Where a stream turned
-    out to be damaged it is ``[offset, line, "broken"]``, so that the damage is not reported again.
+    A position is ``[offset, line]``: the bytes and the lines up to the end of a record. After the damaged part of a
+    stream it is ``[offset, line, "broken"]``, so that the damage is not reported again.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class TextReader:
         self._go_on(offset=0, line=0)
 
     def seek(self, position: Position) -> None:
-        """Go on after `position`."""
+        """Continue after `position`."""
         if not (type(position) in (list, tuple) and len(position) in (2, 3) and all(map(is_count, position[:2]))):
             raise ValueError(f"Expected a position [offset, line], got {position!r} - at {self._name}")
         offset, line = position[:2]
@@ -62,13 +62,13 @@ class TextReader:
         self._told_at = offset if len(position) == 3 else -1
 
     def give_up_header(self, error: HeaderError) -> None:
-        """Start again, and take no record for readable."""
+        """Start again, and treat every record as unreadable."""
         self._form = Headless(str(error))
         self._stream.seek(0)
         self._go_on(offset=0, line=0)
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         deadline = time.monotonic() + timeout
         events = self._events()
         while not events and not self._ended:
@@ -79,11 +79,11 @@ class TextReader:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names in the header, once it was read; none if there is no header."""
+        """The names in the header once it has been read; empty if there is no header."""
         return self._form.names if isinstance(self._form, Csv) else ()
 
     def lag(self) -> int:
-        """Return the bytes behind the last event, 0 if that is unknown."""
+        """Return the number of bytes after the last event, or 0 if it is unknown."""
         waiting = self._stream.waiting()
         return 0 if waiting is None else waiting + self._read - self._offset
 
@@ -103,7 +103,7 @@ class TextReader:
         self._told_at = -1
 
     def _more(self, timeout: float) -> list[Event]:
-        """Read on, and return the first events of what came."""
+        """Read more bytes, and return the first events in them."""
         try:
             chunk = self._stream.read(timeout)
         except BrokenStreamError as error:
@@ -118,7 +118,7 @@ class TextReader:
         return self._events()
 
     def _after_mark(self, chunk: bytes) -> bytes:
-        """Return what has come after the byte order mark that a file may begin with."""
+        """Return the bytes after the byte order mark, if the file begins with one."""
         begin = self._start + chunk
         if len(begin) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(begin):
             self._start = begin  # It takes more bytes to tell.

@@ -13,10 +13,10 @@ FULL = 4000
 
 
 class Buffers:
-    """Records by partition, handed out in order of arrival, or one of each partition in turn.
+    """Records by partition, returned in order of arrival, or one of each partition in turn.
 
-    In turn, a position is ``[offset, round]``: of the partitions with the fewest rounds, the first one is next, and the
-    others wait for it. So the order is the same however the records came, and goes on the same from positions.
+    In turn, a position is ``[offset, round]``. The next record is from the first of the partitions with the fewest
+    rounds, and other partitions wait for it. So neither the order of arrival nor a restart changes the order.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Buffers:
         self._full: set[Partition] = set()  # those that are paused because many records wait
 
     def add(self, records: Mapping[Partition, Iterable[Record]]) -> None:
-        """Add records behind the others of their partitions."""
+        """Append records to their partitions."""
         for partition, those in records.items():
             self._waiting[partition].extend(those)
 
@@ -62,7 +62,7 @@ class Buffers:
         return found
 
     def put_back(self, taken: Sequence[tuple[Partition, Record, Position]]) -> None:
-        """Put back the last records that were taken, in the order in which they were."""
+        """Return the last records to the buffer, in their order."""
         for partition, record, _ in reversed(taken):
             self._waiting[partition].appendleft(record)
             if self._in_turn:
@@ -73,20 +73,20 @@ class Buffers:
         return [offset, self._rounds[partition]] if self._in_turn else offset
 
     def is_ready(self, partitions: Collection[Partition]) -> bool:
-        """Return whether there is a record to take."""
+        """Return whether a record can be taken."""
         return self._next(partitions) is not None
 
     def count(self, partition: Partition) -> int:
-        """Return how many records of a partition there are."""
+        """Return the number of records of a partition."""
         return len(self._waiting[partition])
 
     def first(self, partition: Partition) -> int | None:
-        """Return the offset of the next record of a partition, ``None`` if there is none."""
+        """Return the offset of a partition's next record, or ``None`` if there is none."""
         waiting = self._waiting[partition]
         return waiting[0].offset if waiting else None
 
     def throttle(self, client: Consumer, partitions: Iterable[Partition]) -> None:
-        """Fetch nothing of partitions of which many records wait; each pause throws away what is in flight."""
+        """Pause partitions with many buffered records; each pause discards the fetches in flight."""
         for partition in partitions:
             waiting = self.count(partition)
             if waiting >= FULL and partition not in self._full:
@@ -97,7 +97,7 @@ class Buffers:
                 client.resume([partition])
 
     def drop(self, partition: Partition, position: Position = None) -> None:
-        """Forget the records of a partition, and go on after a position."""
+        """Drop the records of a partition, and continue after a position."""
         self._waiting.pop(partition, None)
         self._full.discard(partition)
         self._rounds[partition] = position[1] if isinstance(position, list) else 0

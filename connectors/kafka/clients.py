@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Partition:
-        """Return the partition of a name.
+        """Return the partition with a given name.
 
         Examples
         --------
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record as the broker has it; the timestamp is in milliseconds, and negative if there is none."""
+    """One record as the broker stores it; the timestamp is in milliseconds, and negative if there is none."""
 
     offset: int
     key: bytes | None
@@ -57,14 +57,14 @@ class Listener(Protocol):
         """Partitions were added."""
 
     def on_revoked(self, partitions: Iterable[Partition]) -> None:
-        """Partitions are about to be taken away; what was done with them may still be committed."""
+        """Partitions are about to be revoked; the work on them can still be committed."""
 
     def on_lost(self, partitions: Iterable[Partition]) -> None:
-        """Partitions were taken away, and others may have them."""
+        """Partitions were revoked, and other members may have them."""
 
 
 class OffsetGoneError(Exception):
-    """Records were deleted before they were read; says which were to come next."""
+    """Records were deleted before they were read; the error has their offsets."""
 
     def __init__(self, offsets: Mapping[Partition, int]) -> None:
         super().__init__(offsets)
@@ -72,19 +72,19 @@ class OffsetGoneError(Exception):
 
 
 class Consumer(Protocol):
-    """Reads what transactions have committed, and commits nothing by itself.
+    """Reads committed records, and commits nothing by itself.
 
     Requests to the brokers raise an `OSError` if they fail: `UnavailableError` if they may be retried.
     """
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        """Take part in the group; nothing is read of the partitions that it assigns before `start`."""
+        """Join the group; assigned partitions are not read before `start`."""
 
     def start(self, offsets: Mapping[Partition, int]) -> None:
-        """Read these partitions from these offsets on; they are ours, or without `subscribe` they become so."""
+        """Read these partitions from these offsets; without `subscribe`, this also assigns them."""
 
     def poll(self, seconds: float) -> Mapping[Partition, Sequence[Record]]:
-        """Return the next records of some partitions, ``{}`` if none came in time.
+        """Return the next records of some partitions, or ``{}`` if none arrived in time.
 
         Raises
         ------
@@ -95,61 +95,61 @@ class Consumer(Protocol):
         """
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Fetch nothing of these partitions."""
+        """Stop fetching these partitions."""
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Fetch these partitions again."""
 
     def position(self, partition: Partition) -> int:
-        """Return the offset that is fetched next, -1 if it is not known; markers of transactions are passed over."""
+        """Return the offset that is fetched next, or -1 if it is unknown; transaction markers are skipped."""
 
     def waiting(self, partition: Partition, next_offset: int) -> int:
-        """Return how many offsets there are from this one on, as far as it is known; any thread may call it.
+        """Return the number of offsets from this one on, as far as it is known; any thread may call it.
 
-        Records of transactions that are still open count, though they cannot be read; in `ends` they do not.
+        Records of open transactions count here, though they cannot be read yet; in `ends` they do not.
         """
 
     def committed(self, partition: Partition) -> int | None:
         """Return the offset that the group has committed."""
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        """Return the partitions of a topic, ``[]`` if there is no such topic."""
+        """Return the partitions of a topic, or ``[]`` if there is no such topic."""
 
     def look(self, topics: Iterable[str]) -> Mapping[str, list[Partition]] | None:
-        """Return the partitions of topics that are read, ``[]`` for one that is not there.
+        """Return the partitions of the topics, ``[]`` for a missing topic.
 
-        The brokers are asked each time; while they have not answered, ``None`` is returned, and the next call has the
-        answer, or raises `UnavailableError` if there is none in time.
+        Each call sends a request. ``None`` means that the brokers have not responded yet: the next call returns their
+        response, or raises `UnavailableError` after the timeout.
         """
 
     def first(self, partition: Partition) -> int:
         """Return the offset of the oldest record."""
 
     def end(self, partition: Partition) -> int:
-        """Return the offset after the newest record that can be read."""
+        """Return the offset after the newest readable record."""
 
     def ends(self, partitions: Iterable[Partition], seconds: float = COMMIT_SECONDS) -> Mapping[Partition, int]:
-        """Return the offsets after the newest records of many partitions, each broker being asked once."""
+        """Return the offsets after the newest records of many partitions, with one request per broker."""
 
     def at(self, partition: Partition, milliseconds: int) -> int:
-        """Return the offset of the first record from a time on, or that after the newest record."""
+        """Return the offset of the first record from a time on, or the end offset if there is none."""
 
     @property
     def membership(self) -> Any:
-        """What tells the brokers whether this member still is one."""
+        """The identity by which brokers recognise this member."""
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets by themselves, or raise `CommitRefusedError`."""
+        """Commit offsets without a transaction, or raise `CommitRefusedError`."""
 
     def close(self) -> None:
         """Leave the group."""
 
 
 class Producer(Protocol):
-    """Writes each record once; in a transaction what it writes becomes visible at `commit`, together with offsets."""
+    """Writes each record once; in a transaction, records become visible at `commit`, together with offsets."""
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Sequence[tuple[str, bytes]]) -> None:
-        """Write a record, before long.
+        """Write a record asynchronously.
 
         Raises
         ------
@@ -169,10 +169,10 @@ class Producer(Protocol):
         """
 
     def close(self) -> None:
-        """Release it; of a transaction, what was written since the last commit is void."""
+        """Release the client; records of an open transaction are aborted."""
 
     def commit(self, parts: Sequence[tuple[Any, Mapping[Partition, int], str]]) -> None:
-        """Commit the records since the last time and offsets, each with a note: all or nothing.
+        """Commit the records since the last commit, and offsets, each with a note: all or nothing.
 
         Parameters
         ----------
@@ -187,10 +187,10 @@ class Producer(Protocol):
 
 
 class Client(Protocol):
-    """A package that talks to Kafka: a module with these names.
+    """A Kafka client package: a module with these names.
 
-    To make a consumer, a producer or topics raises `UnavailableError` if no broker answers, and a `ValueError` if
-    options cannot be combined.
+    Creating a consumer, a producer or topics raises `UnavailableError` if the brokers are unavailable, and a
+    `ValueError` if options cannot be combined.
     """
 
     SEPARATOR: str
@@ -200,20 +200,20 @@ class Client(Protocol):
     """The options whose value is the path of a file or a directory that is read."""
 
     def check(self, name: str, value: Any) -> None:
-        """Raise a `ValueError` if there is no such option."""
+        """Raise a `ValueError` for an unknown option."""
 
     def consumer(self, servers: str, options: Mapping[str, Any], group: str | None, member: str | None) -> Consumer:
-        """Return a consumer that is connected, of a group if there is one, in which it is called `member`."""
+        """Return a connected consumer, in a group under the name `member` if a group is given."""
 
     def producer(self, servers: str, options: Mapping[str, Any], name: str | None, seconds: float) -> Producer:
-        """Return a producer that is connected.
+        """Return a connected producer.
 
-        With a `name`, the transactional id, it has transactions that may stay open for some seconds, and an older
-        producer of the same name is shut out.
+        With a `name`, the transactional id, it has transactions with a timeout in seconds, and an older producer with
+        the same name is fenced.
         """
 
     def create_topics(self, servers: str, options: Mapping[str, Any], partitions: Mapping[str, int | None]) -> None:
         """Create topics, each with a number of partitions or the brokers' default; an `OSError` if they refuse.
 
-        A topic that exists is left as it is.
+        An existing topic does not change.
         """

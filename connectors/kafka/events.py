@@ -1,4 +1,4 @@
-"""Events from records."""
+"""Conversion of Kafka records to events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_PAUSE = 30.0
 
 
 class Events:
-    """Makes events from records, with an error where one cannot be read.
+    """Converts records to events, with an error for each that cannot be read.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Events:
 
 
 class Retry:
-    """When to call a decoder again that is unavailable: after 1 s, then after twice as long each time.
+    """The time of the next call of an unavailable decoder: after 1 s, and then twice the pause each time.
 
     Attributes
     ----------
@@ -93,18 +93,18 @@ class Retry:
 
     @property
     def seconds(self) -> float:
-        """The time until then, 0 if the decoder can be called."""
+        """The time until the next call; 0 if the decoder can be called now."""
         return max(0.0, self._due - time.monotonic()) if self.trouble else 0.0
 
     def record_failure(self, error: DecoderUnavailableError) -> None:
-        """Wait before the next call."""
+        """Lengthen the pause before the next call."""
         now = time.monotonic()
         self._pause = min(LONGEST_PAUSE, max(1.0, 2.0 * self._pause))
         self._due = now + self._pause
         self.trouble = Trouble(error, self.trouble.since if self.trouble else now)
 
     def record_success(self) -> None:
-        """Call it at once from now on."""
+        """Reset the pause to 0."""
         self.trouble, self._pause = None, 0.0
 
 
@@ -121,7 +121,7 @@ def _parameters_of(decoder: Decoder | None) -> tuple[str, ...]:
 
 
 def gap_event(partition: Partition, offset: int, next_offset: int) -> Event:
-    """Return the event that says that reading continues at another offset, because there is no record where it should.
+    """Return the event that reports a jump to another offset, because the expected record does not exist.
 
     Examples
     --------

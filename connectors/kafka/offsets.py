@@ -1,4 +1,4 @@
-"""Offsets in a partition, from users and from checkpoints."""
+"""Offsets in a partition, from configuration and from checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Start = str | int | dt.datetime
 
 
 def parse_start(start: Start) -> Start:
-    """Return a start or an end that a user gave, a time as text as a time.
+    """Return a configured start or end, with a time as text parsed.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def parse_start(start: Start) -> Start:
 
 
 def missing_topic(topic: str, servers: str) -> TopicMissingError:
-    """Return the error that says which topic is not there."""
+    """Return the error that names a missing topic."""
     return TopicMissingError(f'Expected a topic, got "{topic}", which does not exist - at {servers}')
 
 
@@ -85,7 +85,7 @@ def check_copartitioned(partitions: Iterable[Partition]) -> None:
 
 
 def resolve_offset(client: Consumer, partition: Partition, start: Start) -> int:
-    """Return the offset of a start or an end; one before the oldest record is moved up to it."""
+    """Return the offset of a start or an end; one before the oldest record becomes that of the oldest record."""
     if start == "latest":
         return client.end(partition)
     if isinstance(start, dt.datetime):
@@ -95,7 +95,7 @@ def resolve_offset(client: Consumer, partition: Partition, start: Start) -> int:
 
 
 def nearest_offset(client: Consumer, partition: Partition, offset: int) -> int:
-    """Return where to go on if there is no record at an offset: at the oldest one, or else after the newest."""
+    """Return the nearest offset to continue at if an offset has no record: the oldest record, or the end."""
     first, end = client.first(partition), client.end(partition)
     return first if offset < first else end
 

@@ -55,7 +55,7 @@ OURS = {
 
 
 class Options:
-    """How brokers are talked to.
+    """The brokers, the client and its options.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Options:
             self._client.check(name, value)
 
     def consumer(self, group: str | None = None, member: str | None = None) -> Consumer:
-        """Return a consumer that is connected.
+        """Return a connected consumer.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Options:
         return self._client.consumer(self.servers, self.given, group, member if group else None)
 
     def producer(self, name: str | None = None, seconds: float = 60.0) -> Producer:
-        """Return a producer that is connected.
+        """Return a connected producer.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Options:
         return self._client.producer(self.servers, self.given, name, seconds)
 
     def create_topics(self, partitions: Mapping[str, int | None]) -> None:
-        """Create topics, with as many replicas as is the brokers' default; one that exists is left as it is.
+        """Create topics, with the brokers' default number of replicas; an existing topic does not change.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Options:
 
 
 def _readable(path: Path, name: str) -> str:
-    """Return the path of a file or a directory that can be read."""
+    """Return the path of a readable file or directory, or raise an error."""
     try:
         if path.is_dir():
             next(path.iterdir(), None)
@@ -184,7 +184,7 @@ def _readable(path: Path, name: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of an option is not to be shown.
+    """Return whether the value of an option must be hidden.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def is_secret(name: str) -> bool:
 
 
 def _of_environment(environ: Mapping[str, str], separator: str) -> dict[str, Any]:
-    """Return the options that variables give: JSON values, or else text."""
+    """Return the options from environment variables: JSON values, or else text."""
     found: dict[str, Any] = {}
     for variable, text in environ.items():
         if variable.startswith(PREFIX):

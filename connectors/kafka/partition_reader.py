@@ -24,7 +24,7 @@ SLICE = 64
 
 
 class PartitionReader:
-    """Reads the partitions that it is given, each from where `start_offsets` says.
+    """Reads the assigned partitions, each from its start offset.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class PartitionReader:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What was wrong when the decoder was called last."""
+        """The problem of the decoder's last call."""
         return self._retry.trouble
 
     @property
@@ -61,7 +61,7 @@ class PartitionReader:
         return list(self._next)
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Take over partitions; where to begin is found out at the next `poll`."""
+        """Add partitions; the next `poll` determines their start offsets."""
         for partition in partitions:
             self._buffers.drop(partition, self._start_offsets.own.get(partition))
             self._next[partition] = 0
@@ -69,12 +69,12 @@ class PartitionReader:
             self._new.add(partition)
 
     def remember(self, partitions: Sequence[Partition]) -> None:
-        """Keep the positions in partitions that are about to be taken away in order."""
+        """Keep the positions of partitions that are about to be revoked."""
         read = self._next.keys() - self._new
         self._left.update((p, self._buffers.position(p, self._next[p])) for p in partitions if p in read)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
-        """Drop partitions, and events of theirs that were not returned."""
+        """Remove partitions and their events that have not been returned."""
         for partition in partitions:
             self._buffers.drop(partition)
             self._next.pop(partition, None)
@@ -91,12 +91,12 @@ class PartitionReader:
         return self._next.keys() - self._new
 
     def lag(self, client: Consumer) -> Mapping[tuple[str, str], int]:
-        """Return how many records wait behind the last event, by topic and partition, as far as it is known."""
+        """Return the known number of records after the last event, by topic and partition."""
         offsets = dict(self._next)
         return {(p.topic, str(p.number)): self._readable.lag(client, p, offset) for p, offset in offsets.items()}
 
     def poll(self, client: Consumer, timeout: float) -> list[Event] | None:
-        """Return the next events, ``[]`` if none came within `timeout` seconds, ``None`` at the end."""
+        """Return the next events, ``[]`` if none arrived within `timeout` seconds, or ``None`` at the end."""
         self._begin(client)
         if not self._buffers.is_ready(self._live(client)):
             self._fetch(client, timeout)
@@ -112,7 +112,7 @@ class PartitionReader:
         return None if not events and self._until is not None and self._next and not self._live(client) else events
 
     def _begin(self, client: Consumer) -> None:
-        """Find out where to begin in partitions that are new."""
+        """Determine the start offsets of new partitions."""
         if not self._new:
             return
         offsets, latest = self._start_offsets.find(client, self._new)
@@ -129,7 +129,7 @@ class PartitionReader:
         self._events += [self._position_event(partition) for partition in sorted(latest)]
 
     def _take(self, client: Consumer, events: list[Event]) -> None:
-        """Append the events of records that were fetched, up to one that cannot be decoded yet."""
+        """Append the events of fetched records, up to one that cannot be decoded yet."""
         taken = self._buffers.take(SLICE, self._live(client))
         for i, (partition, record, position) in enumerate(taken):
             if record.offset < self._ends.get(partition, record.offset + 1):
@@ -155,7 +155,7 @@ class PartitionReader:
         self._polled = time.monotonic()
 
     def _positions_after_gaps(self, client: Consumer) -> Iterator[Event]:
-        """Yield the position of each partition whose next offsets have no records and were passed over."""
+        """Yield the position of each partition whose next offsets have no records and were skipped."""
         for partition in sorted(self._next.keys() - self._new):
             if not self._buffers.count(partition) and client.position(partition) > self._next[partition]:
                 self._next[partition] = client.position(partition)
@@ -165,7 +165,7 @@ class PartitionReader:
         return Event(str(partition), self._buffers.position(partition, self._next[partition]), b"")
 
     def _live(self, client: Consumer) -> list[Partition]:
-        """Return the partitions that are not at their end; markers of transactions there are no records."""
+        """Return the partitions that have not reached their end; transaction markers are not records."""
         if self._until is None:
             return list(self._next)
         ends, count = self._ends, self._buffers.count
@@ -176,7 +176,7 @@ class PartitionReader:
         ]
 
     def _skip_to_next(self, client: Consumer, partition: Partition, offset: int) -> Event:
-        """Go on with what is there, and say what is not."""
+        """Continue at the nearest existing record, and report the missing ones."""
         next_offset = self._next[partition] = nearest_offset(client, partition, offset)
         client.start({partition: next_offset})
         return gap_event(partition, offset, next_offset)

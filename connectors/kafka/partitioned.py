@@ -197,12 +197,12 @@ class PartitionedTopics:
         return client
 
     def _find_partitions(self, client: Consumer) -> list[Partition]:
-        """Return the partitions that are there."""
+        """Return the existing partitions."""
         servers = self._options.servers
         return sorted({p for topic in self._topics for p in find_partitions(client, topic, self._numbers, servers)})
 
     def _go_on(self, client: Consumer, begin: Mapping[Partition, int]) -> None:
-        """Continue in partitions that were read up to here, begin in others, leave those of an earlier assignment."""
+        """Continue partitions that were read up to here, start others, and release those of an earlier assignment."""
         left = [partition for partition in self._next if partition not in begin]
         client.pause(left)
         new = {partition: offset for partition, offset in begin.items() if self._next.get(partition) != offset}
@@ -218,13 +218,13 @@ class PartitionedTopics:
             self._next |= offsets
 
     def _is_awaited(self, client: Consumer, partition: Partition, end: int) -> bool:
-        """Tell whether a record before `end` may still come, and none is available."""
+        """Return whether a record before `end` may still arrive and none is available."""
         if self._buffers.count(partition) or partition in self._lost:
             return False
         return self._next[partition] < end and client.position(partition) < end
 
     def _take(self, client: Consumer, partition: Partition, end: int) -> Event | None:
-        """Return the next event of a partition, ``None`` if there is none before `end`."""
+        """Return the next event of a partition, or ``None`` if there is none before `end`."""
         first = self._buffers.first(partition)
         if first is not None and first < end:
             ((_, record, position),) = self._buffers.take(1, [partition])
@@ -257,7 +257,7 @@ class PartitionedTopics:
 def _assignment(
     partitions: Iterable[Partition], spans: Mapping[Partition, tuple[int, int]], events: int
 ) -> WorkAssignment:
-    """Return a worker's assignment; if the end is before the beginning, records were deleted, which is one event."""
+    """Return a worker's assignment; an end before the beginning means deleted records, which are one event."""
     own = {str(partition): spans[partition] for partition in partitions if partition in spans}
     counts = split({stream: end - begin if begin <= end else 1 for stream, (begin, end) in own.items()}, events)
     begins = {stream: begin for stream, (begin, _) in own.items()}

@@ -27,7 +27,7 @@ _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 class _Topic:
-    """A topic that is written to."""
+    """An output topic."""
 
     def __init__(self, writer: Writer, topic: str) -> None:
         self._writer, self._topic = writer, topic
@@ -102,7 +102,7 @@ class KafkaDeadLetters(_Topic):
 
 
 def _headers(event: Event, refusal: Refusal, member: str | None) -> dict[str, str]:
-    """Return the headers that a dead letter gets besides those of its record."""
+    """Return the headers that a dead letter has in addition to those of its record."""
     found = {
         (f"{CONNECT}{name}" if name in ("topic", "partition", "offset") else f"{OWN}{name}"): _text(value)
         for name, value in event.location.items()
@@ -119,5 +119,5 @@ def _text(value: Any) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Return text as UTF-8, cut after a whole character."""
+    """Return text as UTF-8, truncated after a whole character."""
     return text.encode(errors="backslashreplace")[:LONGEST_TEXT].decode(errors="ignore").encode()

@@ -222,12 +222,12 @@ class KafkaSource:
         return client
 
     def _check(self) -> None:
-        """Raise a `ValueError` if topics have to have the same number of partitions, and have not."""
+        """Raise a `ValueError` if topics that need the same number of partitions have different ones."""
         if self._copartitioned and self._numbers is not None:
             check_copartitioned(self._start_offsets.known)
 
     def _join(self, client: Consumer) -> None:
-        """Take part in the group, or take all partitions that are to be read."""
+        """Join the group, or without a group start all partitions."""
         if self._is_reading:
             return
         self._is_reading = True
@@ -238,7 +238,7 @@ class KafkaSource:
             self.on_assigned(p for p in known if self._numbers is None or p.number in self._numbers)
 
     def _look(self, client: Consumer) -> None:
-        """Look periodically for partitions that were added, and read them if no group deals them out."""
+        """Look for new partitions periodically, and read them if there is no group that assigns them."""
         added = self._start_offsets.add(self._topic_watcher.look(client))
         if added:
             self._check()

@@ -11,11 +11,11 @@ from connectors.kafka.offsets import Start, offset_of, resolve_offset
 
 
 class StartOffsets:
-    """Finds out where to begin.
+    """Determines start offsets.
 
-    What the group has committed comes first, then our own position, then `start`. A `start` of ``"latest"`` means the
-    end of a partition when it was found for the first time: later attempts, other members and restarts begin there too,
-    and a partition that is added to a topic is read from its first record on.
+    The committed offset of the group takes precedence over our own position, and that over `start`. A `start` of
+    ``"latest"`` is the end of a partition when it is first found: later attempts, other members and restarts start
+    there too, and a partition added to a topic is read from its first record.
 
     Parameters
     ----------
@@ -42,22 +42,22 @@ class StartOffsets:
         self._committed: dict[Partition, int] = {}  # by the group, when we began; -1 is nothing
 
     def rewind(self, partitions: Iterable[Partition]) -> None:
-        """Let our own positions come before what the group has committed, once."""
+        """Give our own positions precedence over the committed offsets, once."""
         self._rewound.update(partitions)
 
     def add(self, partitions: Iterable[Partition]) -> set[Partition]:
-        """Take note of all partitions that there are, and return those that are new."""
+        """Record all existing partitions, and return the new ones."""
         new = set(partitions) - self.known
         self.known |= new
         self._added |= new
         return new
 
     def forget(self, partition: Partition) -> None:
-        """Forget what is committed of a partition, which others may have."""
+        """Forget the committed offset of a partition that other members may have."""
         self._committed.pop(partition, None)
 
     def find(self, client: Consumer, partitions: Iterable[Partition]) -> tuple[dict[Partition, int], set[Partition]]:
-        """Return the offsets to begin at, and the partitions where that is the end as we have found it."""
+        """Return the start offsets, and the partitions where that is the end as found by this process."""
         offsets, latest = {}, set()
         for partition in sorted(partitions):
             is_asked = self._in_group and partition not in self._rewound
@@ -84,11 +84,11 @@ class StartOffsets:
         return offsets, latest
 
     def to_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the offsets of partitions that we have and have read on in."""
+        """Return the offsets of assigned partitions in which reading has advanced."""
         return {p: offsets[p] for p, committed in self._committed.items() if p in offsets and offsets[p] > committed}
 
     def _is_later(self, client: Consumer, partition: Partition) -> bool:
-        """Tell whether a partition was added when others of its topic had been begun."""
+        """Return whether a partition was added after others of its topic had been started."""
         others = [other for other in sorted(self.known) if other.topic == partition.topic and other != partition]
         if partition in self._added:
             return True

@@ -10,7 +10,7 @@ from connectors.base import UnavailableError
 
 
 class Failure(IntEnum):
-    """Why there is no connection; of several reasons the largest one says most."""
+    """The reason of a failed connection; of several reasons, the largest value is the most specific."""
 
     UNREACHABLE = 0
     UNTRUSTED = 1
@@ -18,7 +18,7 @@ class Failure(IntEnum):
 
 
 def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
-    """Let a task run for some seconds, and leave it alone then: some calls of the clients wait without end.
+    """Run a task with a time limit, and abandon it afterwards: some client calls wait without end.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def run_within(seconds: float, task: Callable[[], None]) -> Exception | None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an error is and says.
+    """Return the class and the message of an error.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def unavailable(servers: str, failure: Failure, cause: str, option: str) -> UnavailableError:
-    """Return the error that says why there is no connection.
+    """Return the error for a failed connection, with its reason.
 
     Parameters
     ----------

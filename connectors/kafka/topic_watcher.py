@@ -15,7 +15,7 @@ AGAIN_SECONDS = 5.0
 
 
 class TopicWatcher:
-    """Looks periodically whether topics are there, and which partitions they have.
+    """Checks periodically that topics exist, and which partitions they have.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class TopicWatcher:
         self._due = time.monotonic() + LOOK_SECONDS
 
     def look(self, client: Consumer) -> list[Partition]:
-        """Return the partitions that there are if it is time to look, and ``[]`` otherwise."""
+        """Return the existing partitions if a check is due, and ``[]`` otherwise."""
         if time.monotonic() < self._due:
             return []
         partitions: list[Partition] = []
@@ -58,10 +58,10 @@ class TopicWatcher:
 
 
 class PartitionEnds:
-    """Where partitions end of which nothing comes though there seems to be more.
+    """End offsets of partitions that return no records although there seem to be more.
 
-    That may be records of a transaction that is still open: they are in the partition and cannot be read. So the
-    brokers are asked how far it can be read.
+    The rest may be records of an open transaction, which cannot be read yet. So the brokers are asked for the last
+    readable offset.
     """
 
     def __init__(self) -> None:
@@ -69,12 +69,12 @@ class PartitionEnds:
         self._due = 0.0
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget the ends of partitions of which records have come."""
+        """Forget the ends of partitions that have returned records."""
         for partition in partitions:
             self._known.pop(partition, None)
 
     def ask(self, client: Consumer, offsets: Mapping[Partition, int]) -> None:
-        """Ask for the ends of the partitions that seem to go on after these offsets, if it is time to."""
+        """Request the ends of the partitions that seem to continue after these offsets, if a request is due."""
         behind = [partition for partition, offset in offsets.items() if client.waiting(partition, offset)]
         now = time.monotonic()
         if behind and now >= self._due:
@@ -83,6 +83,6 @@ class PartitionEnds:
                 self._known |= client.ends(behind, ANSWER_SECONDS)
 
     def lag(self, client: Consumer, partition: Partition, offset: int) -> int:
-        """Return how many records there are from an offset on, as far as it is known; any thread may ask."""
+        """Return the number of records from an offset on, as far as it is known; any thread may call it."""
         end = self._known.get(partition)
         return client.waiting(partition, offset) if end is None else max(0, end - offset)

@@ -10,7 +10,7 @@ from connectors.kafka.options import Options
 
 
 class Writer:
-    """Writes records to topics, so that they are seen at once. It connects when it is first used.
+    """A producer of visible records, which connects at its first use.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Writer:
         self._producer: Producer | None = None
 
     def open(self, topic: str) -> None:
-        """Find out whether a topic is there.
+        """Check that a topic exists.
 
         Raises
         ------
@@ -50,7 +50,7 @@ class Writer:
         self._connect().send(topic, value, key, headers)
 
     def flush(self) -> None:
-        """Wait until what was sent is there.
+        """Wait until all sent records are stored.
 
         Raises
         ------

@@ -58,7 +58,7 @@ def cluster_engine_of(config: Config, address: str, workers: Callable[[], int | 
 
 
 def check_cluster(config: Config) -> None:
-    """Find out whether a configuration can be run on a cluster from here.
+    """Check that a configuration can be run on a cluster from here.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def check_cluster(config: Config) -> None:
 
 
 def replica_of(config: Config) -> Replica:
-    """Return a worker."""
+    """Return a new worker for a configuration."""
     return Replica(
         lambda: partitioned_source(config),
         metric=config.build_metric(),
@@ -86,7 +86,7 @@ def replica_of(config: Config) -> Replica:
 
 
 def partitioned_source(config: Config) -> PartitionedSource:
-    """Return what the workers read together.
+    """Return the source that the workers share.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
 
 
 def _problems(config: Config) -> Iterator[str]:
-    """Yield what cannot be divided among workers, or merged."""
+    """Yield the reasons why the source cannot be divided among workers, or the model cannot be merged."""
     pipeline: Any = config.build_pipeline()
     model = last_step(pipeline)
     if not isinstance(model, KernelModel):
@@ -136,5 +136,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "labels: expected records with their labels on a cluster, got labels in records of their own"
+    if config.coverage is not None:
+        yield "coverage: expected none on a cluster, where workers predict apart, got one"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

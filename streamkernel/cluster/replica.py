@@ -23,7 +23,7 @@ MOST_REFUSED = 1 << 26
 
 
 class RoundTask(NamedTuple):
-    """What a worker is to do in a round.
+    """The work of one worker in one round.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RoundTask(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a worker's round.
+    """The result of one worker in one round.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ class Report(NamedTuple):
 
     @property
     def events(self) -> int:
-        """How many events it read."""
+        """Number of events read."""
         return self.outcomes["predicted"] + len(self.letters)
 
 
 class Replica:
-    """A worker: it keeps its source open from one round to the next, and nothing else.
+    """A worker, which keeps only its source open between rounds.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ class Replica:
     def learn(self, model: base.Estimator, numbers: set[str], task: RoundTask) -> Report:
         """Learn an assignment.
 
-        The result depends only on the arguments and on the content at the positions that the assignment names, so
-        that it may be done again by another worker.
+        The result depends only on the arguments and on the records at the assigned positions, so another worker can
+        repeat the work.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class Replica:
 
 
 def kernel_of(model: Any) -> KernelModel:
-    """Return the kernel model at the end of a pipeline, which has one."""
+    """Return the kernel model at the end of a pipeline that has one."""
     found = kernel_model_of(model)
     assert found is not None
     return found

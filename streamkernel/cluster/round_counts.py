@@ -46,6 +46,6 @@ class RoundCounts:
         self._recent.append(RoundSnapshot(counts, times, seconds, merge_seconds, spread))
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return all rounds, for any thread to read."""
+        """Return the rounds so far as an immutable value, for any thread."""
         rounds, merges = self._rounds.histogram(), self._merges.histogram()
         return ClusterSnapshot(dict(self._by_worker), rounds, merges, self._recent[-1], tuple(self._recent))

@@ -1,4 +1,4 @@
-"""The plan of a round in the state directory, by which a lost round is repeated."""
+"""The plan of a round in the state directory; a lost round is repeated by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class RoundPlan:
-    """The file with the plan of the present round.
+    """The file with the plan of the current round.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RoundPlan:
         self._state, self._health = state, health
 
     def read(self, positions: Mapping[str, Any]) -> list[WorkAssignment] | None:
-        """Return the plan of the round that begins at these positions, ``None`` if none was written."""
+        """Return the plan of the round that begins at these positions, or ``None`` if there is none."""
         if self._state is not None and (path := no_link(self._state.path / PLAN)).exists():
             found = orjson.loads(path.read_bytes())
             if found.get("positions") == positions:
@@ -43,7 +43,7 @@ class RoundPlan:
         return None
 
     def write(self, positions: Mapping[str, Any], assignments: Sequence[WorkAssignment]) -> bool:
-        """Make a plan durable; return whether it is."""
+        """Write a plan durably, and return whether that succeeded."""
         if self._state is None:
             return True
         plan = {"positions": positions, "shares": [[*assignment] for assignment in assignments]}

@@ -69,7 +69,7 @@ class ClusterRunner:
         self._failed = 0  # times in a row that the plan or a checkpoint could not be written
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Do rounds until there is nothing more and all is durable, or the run has to stop."""
+        """Run rounds until the stream ends and everything is durable, or until the run is stopped."""
         with _one_thread():
             while not stopping():
                 self._health.turn()
@@ -114,7 +114,7 @@ class ClusterRunner:
         self.pool.close()
 
     def finish_round(self, reports: Sequence[Report], began: float) -> None:
-        """Merge what the replicas learned, and judge and write what they predicted, worker by worker."""
+        """Merge the replicas, then evaluate and write their predictions, worker by worker."""
         start = time.perf_counter()
         spread = self._merge(reports)
         merging_seconds = time.perf_counter() - start
@@ -125,12 +125,12 @@ class ClusterRunner:
         self._parts.monitor.cluster = self._counts.snapshot()
 
     def _look(self) -> None:
-        """Commit and publish if it is time to."""
+        """Commit and publish, each if it is due."""
         self._checkpointer.commit_if_due()
         self._parts.monitor.refresh()
 
     def _begin(self, assignments: Sequence[WorkAssignment]) -> bool:
-        """Take note of where streams begin that have no position yet; return whether that is still to be durable."""
+        """Record the first positions of new streams, and return whether they still have to be committed."""
         begun = {
             stream: place
             for assignment in assignments
@@ -143,7 +143,7 @@ class ClusterRunner:
         return bool(new)
 
     def _shares(self) -> list[WorkAssignment] | None:
-        """Return the plan of a round that was begun at these positions, or plan one."""
+        """Return the stored plan of the round at these positions, or a new plan."""
         positions = self._checkpointer.positions
         written = self._plan.read(positions)
         if written is not None:
@@ -153,16 +153,16 @@ class ClusterRunner:
         return self._divided.plan(positions, workers, events)
 
     def _wait(self, stopping: Callable[[], bool]) -> None:
-        """Wait before the next try to write, longer each time."""
+        """Wait before the next attempt to write; each wait is longer than the previous one."""
         pause(pause_after(self._failed), stopping)
         self._failed += 1
 
     def _most(self) -> int:
-        """Return how many workers there may be."""
+        """Return the largest number of workers for the next round."""
         return self._workers() or self.pool.cpus()
 
     def _learn(self, assignments: Sequence[WorkAssignment], stopping: Callable[[], bool]) -> list[Report] | None:
-        """Have workers learn, and return what they report."""
+        """Have the workers learn, and return their reports."""
         model = kernel_of(self._processor.model)
         is_alone, self._n_shares = is_young(model), len(assignments)
         flush(model)
@@ -185,7 +185,7 @@ class ClusterRunner:
         return self.pool.round(*sent, self._most(), meanwhile, stopping, waiting)
 
     def _merge(self, reports: Sequence[Report]) -> float:
-        """Make one model of the replicas, and return how far they were from their mean."""
+        """Merge the replicas into one model, and return their distance from the mean."""
         processor = self._processor
         if reports[0].summary is None:
             (alone,) = reports
@@ -206,7 +206,7 @@ class ClusterRunner:
         return spread
 
     def _take(self, report: Report) -> None:
-        """Take over what came of a worker's assignment."""
+        """Add one worker's report to the state of the run."""
         processor, outputs, monitor = self._processor, self._parts.outputs, self._parts.monitor
         self._checkpointer.advance_all(report.positions)
         processor.examples.know(sorted(report.numbers - processor.examples.numbers))
@@ -225,7 +225,7 @@ class ClusterRunner:
 
 
 def _one_thread() -> AbstractContextManager[Any]:
-    """Have linear algebra use one thread: it is faster beside workers, and its bits do not depend on processors."""
+    """Limit linear algebra to one thread, which is faster beside other workers and keeps the bits."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(1)

@@ -9,7 +9,7 @@ from connectors import Event, PartitionedSource, Position
 
 
 class CheckpointOnlySource:
-    """Has the positions of a divided source; it is the workers that read.
+    """The positions of a divided source; the workers do the reading.
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ class CheckpointOnlySource:
         self._positions: Mapping[str, Position] = {}
 
     def listen(self, revoked: Callable[[list[str]], None], lost: Callable[[list[str]], None]) -> None:
-        """Do nothing: no one else gets the streams."""
+        """Do nothing: a divided source is never revoked."""
 
     def seek(self, positions: Mapping[str, Position]) -> None:
-        """Take note of the positions of the streams."""
+        """Set the positions of the streams."""
         self._positions = positions
 
     again = rewind = seek
 
     def poll(self, timeout: float) -> list[Event] | None:
-        """Return nothing, as workers do."""
+        """Return no events, because the workers read them."""
         return []
 
     def lag(self) -> Mapping[tuple[str, str], int]:
-        """Return what comes after the last round."""
+        """Return the lag after the last round."""
         return self.divided.lag(self._positions)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ FIXED = (
 
 
 def problem(step: base.Transformer) -> str | None:
-    """Return why a step cannot be merged, ``None`` if it can.
+    """Return the reason why a step cannot be merged, or ``None`` if it can.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def problem(step: base.Transformer) -> str | None:
 
 
 def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> base.Transformer:
-    """Return what a step has learned that several workers went on with.
+    """Return one step that has learned what several workers learned since a common start.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def merge_steps(before: base.Transformer, parts: Sequence[base.Transformer]) -> 
 
 
 def _moments(found: Any, before: Any, parts: Sequence[Any]) -> None:
-    """Add counts, sums and sums of squares about the mean before, so that large means lose nothing."""
+    """Add counts, sums, and sums of squares about the earlier mean, which keeps precision for large means."""
     for name in dict.fromkeys(name for one in (before, *parts) for name in one.counts):
         centre = next(one.means[name] for one in (before, *parts) if name in one.means)
         count, total, squares = (-(len(parts) - 1) * sum_ for sum_ in _sums(before, name, centre))
@@ -80,7 +80,7 @@ def _sums(scaler: Any, name: Any, centre: float) -> tuple[int, float, float]:
 
 
 def _ranges(*fields: str) -> Callable[[Any, Any, Sequence[Any]], None]:
-    """Return what merges extremes, which are kept under these names."""
+    """Return a function that merges minima or maxima stored under these names."""
 
     def merge(found: Any, before: Any, parts: Sequence[Any]) -> None:
         for field in fields:

@@ -41,7 +41,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class WorkerPool:
-    """Workers on a Ray cluster, as many as a round asks for.
+    """Workers on a Ray cluster, with the number that each round requests.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class WorkerPool:
         self._workers: list[Any] = []
 
     def cpus(self) -> int:
-        """Return how many workers the cluster has room for."""
+        """Return the number of workers that the cluster has room for."""
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def round(
@@ -79,7 +79,7 @@ class WorkerPool:
         stopping: Callable[[], bool],
         waiting: Callable[[str], None],
     ) -> list[Report] | None:
-        """Return what the workers report of their tasks, in the order of these; ``None`` if we have to stop before.
+        """Return the workers' reports in the order of their tasks, or ``None`` if the run was stopped first.
 
         Parameters
         ----------
@@ -145,12 +145,12 @@ class WorkerPool:
         return [found[task.number] for task in tasks]
 
     def close(self) -> None:
-        """Let the workers and the cluster go."""
+        """Release the workers and disconnect from the cluster."""
         self._resize(0, 0)
         self._ray.shutdown()
 
     def _replace(self, number: int, error: Any) -> None:
-        """Have another worker in the place of one that is lost, unless none can be made."""
+        """Start another worker in place of a lost one, if possible."""
         if getattr(error, "actor_init_failed", False):
             raise ConnectionError(
                 f"Expected workers that start, got {_reason(error)} - this version of streamkernel "
@@ -168,20 +168,20 @@ class WorkerPool:
 
 
 class _Worker:
-    """An actor."""
+    """A worker as a Ray actor."""
 
     def __init__(self, replica: Callable[[], Replica]) -> None:
         self._make = replica
         self._replica: Replica | None = None
 
     def learn(self, sent: tuple[Any, set[str]], task: RoundTask) -> Report:
-        """Learn an assignment with a model of our own."""
+        """Learn an assignment with the actor's own model."""
         self._replica = self._replica or self._make()  # here, so that an error of its source is reported
         return self._replica.learn(*sent, task)
 
 
 def check_ray() -> None:
-    """Raise an ImportError if Ray is not installed; it is not imported, which takes seconds."""
+    """Raise an ImportError if Ray is not installed, without importing it, which takes seconds."""
     if find_spec("ray") is None:
         raise ImportError(
             "Expected Ray for a run on a cluster, found none; it comes with: pip install 'streamkernel[ray]'"
@@ -189,7 +189,7 @@ def check_ray() -> None:
 
 
 def connect_to_ray(address: str) -> Any:
-    """Return Ray, connected to a cluster.
+    """Connect to a Ray cluster, and return the module `ray`.
 
     Raises
     ------
@@ -232,20 +232,20 @@ def _tell(attempt: RetryCallState) -> None:
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return what an error says, without a traceback of the cluster's own."""
+    """Return the message of an error without the traceback that Ray adds."""
     text = str(error).strip()
     return text.rpartition("\n")[2] if "Traceback" in text else text
 
 
 def _knock(address: str) -> None:
-    """Raise an OSError if an address with a port is unreachable; Ray takes minutes to report it."""
+    """Raise an OSError if an address with a port cannot be reached; Ray takes minutes to report it."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
 
 
 def _cause(error: Any) -> Exception:
-    """Return what went wrong in a worker, as it would have here."""
+    """Return the error of a worker as if it had been raised in this process."""
     cause: Exception = error.cause
     known = OSError, ValueError, ImportError
     return cause if isinstance(cause, known) and not isinstance(cause, InputError) else error

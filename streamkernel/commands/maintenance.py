@@ -24,9 +24,10 @@ from streamkernel.upkeep.tasks import Task
 
 
 def maintain(model: Path, events: Path, label: str, output: Path, task: Task) -> str:
-    """Do a task to the model in a file, write it to another one, and return the result as text.
+    """Apply a task to the model in a file, write the changed model to another file, and return a description of the
+    result.
 
-    Records of `events` that cannot be used are left out, and counted.
+    Records of `events` that cannot be used are skipped and counted.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def merge_files(models: Sequence[Path], output: Path, base: Path | None) -> str:
 
 
 def export(model: Path, to: str, output: Path, features: Sequence[str] | None) -> str:
-    """Write the model of a run or of a file to a file of another format, and return a description of it.
+    """Write the model of a run or of a file in another format, and return a description of the result.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def _single(path: Path) -> KernelModel:
 
 
 def _kernel_model(found: Any, path: Path) -> KernelModel:
-    """Return the classifier or regressor that a model is, or that a pipeline ends in."""
+    """Return a classifier or regressor, or the one at the end of a pipeline."""
     last = last_step(found)
     if not isinstance(last, KernelModel):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(last).__name__} - in {path}")
@@ -122,7 +123,7 @@ def _kernel_model(found: Any, path: Path) -> KernelModel:
 
 
 def _events(path: Path, label: str, model: Any, window: int) -> tuple[deque[tuple[dict[str, Any], Any]], int]:
-    """Return the last usable events of a file, and how many of all could not be used."""
+    """Return the last usable events of a file, and the number of unusable ones."""
     source, found, refused = FileSource(path), deque[tuple[dict[str, Any], Any]](maxlen=window), 0
     *steps, last = model.steps.values() if isinstance(model, compose.Pipeline) else [model]
     examples = Examples(label, numeric_label=isinstance(last, KernelRegressor))

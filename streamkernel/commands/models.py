@@ -110,7 +110,7 @@ def merge(
 
 
 def _beside(model: Path, what: str) -> Path:
-    """Return the path of a file beside a model, with a word before the suffix."""
+    """Return the path of a model's file with a word inserted before the suffix."""
     return model.with_name(f"{model.stem}.{what}{model.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""Commands that run a stream: from the start, from a checkpoint, or again."""
+"""Commands that run a stream: from the start, from a checkpoint, or as a replay."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def topics(
 
 
 def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda found: found, *, is_run: bool) -> Config:
-    """Return a configuration that can be run; `is_run` says whether that is next, so that errors go to its log."""
+    """Return a valid configuration, or exit; with `is_run` its log settings apply to the error as well."""
     from streamkernel.engine.config.config import load_config
     from streamkernel.engine.telemetry import logs
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 class StopSignal:
     """Becomes true at SIGINT, SIGTERM or SIGHUP; a second SIGINT interrupts as usual.
 
-    SIGHUP, which a process gets when its terminal is closed, is left alone where it has a meaning already, as on a
-    cluster and under nohup.
+    SIGHUP, sent when a terminal closes, keeps its handler where it already has one: on a cluster and under nohup.
     """
 
     def __init__(self) -> None:
@@ -30,7 +29,7 @@ class StopSignal:
             signal.signal(signal.SIGHUP, self._request)
 
     def is_requested(self) -> bool:
-        """Say whether a signal has come."""
+        """Whether a signal has arrived."""
         return self._requested
 
     def _request(self, number: int, frame: FrameType | None) -> None:
@@ -39,7 +38,7 @@ class StopSignal:
 
 
 class WorkerCount:
-    """How many workers a run is to have: as many as its file says, which is read again at SIGHUP.
+    """The number of workers that a run should have, from its file, which is read again at SIGHUP.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ class WorkerCount:
         signal.signal(signal.SIGHUP, self._request)
 
     def target(self) -> int | None:
-        """Return the number, ``None`` for as many as there is room for."""
+        """Return the number, or ``None`` for as many as the cluster has room for."""
         if self._is_due:
             from streamkernel.engine.config.config import load_config
 

@@ -1,4 +1,4 @@
-"""The level at which a share of targets is outside, whatever the stream does: a mean over several step sizes."""
+"""An adaptive level of a conformal set: the long-run share of misses is reached on any stream."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class AdaptiveLevel:
         self.offset = 0.0
 
     def get(self) -> float:
-        """Return α_t; the next set is to be made at this level."""
+        """Return α_t, the level for the next set."""
         return self.offset + math.fsum(w * level for w, level in zip(self.weights, self.levels, strict=True))
 
     def update(self, beta: float) -> None:
-        """Take one step for a target.
+        """Take one step for the result of one target.
 
         Parameters
         ----------

@@ -110,7 +110,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
 
 def improbability(y: Any, probabilities: Mapping[Any, float]) -> float:
-    """Return 1 less the probability of a label, which is 0 for one that is not known."""
+    """Return 1 minus the probability of a label, which is 0 for an unknown label."""
     return 1.0 - float(probabilities.get(y, 0.0))
 
 

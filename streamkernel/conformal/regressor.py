@@ -13,18 +13,18 @@ from streamkernel.estimators.targets import as_target
 
 
 class Interval(NamedTuple):
-    """The numbers from `lower` to `upper`, both inside."""
+    """A closed interval from `lower` to `upper`."""
 
     lower: float
     upper: float
 
     @property
     def width(self) -> float:
-        """How long it is; ∞ where nothing is known yet."""
+        """The width; ∞ for an unbounded interval."""
         return self.upper - self.lower
 
     def __contains__(self, y: object) -> bool:
-        """Return whether a number is inside."""
+        """Return whether a number is in the interval."""
         return self.lower <= y <= self.upper  # type: ignore[operator]
 
 
@@ -110,13 +110,13 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
 
 def absolute_error(y: float, prediction: float) -> float:
-    """Return how far a target is from a prediction; ∞ if the prediction is no finite number."""
+    """Return the absolute error of a prediction; ∞ if the prediction is not finite."""
     error = abs(y - prediction)
     return error if math.isfinite(error) else math.inf
 
 
 def interval_around(prediction: float, threshold: float) -> Interval:
-    """Return what is at most a threshold away from a prediction."""
+    """Return the interval of the numbers within a threshold of a prediction."""
     if not (math.isfinite(prediction) and threshold < math.inf):
         return Interval(-math.inf, math.inf)
     reach = max(0.0, threshold)

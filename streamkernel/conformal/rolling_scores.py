@@ -1,16 +1,20 @@
-"""How large a score may be to be inside: a quantile of recent scores, at a level that adapts."""
+"""The threshold of a conformal set: a quantile of recent scores, at an adaptive level."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
 
 
 class RollingScores:
-    """The threshold that a share of scores stays within, over a window of the last ones.
+    """A threshold that the requested share of scores stays below, over a rolling window.
 
     Parameters
     ----------
@@ -36,7 +40,7 @@ class RollingScores:
         self._sorted: list[float] = []
 
     def threshold(self) -> float:
-        """Return the largest score inside: ∞ if any is, -∞ if none is.
+        """Return the largest score inside the set: ∞ if every score is, -∞ if none is.
 
         It is score number ⌈(1 - α_t)(n + 1)⌉ of the n in the window, from below.
         """
@@ -47,7 +51,7 @@ class RollingScores:
         return self._sorted[rank - 1] if rank <= n else math.inf
 
     def update(self, score: float) -> None:
-        """Learn the score of a target that has become known."""
+        """Add the score of a target."""
         n = len(self._sorted)
         if (n + 1) * self._level.alpha >= 1.0:  # with fewer, any score is inside, however the level is
             self._level.update(1.0 - bisect_left(self._sorted, score) / (n + 1))
@@ -56,9 +60,27 @@ class RollingScores:
         self._recent.append(score)
         insort(self._sorted, score)
 
+    def state(self) -> dict[str, Any]:
+        """Return all there is to remember, as arrays."""
+        level = self._level
+        return {
+            "recent": np.array(self._recent, np.float64),
+            "levels": np.array(level.levels),
+            "weights": np.array(level.weights),
+            "offset": level.offset,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned, with the same bits."""
+        level = self._level
+        self._recent = deque(state["recent"].tolist(), maxlen=self._recent.maxlen)
+        self._sorted = sorted(self._recent)
+        level.levels, level.weights = state["levels"].tolist(), state["weights"].tolist()
+        level.offset = float(state["offset"])
+
 
 def check_options(coverage: float, window: int) -> None:
-    """Raise a ValueError for a coverage or a window that cannot be used."""
+    """Raise a ValueError for a coverage or a window that is out of range."""
     if isinstance(coverage, bool) or not isinstance(coverage, (int, float)) or not 0.0 < coverage < 1.0:
         raise ValueError(f"Expected 0 < coverage < 1, got {coverage!r}")
     least = math.ceil(round(1.0 / (1.0 - coverage), 6))

@@ -1,4 +1,4 @@
-"""What both conformal wrappers do: they pass examples on to the model, and score each before it is learned."""
+"""The common part of both conformal wrappers: they score each prediction before the model learns the example."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamkernel.estimators.weighting import as_weight
 
 
 class ConformalWrapper(base.Wrapper[Any]):
-    """A River model with scores of its recent predictions.
+    """A River model with the scores of its recent predictions.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class ConformalWrapper(base.Wrapper[Any]):
         return self.model
 
     def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
-        """Return how far a target is from what the model predicts; more is farther."""
+        """Return the distance of a target from the prediction."""
         raise NotImplementedError
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any, w: float = 1.0, **others: Any) -> None:

@@ -34,7 +34,7 @@ def engine_of(config: Config) -> Engine:
 
 
 def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> dict[str, Any]:
-    """Return what an engine is made of besides the model, the source, and what joins labels.
+    """Return the components of an engine other than the model, the source and the store of delayed labels.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "label": config.label,
         "ignore": config.ignore,
         "weight": config.weight,
+        "coverage": config.coverage,
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

@@ -1,4 +1,4 @@
-"""The order of a commit, and the checkpoint to return to after a crash or a refusal."""
+"""The order of a commit, and recovery of the last committed checkpoint."""
 
 from __future__ import annotations
 
@@ -90,27 +90,27 @@ class Checkpointer:
 
     @property
     def age(self) -> float | None:
-        """Seconds since all was durable."""
+        """Seconds since everything was durable."""
         written = self._written
         return None if written is None else time.monotonic() - written
 
     @property
     def size(self) -> int | None:
-        """Bytes of the last checkpoint of this process."""
+        """Size of this process's last checkpoint in bytes."""
         return None if self.state is None else self.state.size
 
     def advance(self, stream: str, position: Any) -> None:
-        """Take note that a stream was processed up to a position."""
+        """Record that a stream has been processed up to a position."""
         self.positions[stream] = position
         self._has_changes = True
 
     def advance_all(self, positions: Mapping[str, Any]) -> None:
-        """Take note that streams were processed up to these positions."""
+        """Record that several streams have been processed up to these positions."""
         self.positions |= positions
         self._has_changes = True
 
     def abandon(self) -> None:
-        """Commit nothing any more of what is half done, as when the group is left after an error."""
+        """Commit nothing more of the current work, as when the process leaves the group after an error."""
         self.is_uncertain = True
 
     def commit(self) -> None:
@@ -165,12 +165,12 @@ class Checkpointer:
         )
 
     def commit_if_due(self) -> None:
-        """Commit if the last attempt is long enough ago."""
+        """Commit if the last attempt was long enough ago."""
         if self._tried is not None and time.monotonic() - self._tried >= self.seconds:
             self.try_to_commit()
 
     def try_to_commit(self, *, last: bool = False) -> bool:
-        """Commit if something has changed, and return whether all is durable.
+        """Commit any changes, and return whether everything is durable.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Checkpointer:
         return is_durable
 
     def mark_refused(self, error: CommitRefusedError) -> None:
-        """Count a refusal, after which the run has to return to the last checkpoint that counts.
+        """Count a refused commit, after which the run has to return to the last committed checkpoint.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Checkpointer:
                 self._source.seek(self.positions)
 
     def recover(self, stopping: Callable[[], bool]) -> bool:
-        """Return to the checkpoint that counts, by what the brokers say.
+        """Return to the checkpoint that the brokers have a commit of.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Checkpointer:
                 part.close()
 
     def _load(self, saved: Mapping[str, Any]) -> None:
-        """Resume from a checkpoint."""
+        """Restore a checkpoint, and continue from its positions."""
         self._restore(saved)
         self.restored = None
         self._written = self._tried = time.monotonic()
@@ -273,7 +273,7 @@ class Checkpointer:
         log.info("resumed", learned=self._processor.outcomes["learned"], positions=self.positions)
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        """Become what a checkpoint holds, and leave files and streams alone."""
+        """Restore the components' state from a checkpoint; files and streams do not change."""
         check_setup(saved["setup"], self._setup)
         self._processor.restore(saved)
         if saved.get("history") is not None:
@@ -284,7 +284,7 @@ class Checkpointer:
         self._has_changes = False
 
     def _on_revoked(self, streams: list[str]) -> None:
-        """Commit what was done with streams before others get them."""
+        """Commit the work on streams before other members get them."""
         self._health.count("rebalance")
         if not self.is_uncertain and not self.try_to_commit():
             self.is_uncertain = True
@@ -292,6 +292,6 @@ class Checkpointer:
             self.positions.pop(stream, None)
 
     def _on_lost(self, streams: list[str]) -> None:
-        """Return to the last commit: others have the streams and do again what was done since."""
+        """Return to the last commit: other members own the streams and repeat the work since then."""
         self._health.count("rebalance")
         self.is_uncertain = True

@@ -9,7 +9,7 @@ from streamkernel.engine.telemetry.histogram import Histogram
 
 
 class RoundSnapshot(NamedTuple):
-    """One round.
+    """Figures of one round.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RoundSnapshot(NamedTuple):
 
 
 class ClusterSnapshot(NamedTuple):
-    """All rounds of this process.
+    """The rounds of this process so far.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Key = str | int
 
 
 class PendingExample(NamedTuple):
-    """Features without a label yet, with the predictions of the model and the baseline for them."""
+    """Features without a label, with the predictions of the model and the baseline."""
 
     since: float
     key: Key
@@ -37,18 +37,19 @@ class PendingExample(NamedTuple):
     baseline_prediction: Any
     baseline_probabilities: dict[Any, float] | None
     w: float = 1.0
+    threshold: float | None = None
 
     @property
     def answers(self) -> tuple[Answer, Answer]:
-        """The predictions as they were made."""
-        return self[4:6], self[6:8]
+        """The predictions as they were made, ours with the threshold of its interval if it has one."""
+        return self[4:6] if self.threshold is None else (*self[4:6], self.threshold), self[6:8]
 
 
 class DelayedLabels:
-    """Joins features and the label that comes in another record, by a key.
+    """A join of features and their later labels by key.
 
-    An entry is dropped after `timeout_seconds`, or when `max_pending` newer ones wait. The time is that of
-    :class:`~streamkernel.engine.label_clock.LabelClock`, and moves when events come.
+    An entry expires after `timeout_seconds`, or when `max_pending` newer ones are pending. Time is that of
+    :class:`~streamkernel.engine.label_clock.LabelClock`, which advances with events.
 
     Parameters
     ----------
@@ -111,11 +112,11 @@ class DelayedLabels:
         self._done: OrderedDict[Key, bool] = OrderedDict()  # whether it was joined
 
     def __len__(self) -> int:
-        """Return how many features wait for their label."""
+        """Return the number of features without a label."""
         return len(self._waiting)
 
     def arrive(self, record: Mapping[str, Any], is_label: bool = False) -> Key:
-        """Return the key of a record, and drop what has waited too long when it comes.
+        """Return the key of a record, after dropping the entries that have expired by its time.
 
         Raises
         ------
@@ -134,7 +135,7 @@ class DelayedLabels:
         return key
 
     def label_of(self, key: Key) -> Any:
-        """Return the label that waits for the features of `key`, or ``None``.
+        """Return the pending label for the features of `key`, or ``None``.
 
         Raises
         ------
@@ -151,17 +152,16 @@ class DelayedLabels:
         return self._early[key][2] if key in self._early else None
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str, w: float = 1.0) -> None:
-        """Keep features, what was predicted for them, where they came from, and their weight, until their label
-        comes.
-        """
-        answered = map(plain, (*answers[0], *answers[1]))
-        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w))
+        """Keep features with their predictions, origin and weight until their label arrives."""
+        prediction, probabilities, threshold, *_ = (*answers[0], None)
+        answered = map(plain, (prediction, probabilities, *answers[1]))
+        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w, threshold))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)
 
     def waiting_for(self, key: Key, y: Any) -> PendingExample | None:
-        """Return the pending features of `key`, whose label is `y`; if there are none, the label becomes pending.
+        """Return the pending features for the label `y` of `key`; without any, the label becomes pending.
 
         Raises
         ------
@@ -185,14 +185,14 @@ class DelayedLabels:
         return None
 
     def discard(self, key: Key) -> None:
-        """Let go of what waited under `key`: its label has been learned."""
+        """Remove the entry of `key` after its label has been learned."""
         self._waiting.pop(key, None)
         self._early.pop(key, None)
         self.counts["joined"] += 1
         self._remember(key, joined=True)
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, as plain values and arrays."""
+        """Return the complete state as plain values and arrays."""
         return {
             "counts": dict(self.counts),
             "clock": self._clock.state(),
@@ -202,7 +202,7 @@ class DelayedLabels:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Restore a state that `state` returned."""
         self.counts = dict(state["counts"])
         self._clock.restore(state["clock"])
         self._waiting = OrderedDict((row[1], PendingExample(*row)) for row in unpack(state["waiting"]))
@@ -225,18 +225,18 @@ class DelayedLabels:
 
     @property
     def _since(self) -> float:
-        """Since when the record that came last waits: its time may be ahead of the clock, which does not follow yet."""
+        """The start of the last record's wait: its time may be ahead of the clock, which does not follow at once."""
         return max(self._clock.now, self._event)
 
     def _give_up(self, key: Key) -> None:
-        """Drop what has waited too long under a key by the time of the record that came last."""
+        """Drop the entry of a key that has expired by the time of the last record."""
         for entries in (self._waiting, self._early):
             if key in entries and self._since - entries[key][0] > self._timeout_seconds:
                 del entries[key]
                 self._count(key, entries)
 
     def _count(self, key: Key, entries: OrderedDict[Key, Any]) -> None:
-        """Count an entry that was dropped."""
+        """Count a dropped entry."""
         if entries is self._waiting:
             self.counts["expired"] += 1
             self._remember(key, joined=False)
@@ -244,7 +244,7 @@ class DelayedLabels:
             self.counts["unmatched"] += 1
 
     def _expire(self, entries: OrderedDict[Key, Any]) -> None:
-        """Drop the entries that have waited too long, oldest first."""
+        """Drop the expired entries, oldest first."""
         now, limit = self._clock.now, self._timeout_seconds
         while entries:
             key = next(iter(entries))
@@ -281,7 +281,7 @@ def _seconds(record: Mapping[str, Any], field: str) -> float:
 
 
 def plain(value: Any) -> Any:
-    """Return Python's own number for one of NumPy's, so that a restart changes no bit and no type."""
+    """Return a NumPy scalar as Python's own type, so that a restart changes neither bits nor types."""
     if isinstance(value, dict):
         return {label: plain(probability) for label, probability in value.items()}
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""A run: its components, from start to end, and its read access for other threads."""
+"""A run: its components, from start to end, and the access of other threads to its figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamkernel.estimators.base import KernelModel
 
 
 class Engine:
-    """Runs a stream of events through a model: predict, learn, write, and make durable.
+    """A run of a stream of events through a model: predict, learn, write, and commit.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ class Engine:
     weight : str or None, default None
         The field with the weight of an example; ``None`` if all weights are 1. The metric and the baseline count each
         example once.
+    coverage : float or None, default None
+        The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     state : StateDirectory or None, default None
         The directory of checkpoints; without it, no state survives the process.
     transactions : Transactions or None, default None
@@ -100,6 +102,7 @@ class Engine:
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
         weight: str | None = None,
+        coverage: float | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
@@ -116,6 +119,7 @@ class Engine:
             baseline=baseline,
             labels=labels,
             weight=weight,
+            coverage=coverage,
             sink=sink,
             dead_letters=dead_letters,
             state=state,
@@ -172,7 +176,7 @@ class Engine:
             watch(self)
 
     def commit(self) -> None:
-        """Make everything durable; see :meth:`Checkpointer.commit`."""
+        """Make all results durable; see :meth:`Checkpointer.commit`."""
         self.parts.checkpointer.commit()
 
     def close(self) -> None:
@@ -189,17 +193,17 @@ class Engine:
 
     @property
     def model(self) -> Any:
-        """The model, which a recovery replaces by another object."""
+        """The model; a recovery replaces it by another object."""
         return self.parts.processor.model
 
     @property
     def baseline(self) -> Any:
-        """The baseline, ``None`` if there is none or it failed."""
+        """The baseline, or ``None`` if there is none or it failed."""
         return self.parts.processor.baseline
 
     @property
     def kernel_model(self) -> KernelModel | None:
-        """The kernel model at the end of the pipeline, if it is one of ours."""
+        """The kernel model at the end of the pipeline, if there is one."""
         return self.parts.processor.kernel_model
 
     @property
@@ -274,7 +278,7 @@ class Engine:
         return self.parts.health.ill()
 
     def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:
-        """Wait until brokers and topics are available; return whether they are, which is unknown if we have to stop."""
+        """Wait for brokers and topics, and return whether they are available; false if the run is stopped first."""
         openings, source = self.parts.outputs.openings(), self.source
         if isinstance(source, KafkaSource):
             openings.append(source.open)

@@ -1,4 +1,4 @@
-"""Conversion of a record to an example (x, y), or to the reason of its refusal."""
+"""Conversion of a record to an example (x, y), or to the reason why it is refused."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
 
 
 class Examples:
-    """Splits records into features and label, and refuses what no model should see.
+    """Splits records into features and label, and refuses invalid ones.
 
-    A refused record changes nothing, neither here nor in a scaler or a model behind.
+    A refused record changes neither this object nor the scaler or model behind it.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Examples:
         self.ranges = InputRanges()
 
     def split(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the features and the label of `record`; a field that is null counts as missing.
+        """Return the features and the label of `record`; a null field counts as missing.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Examples:
         return x, y
 
     def read(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the features of `record`, which may be none, and its label or ``None``.
+        """Return the features of `record`, if any, and its label or ``None``.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class Examples:
         return value is None or _is_plain_number(value) or (type(value) is str and name not in self.numbers)
 
     def weight_of(self, record: Mapping[str, Any]) -> float:
-        """Return the weight of `record`, 1 if no field has weights.
+        """Return the weight of `record`, which is 1 without a weight field.
 
         Raises
         ------
@@ -151,14 +151,14 @@ class Examples:
         return as_weight(w, where)
 
     def _check_outside(self, name: str, value: float) -> None:
-        """Count a number far outside its range, or refuse one that is none or too large."""
+        """Count a number far outside its range; raise an error for NaN, infinity or a number that is too large."""
         if not -LARGEST <= value <= LARGEST:
             what = f"a number of at most {LARGEST:g}" if -inf < value < inf else "a finite number"
             raise InputError(f'Expected {what}, got {shorten(value)} - at field "{name}"')
         self.ranges.outside(name, value)
 
     def check_again(self, x: Mapping[str, Any]) -> None:
-        """Refuse features that were read some time ago and are strings where a number was learned since.
+        """Raise an error for pending features with strings in fields where numbers have been learned since.
 
         Raises
         ------
@@ -170,14 +170,14 @@ class Examples:
                 raise _not_a_number(name, value)
 
     def observe(self, x: Mapping[str, Any]) -> None:
-        """Remember which fields of an example that was learned were numbers, and in which range."""
+        """Record the numeric fields of a learned example and their ranges."""
         self.ranges.learn(x)
         numbers = self.numbers
         if not x.keys() <= numbers:
             self.know(name for name, value in x.items() if name not in numbers and not isinstance(value, str))
 
     def know(self, names: Iterable[str]) -> None:
-        """Remember fields that hold numbers as far as there is room; it depends on their order which ones."""
+        """Add numeric fields while there is room; their order decides which ones fit."""
         for name in names:
             if name in self.numbers:
                 continue
@@ -188,7 +188,7 @@ class Examples:
                 self.n_refused += 1
 
     def restore(self, names: Iterable[str]) -> None:
-        """Remember these fields, and no others, as those of numbers."""
+        """Replace the known numeric fields."""
         self.numbers = set(names)
         self._characters = sum(map(len, self.numbers))
 

@@ -1,7 +1,7 @@
 """A preprocessing step that reads some fields and passes the others through.
 
-River's own ``Select`` raises an error for a record that lacks a field, and its ``SelectType`` has no opposite
-that would keep what is left, so the two cannot be joined to this.
+River's own ``Select`` raises an error for a record without the field, and its ``SelectType`` has no complement that
+passes the other fields, so the two cannot be combined to do this.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _TYPES: dict[str, tuple[type, ...]] = {"numbers": (int, float), "strings": (str,
 class OnFields(base.Transformer):
     """A transformer limited to some of the fields.
 
-    A field the transformer makes takes the place of an untouched one of the same name. The transformer is not
-    called for a record with none of its fields.
+    A field that the transformer creates replaces an untouched one of the same name. The transformer is not called for a
+    record with none of its fields.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class OnFields(base.Transformer):
             self.transformer.learn_one(seen, *([y] if self._supervised else []))
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the untouched fields and what the transformer makes of its own."""
+        """Return the untouched fields and the transformer's output for its own."""
         seen, rest = self._split(x)
         if seen:
             rest.update(self.transformer.transform_one(seen))

@@ -23,7 +23,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class Health:
-    """Counts incidents, and knows when the main loop turned last and when the last events came.
+    """Counts incidents, and records the last turn of the main loop and the arrival of the last events.
 
     Attributes
     ----------
@@ -43,20 +43,20 @@ class Health:
         self._alive = self._moved = time.monotonic()
 
     def turn(self) -> None:
-        """Note that the main loop turns, or waits for a known reason."""
+        """Record that the main loop turns, or waits for a known reason."""
         self._alive = time.monotonic()
 
     def count(self, incident: str) -> None:
-        """Count an incident; a loop that reports one is not stuck."""
+        """Count an incident; a loop that reports incidents is not stuck."""
         self.incidents[incident] += 1
         self.turn()
 
     def note_events(self) -> None:
-        """Note that events came."""
+        """Record the arrival of events."""
         self._moved = time.monotonic()
 
     def watch(self, source: Source, has_come: bool) -> None:
-        """Report a source that has something to give and gives nothing."""
+        """Report a source with unread records that returns none."""
         if has_come or not any(source.lag().values()):
             self.note_events()
         elif time.monotonic() - self._moved > STALLED_SECONDS:
@@ -65,6 +65,6 @@ class Health:
             log.error("the lag is not 0, and nothing has been read for a minute", lag=sum(source.lag().values()))
 
     def ill(self) -> str:
-        """Return why this process should be restarted, or an empty string."""
+        """Return the reason why this process should be restarted, or an empty string."""
         silent = time.monotonic() - self._alive
         return f"the main loop has not turned for {silent:.0f} s" if silent > ILL_SECONDS else ""

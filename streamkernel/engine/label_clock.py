@@ -1,4 +1,4 @@
-"""The clock by which labels expire: wrong times of a few events do not move it, and a stop does not count."""
+"""The clock by which labels expire: wrong times of a few events do not change it, and pauses do not count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LabelClock:
         return self._beyond > 0
 
     def follow(self, time: float) -> float:
-        """Follow the time of an event, and return that time by this clock."""
+        """Follow the time of an event, and return that time on this clock."""
         time += self._shift
         if self.now == -math.inf:
             self.now = time
@@ -73,7 +73,7 @@ class LabelClock:
         return time
 
     def tick(self, seconds: float) -> float:
-        """Follow a clock that shows so many seconds, and return the time; it begins to pass at the first call.
+        """Follow a clock that shows `seconds`, and return the time, which starts at the first call.
 
         Examples
         --------
@@ -87,11 +87,11 @@ class LabelClock:
         return self.now
 
     def state(self) -> tuple[float, ...]:
-        """Return all there is to remember."""
+        """Return the complete state."""
         return self.now, self._shift, self._behind, self._beyond, self._earliest
 
     def restore(self, state: Sequence[float]) -> None:
-        """Continue from what `state` returned."""
+        """Restore a state that `state` returned."""
         self.now, self._shift, behind, *more = state
         beyond, self._earliest = more or (0, math.inf)  # checkpoints of 0.1 do not have them
         self._behind, self._beyond, self._read = int(behind), int(beyond), None

@@ -22,7 +22,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class Outputs:
-    """The sinks of a run: one of predictions, one of dead letters, or neither.
+    """The sinks of a run, for predictions and for dead letters, either of which may be absent.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class Outputs:
         self._processor = processor
 
     def openings(self) -> list[Callable[[], Any]]:
-        """Return functions that wait until brokers and topics of the sinks are available."""
+        """Return functions that wait until the sinks' brokers and topics are available."""
         return [sink.open for sink in (self.predictions, self.dead_letters) if sink is not None]
 
     def write(self, line: dict[str, Any], key: bytes | None) -> None:
-        """Write a prediction, if predictions are written at all."""
+        """Write a prediction, if there is a sink for predictions."""
         if self.predictions is not None:
             self.predictions.write(line | {"member": self.member}, key)
 
@@ -70,7 +70,7 @@ class Outputs:
                 write(line, event.key)
 
     def refuse(self, event: Event, refusal: Refusal) -> None:
-        """Count, remember and write a dead letter."""
+        """Count, store and write a dead letter."""
         reason = refusal.reason
         self._processor.count_refusal(refusal)
         raw = event.raw[:RAW_SHOWN].decode(errors="replace")
@@ -83,7 +83,7 @@ class Outputs:
             log.error(reason)
 
     def reason_all_refused(self) -> str:
-        """Return why no record was of any use so far, or nothing if one was, or there was none."""
+        """Return the reason if every record so far was refused, else an empty string."""
         outcomes, refused = self._processor.outcomes, self._processor.refused
         count, kinds = outcomes["dead_letter"], [kind for kind, n in refused.items() if n]
         if len(kinds) != 1 or outcomes["learned"] or outcomes["predicted"]:
@@ -92,14 +92,14 @@ class Outputs:
         return f"every record so far was refused, {count:,} in all, for one kind of reason ({kinds[0]}){last}"
 
     def flush(self) -> dict[str, Any]:
-        """Flush the sinks, and return where they end, for a checkpoint."""
+        """Flush the sinks, and return their end positions for a checkpoint."""
         return {
             "sink": self.predictions.flush() if self.predictions else None,
             "dead_letters": self.dead_letters.flush() if self.dead_letters else None,
         }
 
     def seek(self, ends: Mapping[str, Any]) -> None:
-        """Cut the sinks off where they ended at a checkpoint."""
+        """Truncate the sinks to their end positions of a checkpoint."""
         if self.predictions is not None and ends["sink"] is not None:
             self.predictions.seek(ends["sink"])
         if self.dead_letters is not None and ends["dead_letters"] is not None:

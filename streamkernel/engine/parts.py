@@ -19,7 +19,7 @@ from streamkernel.engine.telemetry.monitor import Monitor
 
 @dataclass(frozen=True)
 class EngineParts:
-    """The parts of a run.
+    """The components of a run.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class EngineParts:
         setup: Mapping[str, Any] | None,
         **options: Any,
     ) -> Self:
-        """Put a run together.
+        """Create the components from their configuration.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
-"""Patterns of a configuration file, which match in time linear in the length of the text.
+"""Patterns of a configuration file that match in linear time.
 
-Python's own ``re`` tries every way to match, which with ``(a+)+$`` takes years on thirty letters. RE2 does not.
+Python's own ``re`` backtracks: ``(a+)+$`` takes years on thirty letters. RE2 does not.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def tokens(text: str, pattern: str) -> Iterator[str]:
-    r"""Yield the parts of a text that match: the first group of each match, or all of it where there is none.
+    r"""Yield the first group of each match, or the whole match of a pattern without groups.
 
-    It is to River's vectorizers what their own ``tokenize_using_regex_pattern`` is.
+    It replaces ``tokenize_using_regex_pattern`` of River's vectorizers.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def tokens(text: str, pattern: str) -> Iterator[str]:
 
 @functools.lru_cache(64)
 def compiled(pattern: str) -> Any:
-    """Return a pattern as RE2 has it.
+    """Return a pattern compiled by RE2.
 
     Raises
     ------

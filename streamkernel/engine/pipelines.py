@@ -8,8 +8,9 @@ from river import compose
 
 from streamkernel.estimators.base import KernelModel
 
-Answer = tuple[Any, dict[Any, float] | None]
-"""A prediction, and the probabilities of the labels where they are needed; a pair is faster than a class."""
+Answer = tuple[Any, ...]
+"""A prediction, and the probabilities of the labels where they are needed; a tuple is faster than a class. Where
+coverage or explanations are asked for, the threshold of the interval and the contributions of the inputs follow."""
 
 NO_ANSWER: Answer = (None, None)
 
@@ -25,18 +26,18 @@ def first_steps(model: Any) -> dict[str, Any]:
 
 
 def kernel_model_of(model: Any) -> KernelModel | None:
-    """Return the kernel model at the end of a pipeline, ``None`` if the last step is another model."""
+    """Return the kernel model at the end of a pipeline, or ``None`` if the last step is another model."""
     last = last_step(model)
     return last if isinstance(last, KernelModel) else None
 
 
 def name_of(model: Any) -> str:
-    """Return the name of the class at the end of a pipeline; of a wrapped classifier, that of the inner one."""
+    """Return the class name of a pipeline's last step; for a wrapped classifier, that of the inner one."""
     last = last_step(model)
     return type(getattr(last, "classifier", last)).__name__
 
 
 def most_likely(model: Any, x: dict[str, Any]) -> Answer:
-    """Return the class that a classifier finds most likely, ``None`` before any, and the probabilities of all."""
+    """Return the most likely class, ``None`` before the first label, and the probabilities of all classes."""
     probabilities = model.predict_proba_one(x)
     return max(probabilities, key=probabilities.get, default=None), probabilities

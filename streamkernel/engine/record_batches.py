@@ -36,12 +36,14 @@ class RecordBatches:
         if self._to_pass > 0:
             self._to_pass -= 1
             return 0
-        size = min(self._size, most)
-        done = self._process(events[first : first + size])
-        if done < size:  # the next one needs more
+        batch = events[first : first + min(self._size, most)]
+        done = self._process(batch)
+        if done == len(batch):
+            self._size = min(max(self._size, 2 * done), MOST)
+        else:  # the next one needs more
+            self._size = max(FEWEST, done)
             self._pause = 1 if done >= FEWEST else min(2 * self._pause, MOST)
             self._to_pass = self._pause
-        self._size = max(FEWEST, min(2 * done, MOST))
         return done
 
     def _process(self, events: Sequence[Event]) -> int:
@@ -59,6 +61,8 @@ class RecordBatches:
             answers = answers_of(model, scores, with_probabilities=processor.with_probabilities)
             ys = ys[:done]
             if self._outputs.predictions is not None:
-                self._outputs.write_all(events, processor.lines(events, ys, answers))
+                found = enumerate(zip(events, ys, answers, strict=False))
+                lines = [processor.line(event, y, answer, i) for i, (event, y, answer) in found]
+                self._outputs.write_all(events, lines)
             processor.judge_all(xs[:done], values, ys, answers)
         return done

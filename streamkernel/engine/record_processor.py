@@ -9,6 +9,7 @@ import structlog
 from river import base, metrics
 
 from connectors import Event, Refusal
+from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
@@ -31,7 +32,7 @@ Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 
 
 class RecordProcessor:
-    """A model that predicts and learns one record after the other, and a baseline beside it.
+    """A model that predicts and learns records one at a time, beside a baseline.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ class RecordProcessor:
         baseline count each example once.
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
+    coverage
+        The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
 
@@ -65,6 +68,8 @@ class RecordProcessor:
         Makes features from records.
     labels : DelayedLabels or None
         Features and labels that wait for each other.
+    coverage : Coverage or None
+        How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
     refused : dict
@@ -93,6 +98,7 @@ class RecordProcessor:
         labels: DelayedLabels | None = None,
         weight: str | None = None,
         with_probabilities: bool = False,
+        coverage: float | None = None,
         learned_before: int = 0,
     ) -> None:
         self.model: Any = model
@@ -101,9 +107,9 @@ class RecordProcessor:
         self._pairs, self._kind = self.quality.pairs, self.quality.kind
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
-        needs_probabilities = with_probabilities or not getattr(metric, "requires_labels", True)
+        needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         self.with_probabilities = needs_probabilities and isinstance(model, base.Classifier)
-        self.labels = labels
+        self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
@@ -111,14 +117,14 @@ class RecordProcessor:
 
     @property
     def kernel_model(self) -> KernelModel | None:
-        """The kernel model at the end of the pipeline, if it is one of ours."""
+        """The kernel model at the end of the pipeline, if there is one."""
         return kernel_model_of(self.model)
 
     @property
     def learned_alone(self) -> KernelModel | None:
         """The model if it is one of ours and all that a record with a label is for."""
-        is_alone = self.labels is None and self.baseline is None and self.examples.weight is None
-        return self.model if is_alone and isinstance(self.model, KernelModel) else None
+        others = self.labels, self.baseline, self.examples.weight, self.coverage
+        return self.model if others == (None,) * 4 and isinstance(self.model, KernelModel) else None
 
     def count_known(self, ys: Sequence[Any]) -> int:
         """Return how many of these labels there are before one that has to be checked first."""
@@ -127,7 +133,7 @@ class RecordProcessor:
         return next(i for i, y in enumerate(ys) if y not in self._classes)
 
     def process(self, event: Event) -> Step | None:
-        """Predict if features came, and learn if they have a label by now.
+        """Predict the features of a record, and learn them if their label is known.
 
         Raises
         ------
@@ -170,7 +176,7 @@ class RecordProcessor:
         return x if labels is None else self._without_history(x), y, answers, is_new
 
     def judge(self, x: dict[str, Any], y: Any, answers: tuple[Answer, Answer], is_new: bool) -> None:
-        """Count a step and judge its answers if the model has learned, and let the baseline learn it too."""
+        """Evaluate the predictions of a learned step, and have the baseline learn it."""
         self.outcomes["predicted"] += is_new
         if y is None:
             self.outcomes["pending"] += 1
@@ -178,6 +184,8 @@ class RecordProcessor:
         self.outcomes["learned"] += 1
         self.examples.observe(x)
         self._pairs.append((y, answers[0][self._kind]))
+        if self.coverage is not None:
+            self.coverage.judge(y, answers[0])
         if self.baseline is not None:
             self.quality.baseline_pairs.append((y, answers[1][self._kind]))
             try:
@@ -190,45 +198,32 @@ class RecordProcessor:
     def judge_all(
         self, xs: Sequence[dict[str, Any]], values: Any, ys: Sequence[Any], answers: Sequence[Answer]
     ) -> None:
-        """Count examples that were predicted and learned, and judge their answers, as `judge` does for each.
-
-        Parameters
-        ----------
-        xs, values, ys, answers
-            Their features, the values of these, shape (examples, fields), their labels and what was predicted.
-        """
+        """Evaluate predicted and learned examples as `judge` does each; `values` has the shape (examples, fields)."""
         self.outcomes["predicted"] += len(ys)
         self.outcomes["learned"] += len(ys)
         self.examples.ranges.learn_many(xs, values)
         kind = self._kind
         self._pairs += zip(ys, [answer[kind] for answer in answers], strict=True)
 
-    def lines(self, events: Sequence[Event], ys: Sequence[Any], answers: Sequence[Answer]) -> list[dict[str, Any]]:
-        """Return the lines of events that are predicted and learned, as :meth:`line` does for each."""
-        version = self._learned_before + self.outcomes["learned"]
-        lines = []
-        for i, (event, y, (prediction, probabilities)) in enumerate(zip(events, ys, answers, strict=False), version):
-            line = {**event.location, "model_version": i, "label": y, "prediction": prediction}
-            if probabilities is not None:
-                line["probabilities"] = probabilities
-            lines.append(line)
-        return lines
-
-    def line(self, event: Event, y: Any, answer: Answer) -> dict[str, Any]:
-        """Return a prediction as a record for a sink; to be called before the step is judged.
+    def line(self, event: Event, y: Any, answer: Answer, before: int = 0) -> dict[str, Any]:
+        """Return a prediction as a record for a sink; call it before the step is evaluated.
 
         Parameters
         ----------
         event, y, answer
             The record, its label if it is known, and what the model answered.
+        before
+            Learned events before this one that are not evaluated yet.
         """
-        prediction, probabilities = answer
-        version = self._learned_before + self.outcomes["learned"]
+        prediction, probabilities, *more = answer
+        version = self._learned_before + self.outcomes["learned"] + before
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
         if probabilities is not None:
             line["probabilities"] = probabilities
+        if more:
+            line |= region(answer, more[0])
         return line
 
     def count_refusal(self, refusal: Refusal) -> None:
@@ -237,7 +232,7 @@ class RecordProcessor:
         self.refused[refusal.kind] += 1
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it."""
+        """Return the processor's state for a checkpoint."""
         return {
             "model": self.model,
             "metric": self.quality.metric,
@@ -249,10 +244,11 @@ class RecordProcessor:
             "numbers": sorted(self.examples.numbers),
             "classes": self._classes,
             "labels": None if self.labels is None else self.labels.state(),
+            "coverage": None if self.coverage is None else self.coverage.state(),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Become what a checkpoint holds."""
+        """Restore the state of a checkpoint."""
         self.model, self.baseline = saved["model"], saved["baseline"]
         self.quality.restore(saved["metric"], saved["baseline_metric"], saved.get("quality"))
         self.outcomes, self.refused = saved["outcomes"], self.refused | saved.get("refused", {})
@@ -260,9 +256,11 @@ class RecordProcessor:
         self._classes = set(saved.get("classes", ()))
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
+        if self.coverage is not None:
+            self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
 
     def _check_class(self, y: Any) -> None:
-        """Raise an InputError if the model may not learn one more label, before its preprocessing learns anything."""
+        """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
         last = self.kernel_model
         if isinstance(last, KernelClassifier):
             check_label(last, y)
@@ -273,13 +271,15 @@ class RecordProcessor:
         self._classes.add(y)
 
     def _without_history(self, x: dict[str, Any]) -> dict[str, Any]:
-        """Return what came in a record."""
+        """Return the features of a record without those added from earlier records."""
         names = history_names(self.model)
         return {name: value for name, value in x.items() if name not in names} if names else x
 
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
-        """Return what the model and the baseline predict; the former may be given what was known before as well."""
+        """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
+        if self.coverage is not None:
+            ours = *ours, self.coverage.threshold()
         if self.baseline is not None:
             try:
                 theirs = self._predict(self.baseline, found)
@@ -295,7 +295,7 @@ class RecordProcessor:
         return most_likely(model, x)
 
     def _drop_baseline(self, error: Exception) -> None:
-        """Continue without a baseline that failed."""
+        """Continue without the baseline after it has failed."""
         log.warning("the baseline failed and is dropped", reason=f"{type(error).__name__}: {error}")
         self.baseline = None
         self.quality.drop_baseline()

@@ -20,7 +20,7 @@ KINDS = ("unreadable", *REASONS)
 
 
 def refusal_of(event: Event, error: Exception) -> Refusal:
-    """Return why a record that raised an error becomes a dead letter."""
+    """Return the dead letter's reason for an error that a record raised."""
     kind = next(kind for kind, of in REASONS.items() if isinstance(error, of))
     name = type(error).__name__
     text = str(error) if isinstance(error, InputError) else f"{name}: {error}"

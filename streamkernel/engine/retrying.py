@@ -1,4 +1,4 @@
-"""Retries of calls to unavailable brokers, until they succeed, the run stops, or a time limit is reached."""
+"""Retries of calls to unavailable brokers, until they succeed, the run is stopped, or a time limit is reached."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class GaveUpError(OSError):
-    """Kafka was unavailable for longer than the user wants to wait."""
+    """Kafka was unavailable for longer than the configured limit."""
 
 
 class StoppedError(UnavailableError):
-    """The service is still unavailable, and the run has to stop."""
+    """The run is stopped while the service is still unavailable."""
 
 
 def retry_until_answered(
@@ -45,7 +45,7 @@ def retry_until_answered(
     count: Callable[[str], None],
     give_up_after: float | None = None,
 ) -> T | None:
-    """Return an answer, and retry until there is one; ``None`` if we have to stop before.
+    """Retry a call until it succeeds, and return its result, or ``None`` if the run is stopped first.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def retry_until_answered(
 
 
 def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T]:
-    """Return a function that makes a call in a thread of its own, so that we can stop while it waits.
+    """Return a function that makes a call in its own thread, so that the run can stop during the call.
 
-    It raises `StoppedError` if the run has to stop before the call returns. The call continues; its result is
+    It raises `StoppedError` if the run is stopped before the call returns. The call continues, and its result is
     ignored.
 
     Examples
@@ -124,7 +124,7 @@ def aside(call: Callable[[], T], stopping: Callable[[], bool]) -> Callable[[], T
 
 
 class Retries:
-    """Retries what brokers did not answer, for as long as the user wants to wait, and reports their trouble.
+    """Retries calls to brokers up to the configured time limit, and reports failures.
 
     Parameters
     ----------
@@ -139,15 +139,15 @@ class Retries:
         self._last: tuple[str, float] | None = None  # the trouble that was reported last, and when
 
     def ask(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retry_until_answered` does."""
+        """Return the result of :func:`retry_until_answered`."""
         return retry_until_answered(call, stopping, self._count, self._give_up_after)
 
     def ask_aside(self, call: Callable[[], T], stopping: Callable[[], bool]) -> T | None:
-        """Return an answer as :func:`retry_until_answered` does, of a call that may take long."""
+        """Return the result of :func:`retry_until_answered` for a call that may take long."""
         return self.ask(aside(call, stopping), stopping)
 
     def report(self, trouble: Trouble | None) -> GaveUpError | None:
-        """Report what a source finds wrong with brokers and topics: at first, and then once a minute.
+        """Report problems with brokers and topics that a source finds, first at once and then once a minute.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class Retries:
 
 
 def _gave_up(error: BaseException | None, seconds: float) -> GaveUpError:
-    """Return the error that ends a run."""
+    """Return the error that ends a run after the time limit."""
     return GaveUpError(f"{_who(error)} was unavailable for {seconds:g} s (kafka.give_up_after): {error}")
 
 
@@ -181,17 +181,17 @@ def _who(error: BaseException | None) -> str:
 
 
 def error_of(attempt: RetryCallState) -> BaseException | None:
-    """Return what went wrong."""
+    """Return the error behind a failed call."""
     return attempt.outcome.exception() if attempt.outcome else None
 
 
 def pause_after(times: int, longest: float = LONGEST_PAUSE) -> float:
-    """Return the seconds to wait after so many times in vain before the last one."""
+    """Return the pause in seconds after a number of failed attempts."""
     return min(longest, FIRST_PAUSE * 2.0 ** min(times, 30))
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> None:
-    """Wait, unless we have to stop."""
+    """Wait, unless the run is stopped."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not stopping():
         time.sleep(LOOK_SECONDS)

@@ -19,10 +19,10 @@ WATCH_EVERY = 100
 
 
 class Runner(Protocol):
-    """Processes a stream with the parts of a run."""
+    """Processes a stream with the components of a run."""
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Process events until there are no more and all is durable, or the run has to stop.
+        """Process events until the stream ends and everything is durable, or until the run is stopped.
 
         Parameters
         ----------
@@ -33,7 +33,7 @@ class Runner(Protocol):
         """
 
     def close(self) -> None:
-        """Release what is the runner's own."""
+        """Release the runner's own resources."""
 
 
 class StreamRunner:
@@ -55,7 +55,7 @@ class StreamRunner:
         self._next_look = 0.0
 
     def run(self, stopping: Callable[[], bool], watch: Callable[[], None]) -> None:
-        """Process events until there are no more and all is durable, or the run has to stop."""
+        """Process events until the stream ends and everything is durable, or until the run is stopped."""
         while not stopping():
             self._health.turn()
             if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
@@ -136,16 +136,16 @@ class StreamRunner:
             self._monitor.add_point()
 
     def look(self) -> None:
-        """Commit and publish if it is time to, and set when to look again."""
+        """Commit and publish, each if it is due, and set the time of the next check."""
         self._checkpointer.commit_if_due()
         self._monitor.refresh()
         self._next_look = time.perf_counter() + min(self._monitor.interval, self._checkpointer.seconds)
 
     def close(self) -> None:
-        """Do nothing: the parts are the engine's."""
+        """Do nothing: the components belong to the engine."""
 
     def _check_brokers(self) -> None:
-        """Report what the source finds wrong with brokers and topics.
+        """Report problems with brokers and topics that the source finds.
 
         Raises
         ------

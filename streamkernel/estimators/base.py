@@ -1,4 +1,4 @@
-"""The common part of the classifier and the regressor: parameters, the first examples, figures for dashboards."""
+"""The common part of the classifier and the regressor: parameters, and what they and dashboards show of a model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamkernel import losses, step_sizes, tensor_file
-from streamkernel.errors import is_count, is_real
-from streamkernel.estimators import learner_choice, model_file, model_merging
-from streamkernel.estimators.learning import LearningModel, while_still
+from streamkernel import losses, step_sizes
+from streamkernel.errors import is_real
+from streamkernel.estimators import learner_choice, model_merging
+from streamkernel.estimators.learning import while_still
 from streamkernel.estimators.model_state import State
-from streamkernel.features import example_tensors, field_names, numeric_names, scaling
+from streamkernel.estimators.parameters import check_shared, require_at_least
+from streamkernel.estimators.stored_model import StoredModel
+from streamkernel.features import numeric_names, scaling
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.kernels import Gaussian, Kernel, MultiScale, bandwidth
+from streamkernel.kernels import Gaussian, Kernel, MultiScale
 from streamkernel.learners import state
 from streamkernel.learners.options import DSG, Newton
 from streamkernel.locking import locked
@@ -36,7 +38,7 @@ DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
 
-class KernelModel(LearningModel):
+class KernelModel(StoredModel):
     """A River estimator around a function of random features.
 
     Any number of threads may predict, also while one learns. Learning, saving and merging take turns. An exception or a
@@ -61,7 +63,7 @@ class KernelModel(LearningModel):
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
         if max_features is not None and not isinstance(max_features, str):
-            _at_least(1, max_features=max_features)
+            require_at_least(1, max_features=max_features)
         elif max_features not in ("auto", None):
             raise ValueError(f'Expected max_features to be an integer, "auto" or None, got {max_features!r}')
         if not (is_real(l2) and 0.0 <= l2 < math.inf):
@@ -98,18 +100,13 @@ class KernelModel(LearningModel):
         return self._options
 
     @property
-    def kernel_(self) -> Kernel:
-        """The kernel in use; bandwidths that are taken from the stream are provisional during the first examples."""
-        return self._learner.kernel
-
-    @property
     def n_features(self) -> int:
         """Random features in the model, a cos/sin pair counted once."""
         return self.n_seeds * self._learner.block_size
 
     @property
     def n_seeds(self) -> int:
-        """Blocks in the model, each of one seed."""
+        """Blocks in the model, each with its own seed."""
         return self._learner.n_blocks
 
     @property
@@ -119,18 +116,18 @@ class KernelModel(LearningModel):
 
     @property
     def n_reused(self) -> int:
-        """Steps that moved an old block."""
+        """Steps that changed an existing block."""
         return int(self._learner.numbers["reused_steps"])
 
     @property
     def n_prunings(self) -> int:
-        """Times that the model has been made smaller."""
+        """Number of times that the model has been pruned."""
         upkeep = self._state.upkeep
         return 0 if upkeep is None else upkeep.n_prunings
 
     @property
     def gap(self) -> float:
-        """The certified primal-dual gap of the coefficients when they were refitted last; NaN before."""
+        """The certified primal-dual gap of the last refit; NaN before the first."""
         upkeep = self._state.upkeep
         return math.nan if upkeep is None else upkeep.gap
 
@@ -150,7 +147,7 @@ class KernelModel(LearningModel):
 
     @property
     def _intercept(self) -> int:
-        """What f has added to it."""
+        """The intercept that is added to f."""
         return state.NOTHING
 
     @property
@@ -158,15 +155,15 @@ class KernelModel(LearningModel):
         return False
 
     def _default_step(self) -> step_sizes.Step | None:
-        """Return the step that ``step_size="auto"`` stands for; ``None`` for steps of automatic size."""
+        """Return the step size for ``step_size="auto"``, or ``None`` for steps of automatic size."""
         return None
 
     def _new_own(self) -> Any:
-        """Return what a subclass keeps besides, before the first example."""
+        """Return a subclass's own state before the first example."""
         return None
 
     def _new_learner(self, kernel: Kernel, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function that has learned nothing."""
+        """Return an untrained function."""
         return learner_choice.new_function(
             self._options,
             kernel,
@@ -183,7 +180,7 @@ class KernelModel(LearningModel):
         )
 
     def _new_upkeep(self) -> BackgroundTasks | None:
-        """Return what is done to the model from time to time; ``None`` if nothing is."""
+        """Return the periodic tasks of the model, or ``None`` without any."""
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):
                 raise ValueError(f"Expected {name} as a {kind.__name__} or None, got {getattr(self, name)!r}")
@@ -197,7 +194,7 @@ class KernelModel(LearningModel):
         raise ValueError(f"Expected a classifier or a regressor, got a {type(self).__name__}")
 
     def _with_columns(self, columns: int) -> FirstOrderLearner | SecondOrderLearner:
-        """Return a function with a number of columns that has learned nothing, with the bandwidths in use."""
+        """Return an untrained function with a number of columns and the current bandwidths."""
         return self._new_learner(self.kernel_, columns)
 
     @classmethod
@@ -280,80 +277,3 @@ class KernelModel(LearningModel):
         learner, gap = do_task(task, found.learner, read, y, self._with_columns, tell)
         self._state = replace(found, learner=learner)
         return gap
-
-    def _description(self) -> dict[str, Any]:
-        """Return what the model is, apart from its tensors and its parameters: JSON values and kernels."""
-        fields = self._state.numeric.fields
-        names = {"fields": field_names.pack(fields)[0]} if fields else {}
-        return {"kernel": self.kernel_, "columns": self._learner.columns} | names
-
-    def _tensors(self) -> dict[str, Any]:
-        """Return what it has learned, as arrays that share nothing with it."""
-        found = self._state
-        first = {} if found.first is None else example_tensors.pack_examples("first", found.first)
-        scales = {} if found.scales is None else found.scales.tensors()
-        upkeep = {} if found.upkeep is None else found.upkeep.tensors()
-        return (
-            found.learner.tensors()
-            | first
-            | scales
-            | upkeep
-            | example_tensors.pack_hashes("numeric_names", found.numeric.numbers)
-            | ({"field_names": field_names.pack(found.numeric.fields)[1]} if found.numeric.fields else {})
-        )
-
-    @locked
-    def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
-        self._recover()
-        return self._description(), self._tensors()
-
-    def _restore(self, description: Mapping[str, Any], tensors: dict[str, Any]) -> None:
-        labels = self._labels_in(description)
-        learner = self._new_learner(model_file.kernel_in(description, self._wanted), self._columns(len(labels)))
-        if description["columns"] != learner.columns:
-            raise ValueError(f"expected {learner.columns} columns, got {description['columns']!r}")
-        learner.restore(tensors)
-        scales = None if self._state.scales is None else scaling.Scales()
-        if scales is not None:
-            scales.restore(tensors)
-        first = example_tensors.unpack_examples("first", tensors, learner.directions)
-        learner.check_targets([y for _, y in first or []])
-        if len(first or []) >= bandwidth.FIRST:
-            raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-        known = None if first is None else tuple(first)
-        numbers, fields = example_tensors.unpack_hashes("numeric_names", tensors), self._state.numeric.fields
-        if fields is not None and "fields" in description:
-            pairs = tensor_file.require_tensor(tensors, "field_names", np.int64, (None, 2))
-            fields = field_names.unpack(description["fields"], pairs)
-        numeric = numeric_names.NumericNames(numbers, fields)
-        self._state = State(learner, scales, known, labels, self._new_upkeep(), numeric, self._own_in(tensors))
-        upkeep = self._state.upkeep
-        if upkeep is not None and "upkeep.numbers" in tensors:  # a copy that only predicts has none
-            self._state = replace(self._state, upkeep=upkeep.restore(learner, tensors))  # its job reads the kernel
-
-    def _labels_in(self, description: Mapping[str, Any]) -> dict[Any, int]:
-        """Return the labels that a description has."""
-        return {}
-
-    def _own_in(self, tensors: Mapping[str, Any]) -> Any:
-        """Return what a subclass keeps besides."""
-        return None
-
-    def _columns(self, labels: int) -> int:
-        """Return how many columns f has for a number of labels."""
-        return 1
-
-
-def _at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if not is_count(value, least):
-            raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
-
-
-def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
-    """Raise a ValueError if a parameter that estimators share is out of its range; names it."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
-    _at_least(0, cache_bytes=cache_bytes)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise ValueError(f"Expected seed to be an integer, got {seed!r}")

@@ -1,4 +1,4 @@
-"""Scores of the rows of a table as arrays, in an order of classes that the caller has."""
+"""Scores of the rows of a table as arrays, with the classes in the caller's order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row_scores(model: KernelModel, X: Any) -> F64:
 def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:
     """Return the probability of each class for each row of a table, shape (rows, classes).
 
-    A class that the model has not learned has the probability 0. It has learned one at least.
+    A class that the model has not learned has probability 0. The model must have learned at least one class.
     """
     scores, labels = row_scores(model, X), model.labels
     known = probabilities(model._loss, scores, len(labels))
@@ -35,7 +35,7 @@ def class_probabilities(model: KernelClassifier, X: Any, classes: Sequence[Any])
 def class_scores(model: KernelClassifier, X: Any, classes: Sequence[Any]) -> F64:
     """Return the score of the second of two classes, shape (rows,), or of each of more, shape (rows, classes).
 
-    A class that the model has not learned has a score of 1 less than the lowest. It has learned one at least.
+    A class that the model has not learned has the lowest score minus 1. The model must have learned at least one class.
     """
     scores, labels = row_scores(model, X), model.labels
     if len(classes) == 2 and len(labels) == 2:

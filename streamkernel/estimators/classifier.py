@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import InputError, LabelError, TooManyClassesError
-from streamkernel.estimators.base import _at_least
-from streamkernel.estimators.class_weighted import ClassWeightedModel
-from streamkernel.estimators.model_state import State
+from streamkernel.errors import InputError, LabelError
+from streamkernel.estimators.classes import ClassModel
+from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
 from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
 
 
-class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
+class KernelClassifier(ClassModel, base.MiniBatchClassifier):
     """A kernel machine for two or more classes that learns from a stream, in bounded memory.
 
     It replaces a linear classifier: inputs are dictionaries of numbers and strings, and classes need not be declared.
@@ -133,7 +131,7 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
         seed: int = 0,
         max_classes: int = 100,
     ) -> None:
-        _at_least(2, max_classes=max_classes)
+        require_at_least(2, max_classes=max_classes)
         self.class_weight = check_class_weight(class_weight)
         self.max_classes = max_classes
         super().__init__(
@@ -147,10 +145,6 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
             cache_bytes=cache_bytes,
             seed=seed,
         )
-
-    @property
-    def _multiclass(self) -> bool:
-        return True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Label, w: float = 1.0) -> None:
         """Learn from one example.
@@ -193,17 +187,6 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
             as_label(y)
             self._check(x)
             raise
-
-    @property
-    def labels(self) -> Mapping[Label, int]:
-        """The labels seen so far, with their numbers, in the order in which they came."""
-        return self._state.labels
-
-    def _target(self, y: Any) -> float:
-        number = self.labels.get(as_label(y))
-        if number is None:
-            raise LabelError(f"Expected a label that the model has learned, {[*self.labels]}, got {y!r} - at y")
-        return number
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label learned so far.
@@ -365,31 +348,3 @@ class KernelClassifier(ClassWeightedModel, base.MiniBatchClassifier):
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)
         return native_series(label_array(labels)[best], X)
-
-    def _check_labels(self, labels: Sequence[Label]) -> None:
-        known = self._state.labels
-        new = dict.fromkeys(label for label in labels if label not in known)
-        if new and len(known) + len(new) > self.max_classes:
-            label, most = list(new)[max(0, self.max_classes - len(known))], self.max_classes
-            raise TooManyClassesError(f"Expected at most {most} labels (max_classes), got one more, {label!r} - at y")
-
-    def _with_label(self, found: State, label: Label) -> State:
-        softmax = isinstance(self._loss, losses.Softmax)
-        if len(found.labels) >= (1 if softmax else 2):
-            upkeep = None if found.upkeep is None else found.upkeep.with_column()
-            found = replace(found, learner=found.learner.with_column(), upkeep=upkeep)
-        return replace(found, labels={**found.labels, label: len(found.labels)})
-
-    def _description(self) -> dict[str, Any]:
-        return super()._description() | {"labels": list(self.labels)}
-
-    def _labels_in(self, description: Mapping[str, Any]) -> dict[Label, int]:
-        labels = {as_label(label): i for i, label in enumerate(description["labels"])}
-        if len(labels) != len(description["labels"]):
-            raise ValueError(f"expected labels that differ, got {description['labels']!r}")
-        return labels
-
-    def _columns(self, labels: int) -> int:
-        if isinstance(self._loss, losses.Softmax):
-            return max(1, labels)
-        return 1 if labels <= 2 else labels

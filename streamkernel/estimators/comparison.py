@@ -1,4 +1,4 @@
-"""An example, the running mean of each of its fields, and the examples between them."""
+"""An example beside the running means of its fields, and the mixtures of both."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streamkernel.features.running_moments import moments_of
 
 
 class Comparison(NamedTuple):
-    """The names that the fields of an example are read by, with their values and their running means.
+    """The names of an example's fields, with their values and their running means.
 
-    A string is read as an indicator of its value, and its field has those of the other values as well, which are 0
-    here; the mean of each is the share of its value. Fields and names are in the order of their hashes, so that the
+    A string is an indicator of its value. Its field also has the indicators of all other values, which are 0 in the
+    example; the mean of each is the frequency of its value. Fields and names are in the order of their hashes, so the
     order of the example does not matter.
 
     Attributes
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
         return directions.restore_rows(np.array([0, n]), self.hashes, self.readers, self.values, np.ones(1))
 
     def rows(self, directions: Directions, chosen: Any) -> Rows:
-        """Return examples that have some fields as in the example, and the others at their means.
+        """Return examples with some fields from the example and the others at their means.
 
         Parameters
         ----------
@@ -74,9 +74,9 @@ class Comparison(NamedTuple):
 
 
 def compare(found: State, x: Mapping[Hashable, Any]) -> Comparison:
-    """Return the comparison of an example with the running mean of its fields; with 0 where inputs are not scaled.
+    """Return the comparison of an example with the running means, which are 0 if inputs are not scaled.
 
-    What is missing in `x` is compared with its mean in the fields that are usually there, and so is no different.
+    A missing field of `x` that is usually present is compared with its own mean, and so does not differ.
 
     Raises
     ------

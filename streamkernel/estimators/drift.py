@@ -155,7 +155,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
     @locked
     def _see(self, row: Rows) -> None:
-        """See one event."""
+        """Process one event."""
         self._recover()
         seen = self._seen
         row = seen.model._learner.directions.adopt_rows(row)
@@ -170,7 +170,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             self._compare(seen, Rows.stack([seen.waiting[0], row]))
 
     def _compare(self, seen: _Seen, pair: Rows) -> None:
-        """Bet on which event of a pair of an old and a new one is which, and learn it."""
+        """Bet on which event of a pair is the new one, and learn the answer."""
         model = seen.model
         old, new = model._scores_of(pair)[:, 0].tolist()
         statistic = (seen.statistic + 1.0) * (1.0 + math.tanh(0.5 * (new - old)))
@@ -187,7 +187,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
             self._recover()
 
     def _recover(self) -> None:
-        """Make the changes that follow from what the model has learned; with the lock."""
+        """Complete the changes that follow from the learned examples; requires the lock."""
         journal = self._seen.journal
         if journal is None:
             return
@@ -227,7 +227,7 @@ class KernelDriftDetector(model_file.Serializable, base.DriftDetector):
 
 
 class _Seen(NamedTuple):
-    """All that a detector has learned; it is replaced in one assignment.
+    """The state of a detector, which is replaced in one assignment.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from streamkernel.estimators.base import KernelModel
 
 
 class ExplainedModel(KernelModel):
-    """A kernel model that says what its predictions come from."""
+    """A kernel model with explanations of its predictions."""
 
     @property
     def feature_importances_(self) -> dict[Hashable, float]:

@@ -75,7 +75,7 @@ def contributions(
 
 
 def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
-    """Return the gradient of the score times the distance from the mean, summed over the names of each field."""
+    """Return the gradient of the score times the difference from the mean, summed over the names of each field."""
     row = compared.row(found.learner.directions)
     found.scores(row)  # what cannot be used is refused
     gradient = score(found.learner.derivatives(row, found.scales).T)
@@ -84,7 +84,7 @@ def _by_gradient(found: State, compared: Comparison, score: Score) -> F64:
 
 
 def _by_sampling(found: State, compared: Comparison, score: Score, n_orders: int, seed: int) -> F64:
-    """Return the Shapley values of the fields, exactly where that takes no more examples than the orders do."""
+    """Return the Shapley values of the fields: exact if that takes no more examples, else from sampled orders."""
     k, directions = len(compared.fields), found.learner.directions
     step = max(1, _ENTRIES // max(1, len(compared.hashes)))
 

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from river import base
@@ -14,7 +14,8 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import InputError, is_real
 from streamkernel.estimators import model_file
-from streamkernel.estimators.base import _at_least, check_shared
+from streamkernel.estimators.parameters import check_shared, require_at_least
+from streamkernel.estimators.process_state import FirstExamples, ProcessState, choose_by_first
 from streamkernel.estimators.targets import as_target
 from streamkernel.estimators.weighting import as_weight, weights_of
 from streamkernel.features import example_tensors
@@ -24,7 +25,8 @@ from streamkernel.kernels import Gaussian, Kernel, bandwidth
 from streamkernel.locking import locked
 from streamkernel.posterior import marginal_likelihood
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior, Recursive
+from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior.recursive_posterior import Recursive
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
@@ -98,7 +100,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         seed: int = 0,
     ) -> None:
         check_shared(kernel, cache_bytes, seed)
-        _at_least(1, n_features=n_features)
+        require_at_least(1, n_features=n_features)
         if noise is not None and not (is_real(noise) and 0.0 < noise < math.inf):
             raise ValueError(f"Expected noise > 0 or None, got {noise!r}")
         self.kernel = kernel
@@ -111,10 +113,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         ratio = marginal_likelihood.USUAL if noise is None else float(noise)
         first = () if noise is None or self._given.is_pending else None
         self._lock = Lock()
-        self._seen = _Seen(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
+        self._seen = ProcessState(phis, self._new_posterior(phis, ratio), 0.0, ratio, first)
 
     def _new_features(self) -> tuple[FeatureMap, ...]:
-        """Return the feature maps that the posterior is made with."""
+        """Return the feature maps of the posterior."""
         return (FeatureMap(self._given, self.n_features, self.seed, self.cache_bytes),)
 
     def _new_posterior(self, phis: Sequence[FeatureMap], ratio: float) -> Posterior:
@@ -138,7 +140,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @property
     def _is_provisional(self) -> bool:
-        """Whether the kernel in use has bandwidths that are still to change."""
+        """Whether bandwidths of the current kernel will still change."""
         return self._given.is_pending and self._seen.first is not None
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
@@ -215,7 +217,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
 
     @locked
     def _mean_and_variance(self, row: Rows) -> tuple[float, float]:
-        """Return the mean and the variance of one moment."""
+        """Return the mean and the variance from one state."""
         self._recover()
         seen = self._seen
         mean = seen.offset + float(seen.posterior.mean(row)[0])
@@ -238,14 +240,14 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         return native_series(seen.offset + seen.posterior.mean(seen.phis[0].table(X)), X)
 
     def _row(self, x: Any) -> Rows:
-        """Return one example."""
+        """Return an example as a row."""
         if not isinstance(x, Mapping):
             raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._seen.phis[0].row(x)
 
     @locked
     def _learn(self, rows: Rows, y: F64) -> None:
-        """Learn `rows` in order, but those of weight 0."""
+        """Learn `rows` in order, except those of weight 0."""
         self._recover()
         if not rows.weights.all():
             rows, y = rows.where(chosen := rows.weights > 0.0), y[chosen]
@@ -256,7 +258,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         self._seen.posterior.learn(rows.part(done, len(y)), y[done:] - self._seen.offset)
 
     def _learn_first(self, row: Rows, y: float) -> None:
-        """Learn one of the first examples, which are learned again each time they decide; with the lock."""
+        """Learn one of the first examples, which are all learned again each time they are used; requires the lock."""
         seen = self._seen
         self._seen = seen._replace(journal=(row, y, seen.posterior.examples))
         try:  # before it counts: one that is refused decides nothing
@@ -264,10 +266,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         finally:
             self._recover()
 
-    def _complete(self) -> _Seen:
-        """Return what is known, with what an interruption has left to be done; another thread that learns does it
-        itself.
-        """
+    def _complete(self) -> ProcessState:
+        """Return the state after completing an interrupted change; a thread that learns completes its own."""
         if self._seen.journal is not None and not self._lock.locked():
             self._recover_locked()
         return self._seen
@@ -277,7 +277,7 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         self._recover()
 
     def _recover(self) -> None:
-        """Make the changes that follow from what the posterior has learned; with the lock."""
+        """Complete the changes that follow from the learned examples; requires the lock."""
         seen = self._seen
         if seen.journal is None:
             return
@@ -290,21 +290,10 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
                 after = self._decide(after, first)
         self._seen = after
 
-    def _decide(self, seen: _Seen, first: Sequence[tuple[Rows, float]]) -> _Seen:
-        """Return what is known with bandwidth, origin of the targets and noise from the first examples, learned
-        again.
-        """
-        rows, y = Rows.stack([row for row, _ in first]), np.array([y for _, y in first])
-        phis, offset, ratio, kernels = seen.phis, seen.offset, seen.ratio, [seen.phis[0].kernel]
-        if self._given.is_pending:
-            plan = phis[0].directions.plan
-            choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
-            kernels = [bandwidth.with_medians(self._given, plan, rows, multiple) for multiple in choice]
-        if self.noise is None:
-            offset = float(np.average(y, weights=rows.weights))
-            found = [(*_likelihood(phis[0].with_kernel(kernel), rows, y - offset), kernel) for kernel in kernels]
-            _, ratio, kernels[0] = max(found, key=lambda candidate: candidate[0])
-        phis = tuple(phi.with_kernel(kernels[0]) for phi in phis)
+    def _decide(self, seen: ProcessState, first: FirstExamples) -> ProcessState:
+        """Return the state with bandwidth, origin of the targets and noise from the first examples, learned again."""
+        choice = (0.5, 1.0, 2.0) if self.kernel is None and self.noise is None else (1.0,)
+        phis, offset, ratio = choose_by_first(seen, first, self._given, choice, is_noise_given=self.noise is not None)
         posterior = self._new_posterior(phis, ratio)
         for known, target in first:
             try:
@@ -313,8 +302,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
                 log.warning("cannot learn an example again: %s", error)
         is_last = bandwidth.is_enough([row for row, _ in first])
         if is_last:
-            log.info("%r and noise ratio %.3g, from the first examples", kernels[0], ratio)
-        return _Seen(phis, posterior, offset, ratio, None if is_last else tuple(first))
+            log.info("%r and noise ratio %.3g, from the first examples", phis[0].kernel, ratio)
+        return ProcessState(phis, posterior, offset, ratio, None if is_last else tuple(first))
 
     @locked
     def _describe(self) -> tuple[dict[str, Any], tensor_file.Tensors]:
@@ -335,45 +324,8 @@ class GaussianProcessRegressor(model_file.Serializable, base.MiniBatchRegressor)
         first = example_tensors.unpack_examples("first", tensors, phis[0].directions)
         if len(first or []) >= bandwidth.FIRST:
             raise ValueError(f"expected less than {bandwidth.FIRST} first examples")
-        self._seen = _Seen(phis, posterior, offset, ratio, None if first is None else tuple(first))
+        self._seen = ProcessState(phis, posterior, offset, ratio, None if first is None else tuple(first))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"n_features": 32}
-
-
-class _Seen(NamedTuple):
-    """All that a process has learned; what is not changed in place by compiled code is replaced in one assignment.
-
-    Attributes
-    ----------
-    phis
-        The features; for the paper's operator a second set, ω', as well.
-    posterior
-        What is known of f.
-    offset
-        The origin of the targets.
-    ratio
-        The noise in units of the prior variance of f.
-    first
-        Examples that still decide the bandwidth and the noise, with their targets; ``None`` once both are known.
-    journal
-        An example that is being learned, its target, and how many examples the posterior had before.
-    """
-
-    phis: tuple[FeatureMap, ...]
-    posterior: Posterior
-    offset: float
-    ratio: float
-    first: tuple[tuple[Rows, float], ...] | None
-    journal: tuple[Rows, float, int] | None = None
-
-
-def _likelihood(phi: FeatureMap, rows: Rows, y: F64) -> tuple[float, float]:
-    """Return how likely the targets are with some features at best, and the ratio of noise it is with.
-
-    Targets of noise σ²/w are √w times as large with noise σ², and so is f.
-    """
-    root = np.sqrt(rows.weights)
-    features = phi(rows) * root[:, None]
-    return marginal_likelihood.most_likely(features @ features.T + np.outer(root, root), y * root)

@@ -1,4 +1,4 @@
-"""Parts of a kernel model that the engine and the cluster need, and that are not public."""
+"""Internal parts of a kernel model that the engine and the cluster use."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 
 
 def learner_of(model: KernelModel) -> FirstOrderLearner | SecondOrderLearner:
-    """Return the function that a model learns."""
+    """Return the learner of a model."""
     return model._learner
 
 
 def parameters_of(model: KernelModel) -> dict[str, Any]:
-    """Return the arguments that a model was made with, by name."""
+    """Return the constructor arguments of a model, by name."""
     return dict(model._get_params())
 
 
 def loss_of(model: KernelModel) -> Loss:
-    """Return the loss that a model minimises."""
+    """Return the loss of a model."""
     return model._loss
 
 
 def names_learned_by(model: KernelModel) -> NumericNames:
-    """Return what is known of the names that a model has learned."""
+    """Return the names that a model has learned."""
     return model._state.numeric
 
 
 def scales_of(model: KernelModel) -> Scales | None:
-    """Return the scales of a model's inputs, ``None`` if it takes them as they are."""
+    """Return the scales of a model's inputs, or ``None`` if it does not scale them."""
     return model._state.scales
 
 
 def check_label(model: KernelClassifier, label: Any) -> None:
-    """Raise an InputError if a classifier cannot learn a label."""
+    """Raise an InputError for a label that a classifier cannot learn."""
     model._check_labels((label,))
 
 
 def check_example(model: KernelModel, x: Mapping[Any, Any], y: Any) -> None:
-    """Raise an InputError if a model cannot learn an example; the model does not learn it."""
+    """Raise an InputError for an example that a model cannot learn, without learning it."""
     model._target(y)
     model._score(x)
 
 
 def is_young(model: KernelModel) -> bool:
-    """Return whether the examples that decide bandwidths and scales have not all been learned yet."""
+    """Return whether the model is still collecting the examples that decide bandwidths and scales."""
     return model._is_young
 
 
@@ -61,5 +61,5 @@ def flush(model: KernelModel) -> None:
 
 
 def become_replica(model: KernelModel, number: int, replicas: int) -> None:
-    """Make a model one of several replicas that learn apart, are merged, and restructure themselves only then."""
+    """Make a model one of several replicas, which learn separately and restructure themselves only when merged."""
     model._divide(number, replicas)

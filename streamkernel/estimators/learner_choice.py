@@ -20,7 +20,7 @@ DELTA_PER_ERROR = 2.0
 
 
 def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
-    """Return the learner that a value of the parameter `learner` stands for.
+    """Return the learner for a value of the parameter `learner`.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def check(learner: Any, is_curved: bool, **given: Any) -> Newton | DSG:
 def resolve(
     learner: Newton | DSG, max_features: int | str | None, loss: losses.Loss
 ) -> tuple[int | None, Newton | DSG]:
-    """Return the cap on the features, ``None`` for none, and the learner with numbers in place of ``"auto"``.
+    """Return the cap on the features, or ``None``, and the learner with ``"auto"`` replaced by numbers.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def new_function(
     loss_per_error: float = 0.0,
     **others: Any,
 ) -> FirstOrderLearner | SecondOrderLearner:
-    """Return a function of a resolved learner that has learned nothing.
+    """Return an untrained function of a resolved learner.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _average(is_asked: bool, is_automatic: bool) -> int:
 
 
 def loss_per_error(loss: str | losses.Loss) -> float:
-    """Return the parameter of a loss in units of the mean error, 0 where it is in units of the targets.
+    """Return the parameter of a loss in units of the mean error, or 0 if it is in units of the targets.
 
     Examples
     --------

@@ -12,6 +12,7 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
+from streamkernel.estimators.first_examples import learned_again
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
@@ -33,8 +34,8 @@ SHOWN = 256
 class LearningModel(model_file.Serializable):
     """A function, and the order of changes in which it learns.
 
-    What other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state says
-    what is being learned: the next call finishes what was learned, or undoes what was not.
+    State that other threads see changes in one compiled call or in one assignment of `_state`. A journal in the state
+    records the step in progress: the next call completes it, or undoes it if the example was not learned.
     """
 
     _lock: Lock
@@ -63,15 +64,13 @@ class LearningModel(model_file.Serializable):
         return self._complete().scores(rows)
 
     def _check(self, x: Any) -> None:
-        """Raise the error that says best why an example cannot be used, if there is one."""
+        """Raise the most specific error for an example that cannot be used."""
         if not isinstance(x, Mapping):
             raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         self._learner.directions.plan.check(x)
 
     def _complete(self) -> State:
-        """Return the state, with what an interruption has left to be done; another thread that learns does it
-        itself.
-        """
+        """Return the state after completing an interrupted step; a thread that learns completes its own."""
         found = self._state
         if (found.journal is not None or found.learner.is_unfinished) and not self._lock.locked():
             self._recover_locked()
@@ -79,12 +78,12 @@ class LearningModel(model_file.Serializable):
 
     @locked
     def _recover_locked(self) -> State:
-        """Return the state without anything that an interruption has left to be done."""
+        """Return the state after completing an interrupted step, under the lock."""
         self._recover()
         return self._state
 
     def _learn_event(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
-        """Learn from one example of the weight w."""
+        """Learn from one example of weight w."""
         found = self._state
         try:
             if not (found.is_direct and found.learner.learn_event(x, y, w, found.numeric)):
@@ -99,9 +98,7 @@ class LearningModel(model_file.Serializable):
 
     @locked
     def _learn_alone(self, row: Rows, y: float, directions: Directions, numeric: numeric_names.NumericNames) -> bool:
-        """Learn from one row without a journal, if one compiled call is all that it takes; return whether it is
-        learned.
-        """
+        """Learn from one row without a journal, if a single compiled call is enough; return whether it was."""
         found = self._state
         learner = found.learner
         return (
@@ -153,7 +150,7 @@ class LearningModel(model_file.Serializable):
             done = last
 
     def _learn_table(self, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False) -> None:
-        """Learn the rows of a table in order, those whose weight is not 0."""
+        """Learn the rows of a table in order, except those of weight 0."""
         directions, done = self._learner.directions, 0
         self._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
         with progress_line("Learning", show=verbose) as tell:
@@ -170,7 +167,7 @@ class LearningModel(model_file.Serializable):
     def _learn_weighted(
         self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.NumericNames, labels: Sequence[Any]
     ) -> None:
-        """Learn those of `rows` whose weight is not 0, as :meth:`_learn` does."""
+        """Learn `rows` as :meth:`_learn` does, except those of weight 0."""
         chosen = rows.weights > 0.0
         if not chosen.all():
             labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
@@ -178,14 +175,13 @@ class LearningModel(model_file.Serializable):
         self._learn(rows, y, directions, numeric, labels)
 
     def _weigh_rows(self, rows: Rows, y: F64, found: State) -> Rows:
-        """Return rows with the weights that they are learned with, the next ones after `found`."""
+        """Return rows, which come after `found`, with the weights of their classes."""
         return rows
 
     def _number_labels(self, found: State, labels: Sequence[Any], y: F64, first: int, last: int) -> tuple[int, State]:
-        """Set `y` to the numbers of labels, up to the first new one but that of the first example, for which there
-        is room.
+        """Set `y` to the numbers of labels, up to a new label after the first; a new first label is added.
 
-        Return which one that is, and the state.
+        Return the index of that label, or `last`, and the state.
         """
         for i in range(first, last):
             number = found.labels.get(labels[i])
@@ -198,16 +194,14 @@ class LearningModel(model_file.Serializable):
         return last, found
 
     def _check_labels(self, labels: Sequence[Any]) -> None:
-        """Raise an InputError if not all of these labels can be learned."""
+        """Raise an InputError if one of these labels cannot be learned."""
 
     def _with_label(self, found: State, label: Any) -> State:
-        """Return the state with room for a new label."""
+        """Return the state extended by a new label."""
         raise NotImplementedError
 
     def _offer(self, rows: Rows, y: F64, after: State, own: Any = None) -> None:
-        """Learn rows in order with a state that may know a new label, and make the changes that follow; with the
-        lock.
-        """
+        """Learn rows with a state that may have a new label, and make the changes that follow; requires the lock."""
         learner, read = after.learner, np.empty_like(rows.values)
         self._learner.close()  # an event in another thread waits for the lock
         learner.close()
@@ -218,9 +212,7 @@ class LearningModel(model_file.Serializable):
             self._recover()
 
     def _recover(self) -> None:
-        """Make the changes that follow from what is learned, or undo those that nothing followed from; with the
-        lock.
-        """
+        """Complete the changes that follow from the learned examples, or undo an unlearned one; requires the lock."""
         found = self._state
         found.learner.finish()
         journal = found.journal
@@ -243,31 +235,16 @@ class LearningModel(model_file.Serializable):
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return self._restart(found, first) if is_due else replace(found, first=first)
+            return (
+                learned_again(found, first, self._wanted, type(self).__name__)
+                if is_due
+                else replace(found, first=first)
+            )
         if found.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
-
-    def _restart(self, found: State, first: tuple[tuple[Rows, float], ...]) -> State:
-        """Return the state in which scales and bandwidths are those of the first examples, which are learned again."""
-        rows = given = Rows.stack([row for row, _ in first])
-        scales = found.scales
-        if scales is not None:
-            scales = scales.of_first(rows)
-            rows = scales(rows)
-        plan = found.learner.directions.plan
-        learner = found.learner.start_over(bandwidth.with_medians(self._wanted, plan, rows), rows)
-        for i, (_, target) in enumerate(first):
-            try:
-                learner.learn_again(given.part(i, i + 1), np.array([target]), scales)
-            except InputError as error:
-                log.warning("%s cannot learn an example again with a new bandwidth: %s", type(self).__name__, error)
-        if not bandwidth.is_enough([row for row, _ in first]):
-            return replace(found, learner=learner, scales=scales, first=first)
-        log.info("%s took %r from the first %d examples", type(self).__name__, learner.kernel, len(first))
-        return replace(found, learner=learner, scales=scales, first=None)
 
     def _scores_in(self, X: Any) -> F64:
         """Return f of each row of a table, shape (rows, columns)."""
@@ -277,7 +254,7 @@ class LearningModel(model_file.Serializable):
 
     @locked
     def _to_predict(self) -> Self:
-        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         twin: Self = object.__new__(type(self))
         vars(twin).update(vars(self))
         self._recover()
@@ -295,23 +272,23 @@ class LearningModel(model_file.Serializable):
 
     @property
     def _is_young(self) -> bool:
-        """Whether the examples are still to come that decide bandwidths and scales."""
+        """Whether the examples that decide bandwidths and scales are still being collected."""
         return self._state.first is not None or self._learner.examples < bandwidth.FIRST
 
     @property
     def _is_provisional(self) -> bool:
-        """Whether the kernel in use has bandwidths that are still to change."""
+        """Whether bandwidths of the current kernel will still change."""
         return self._wanted.is_pending and self._is_young
 
     @locked
     def _settle(self) -> None:
-        """Take the step that examples wait for."""
+        """Take the step for the buffered examples."""
         self._recover()
         self._learner.settle()
 
     @locked
     def _keep_still(self, others: Sequence[LearningModel], do: Callable[[], None]) -> None:
-        """Do something while no thread learns with this model or others."""
+        """Call a function while no thread learns with this model or with others."""
         self._recover()
         try:
             self._learner.close()
@@ -320,18 +297,18 @@ class LearningModel(model_file.Serializable):
             self._learner.open()
 
     def _divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        """Become one of several replicas, which learn separately and restructure themselves only when merged."""
         self._learner.divide(number, replicas)
 
     def _look(self, before: int) -> None:
-        """Update the scales, and add and end groups, where that became due after the first `before` examples."""
+        """Update the scales, and add and end groups, if that became due after the first `before` examples."""
         if self._state.scales is not None and schedule.last_due(self._learner.examples) > before:
             self._state.scales.use_moments()
         self._learner.restructure(before)
 
 
 def while_still(models: Sequence[LearningModel], do: Callable[[], None]) -> None:
-    """Do something while no thread learns with any of the models."""
+    """Call a function while no thread learns with any of the models."""
     if models:
         models[0]._keep_still(models[1:], do)
     else:

@@ -41,7 +41,7 @@ class Serializable(Shown):
     """A River estimator that is serialized as its parameters, a JSON description and tensors."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let files hold the estimators of this library."""
+        """Register the subclass as a class that files may contain."""
         super().__init_subclass__(**options)
         if cls.__module__.startswith("streamkernel.estimators."):
             _CLASSES[cls.__name__] = cls
@@ -57,14 +57,14 @@ class Serializable(Shown):
         write(Path(path), "model", *describe(self))
 
     def _describe(self) -> tuple[dict[str, Any], Tensors]:
-        """Return what the model is apart from its parameters, JSON values and kernels, and what it has learned.
+        """Return the description of the model without parameters, JSON values and kernels, and its tensors.
 
-        Both are of one moment, and share nothing with the model.
+        Both are from the same moment, and share nothing with the model.
         """
         raise NotImplementedError
 
     def _restore(self, description: Mapping[str, Any], tensors: Tensors) -> None:
-        """Take over what a model with the same parameters described."""
+        """Restore the state of a model with the same parameters from its description and tensors."""
         raise NotImplementedError
 
     def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
@@ -86,18 +86,18 @@ class Serializable(Shown):
         return super()._get_params()  # type: ignore[misc, no-any-return]  # River's
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: the same as a model file."""
+        """Return the state for pickle, which is that of a model file."""
         description, tensors = self._describe()
         return {"parameters": self._get_params(), "description": description, "tensors": tensors}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Rebuild the model from what pickle kept."""
+        """Rebuild the model from the state for pickle."""
         self.__init__(**state["parameters"])  # type: ignore[misc]
         self._restore(state["description"], state["tensors"])
 
 
 def describe(model: Serializable) -> tuple[dict[str, Any], Tensors]:
-    """Return what `model` is, as JSON values and as tensors."""
+    """Return the description of `model` as JSON values, and its tensors."""
     description, tensors = model._describe()
     found = {"class": type(model).__name__, "parameters": model._get_params(), "state": description}
     return _encode(found), tensors
@@ -136,7 +136,7 @@ def rebuild(description: Mapping[str, Any], tensors: Tensors, where: str) -> Any
 
 
 def kernel_in(description: Mapping[str, Any], wanted: kernels.Kernel) -> kernels.Kernel:
-    """Return the described kernel, if it is `wanted` with its pending bandwidths as numbers.
+    """Return the described kernel, which must be `wanted` with its pending bandwidths as numbers.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def _encode(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
-    """Return weights by label as pairs: names in JSON are strings, labels need not be."""
+    """Return weights by label as pairs: JSON has only strings as names, and labels may be others."""
     return [[label, w] for label, w in value.items()] if isinstance(value, Mapping) else value
 
 

@@ -29,7 +29,7 @@ _MAY_DIFFER = ("cache_bytes", "pruning", "refit")
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a function before its large arrays are copied.
+    """The summary of a function without its large arrays.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Outline:
 
 
 class Summary(NamedTuple):
-    """What merging takes of a model: plain values and arrays.
+    """The summary of a model for merging: plain values and arrays.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class Summary(NamedTuple):
 
     @property
     def events(self) -> int:
-        """Examples that it has learned."""
+        """Learned examples."""
         return int(self.learned.numbers["examples"])
 
     @property
     def examples(self) -> int:
-        """The same with those that wait for a batch."""
+        """Learned and buffered examples."""
         return self.events + len(self.waiting)
 
     @property
@@ -90,7 +90,7 @@ class Summary(NamedTuple):
 
 
 def summarize(model: KernelModel, before: int | None = None) -> Summary:
-    """Return what merging takes of a model, which takes the step first that examples wait for.
+    """Return the summary of a model, after it has taken the step for its buffered examples.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def summarize(model: KernelModel, before: int | None = None) -> Summary:
 
 
 def n_examples(model: KernelModel) -> int:
-    """Return how many examples a model has learned, with those that wait for a batch."""
+    """Return the number of examples that a model has learned or buffered."""
     return _outline(model).examples
 
 
 def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> None:
-    """Raise an error if models cannot be merged, of what is known before they take a step.
+    """Raise an error for models that cannot be merged, as far as that is known before they take a step.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def check(models: Sequence[KernelModel], base: KernelModel | None = None) -> Non
 
 
 def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | None = None) -> None:
-    """Let a model become what others are together.
+    """Turn a model into the merged one of several.
 
     Parameters
     ----------
@@ -192,14 +192,14 @@ def merge_into(model: KernelModel, parts: Sequence[Summary], base: Summary | Non
 
 
 def _waiting(part: Summary, base: Summary | None) -> list[tuple[Rows, Any]]:
-    """Return the buffered examples of a model without those that were buffered in its base."""
+    """Return the buffered examples of a model, except those that its base had buffered."""
     own, old = part.waiting, [] if base is None else base.waiting
     same = [b == d and all(map(np.array_equal, a[2:], c[2:])) for (a, b), (c, d) in zip(own, old, strict=False)]
     return own[len(old) :] if len(same) == len(old) and all(same) else own
 
 
 def _outline(model: KernelModel) -> Summary:
-    """Return the summary of a model before the large arrays.
+    """Return the summary of a model without the large arrays.
 
     Raises
     ------
@@ -227,14 +227,14 @@ def _outline(model: KernelModel) -> Summary:
 
 
 def _scales(parts: Sequence[Summary], base: Summary | None) -> dict[str, Any]:
-    """Return the scales of all, as tensors, if they have any."""
+    """Return the scales of all models as tensors, if they have any."""
     if not parts or parts[0].scales is None:
         return {}
     return merge_scales([part.scales or {} for part in parts], None if base is None else base.scales)
 
 
 def _class_counts(parts: Sequence[Summary], base: Summary | None, labels: Sequence[Hashable]) -> dict[str, Any]:
-    """Return the examples of each class, as tensors, if models count them."""
+    """Return the number of examples of each class as tensors, if the models count them."""
     if parts[0].counts is None:
         return {}
     found = np.zeros(len(labels))
@@ -255,7 +255,7 @@ def _with_labels(part: Summary, labels: Sequence[Hashable]) -> Any:
 
 
 def spread_of(parts: Sequence[Summary], base: Summary | None = None) -> float:
-    """Return how far the functions of replicas are from their mean, in units of its size.
+    """Return the distance of the replicas' functions from their mean, relative to its norm.
 
     This is the root of Σ (n_i/n)‖f_i - f‖² over ‖f‖, in the norm of the coefficients.
     """
@@ -287,7 +287,7 @@ def _check(parts: Sequence[Summary], base: Summary | None) -> None:
 
 
 def _check_waiting(parts: Sequence[Summary], base: Summary) -> None:
-    """Raise an error if buffered examples of a base have been learned since: they would count once per model."""
+    """Raise an error if buffered examples of a base have been learned since; they would count once per model."""
     learned = sum(part.events > base.events for part in parts)
     if learned:
         raise MergeError(

@@ -15,7 +15,7 @@ from streamkernel.upkeep.scheduler import BackgroundTasks
 
 @dataclass(slots=True)
 class State:
-    """All that a model has learned. What compiled code does not change in place is replaced, in one assignment.
+    """The learned state of a model. Everything that compiled code does not change is replaced in one assignment.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class State:
         self.names = (*self.labels, None)
 
     def with_journal(self, journal: Journal | None, own: Any) -> State:
-        """Return the same with another journal: every event needs two of them, and `dataclasses.replace` is slow."""
+        """Return the state with another journal; each event needs two, and `dataclasses.replace` is slow."""
         return State(self.learner, self.scales, self.first, self.labels, self.upkeep, self.numeric, own, journal)
 
     def scores(self, rows: Rows) -> F64:
@@ -70,7 +70,7 @@ class State:
 
 
 class Journal(NamedTuple):
-    """Examples that are being learned: after an interruption it says what is still to be done, or to be undone.
+    """The examples of a step in progress: after an interruption it decides what to complete or to undo.
 
     Attributes
     ----------

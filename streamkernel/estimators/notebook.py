@@ -1,4 +1,4 @@
-"""What a notebook shows of a model: what runs, what it has learned, and its parameters, as a small table in HTML."""
+"""The view of a model in a notebook: learner, learned state and parameters as a small HTML table."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _CELL = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;back
 
 
 class Shown:
-    """An estimator that a notebook shows as a table."""
+    """An estimator with a table as its view in a notebook."""
 
     def _repr_html_(self) -> str:
-        """Return the table: no scripts, no colours of its own, so that it is readable on any page."""
+        """Return the table, without scripts and colours, so that it is readable on any page."""
         title, facts = escape(type(self).__name__), "".join(_row(word, text) for word, text in _facts(self))
         parameters = "".join(_row(name, value, is_given) for name, value, is_given in _parameters(self))
         return (
@@ -47,7 +47,7 @@ class Shown:
 
 
 def _facts(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield the words and the text for each attribute that a model has."""
+    """Yield a description and a value for each attribute that the model has."""
     has_learned = bool(getattr(model, "_events", 1))
     for name, word in _SHOWN.items():
         value = getattr(model, name, None)
@@ -74,7 +74,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _parameters(model: Any) -> Iterator[tuple[str, str, bool]]:
-    """Yield the parameters of a model, and whether they differ from what they are by default."""
+    """Yield the parameters of a model, and whether they differ from the defaults."""
     given = model._get_params()
     for name, parameter in signature(type(model)).parameters.items():
         value = repr(given[name])

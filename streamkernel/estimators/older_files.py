@@ -35,7 +35,7 @@ _LARGEST = 1 << 29
 
 
 def translate_names(value: Any) -> Any:
-    """Return a description with the names of today, of parameters and of classes.
+    """Return a description with today's names of parameters and classes.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def translate_names(value: Any) -> Any:
 
 
 def upgrade(kind: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the class of an estimator and its parameters as they are today, given those of version 3.
+    """Return today's class and parameters of an estimator of version 3.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def _upgrade_process(parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]
 
 
 def with_learner_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of a model in a configuration as one of today, with its learner and its objects as tables.
+    """Return the configuration's table of a model in today's form, with its learner and its objects as tables.
 
-    So a table of 0.1 and one of today that mean the same are equal.
+    So equal models of 0.1 and of today have equal tables.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def with_learner_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_second_order(kind: str, order: str | None, own: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Return whether version 3 learned by second order with these parameters."""
+    """Return whether version 3 used second-order learning with these parameters."""
     if order != "auto":
         return order is not None
     loss = losses.resolve_loss(given["loss"], kind == "KernelClassifier")

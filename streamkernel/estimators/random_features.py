@@ -11,7 +11,7 @@ from river import base
 from streamkernel import tensor_file
 from streamkernel.errors import is_count
 from streamkernel.estimators import model_file
-from streamkernel.estimators.base import check_shared
+from streamkernel.estimators.parameters import check_shared
 from streamkernel.features import example_tensors
 from streamkernel.features.frames import native_frame
 from streamkernel.features.rows import Rows
@@ -144,7 +144,7 @@ class RandomFeatures(model_file.Serializable, base.MiniBatchTransformer):
         return self._seen[0]
 
     def _row(self, x: Any) -> Rows:
-        """Return one example."""
+        """Return an example as a row."""
         if not isinstance(x, Mapping):
             raise TypeError(f"Expected x as a dictionary of features by name, got {type(x).__name__}")
         return self._map.row(x)

@@ -288,7 +288,7 @@ class KernelRegressor(ExplainedModel, base.MiniBatchRegressor):
 
 
 def _loss(loss: str | losses.Loss, tau: float | None) -> str | losses.Loss:
-    """Return the loss that `loss` and `tau` name together."""
+    """Return the loss for the parameters `loss` and `tau`."""
     if tau is None:
         return loss
     if loss != "quantile":

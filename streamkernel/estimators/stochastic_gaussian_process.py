@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from streamkernel import step_sizes
-from streamkernel.estimators.base import _at_least
 from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
+from streamkernel.estimators.parameters import require_at_least
 from streamkernel.features.counter_rng import domain_key
 from streamkernel.kernels import Kernel
 from streamkernel.learners.options import as_step, check_step_size
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Posterior, Stochastic, point_rows
+from streamkernel.posterior.posteriors import Posterior
+from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 
 
 class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
@@ -85,9 +86,9 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         cache_bytes: int = 1 << 26,
         seed: int = 0,
     ) -> None:
-        _at_least(1, n_features=n_features, batch_size=batch_size)
+        require_at_least(1, n_features=n_features, batch_size=batch_size)
         block_size = max(1, n_features // 4) if isinstance(features_per_seed, str) else features_per_seed
-        _at_least(1, features_per_seed=block_size)
+        require_at_least(1, features_per_seed=block_size)
         if noise is None:
             raise ValueError("Expected noise > 0, got None")
         if variance not in ("operator", "points"):

@@ -19,7 +19,7 @@ LARGEST_TARGET = 1e90
 
 
 def as_label(y: Any) -> Any:
-    """Return a label as a value of Python.
+    """Return a label as a Python value.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def probabilities(loss: losses.Loss, scores: F64, labels: int) -> F64:
 
 
 def label_array(labels: Mapping[Label, int]) -> Any:
-    """Return labels as an array of their type, or of objects where they have several."""
+    """Return labels as an array of their type, or of objects if their types differ."""
     if len({type(label) for label in labels}) == 1:
         return np.array(list(labels))
     array = np.empty(len(labels), object)
@@ -84,7 +84,7 @@ def label_array(labels: Mapping[Label, int]) -> Any:
 
 
 def larger(labels: Mapping[Label, int]) -> Label:
-    """Return the larger one of two labels, or where they cannot be compared the one that came later.
+    """Return the larger of two labels, or the later one if they cannot be compared.
 
     Examples
     --------
@@ -101,8 +101,8 @@ def larger(labels: Mapping[Label, int]) -> Label:
 def label_scores(scores: F64, labels: Mapping[Label, int], label: Label | None, is_log_probability: bool) -> F64:
     """Return the score of a label, shape (examples,), from scores of shape (examples, columns).
 
-    It is the log odds of one of two labels, and of one of more its score, less the mean of all if these are logarithms
-    of probabilities up to a constant. Where there are less than two labels it is 0.
+    For one of two labels it is the log-odds. For one of more it is the score of its column; if the scores are
+    log-probabilities up to a constant, their mean is subtracted. With fewer than two labels it is 0.
 
     Examples
     --------

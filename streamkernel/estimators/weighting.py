@@ -39,7 +39,7 @@ def as_weight(w: Any, where: str = "w") -> float:
 
 
 def weights_of(w: Any, rows: int) -> F64:
-    """Return the weights of rows: a series of any library, an array or a list; 1 each where it is ``None``.
+    """Return the weights of rows from a series of any library, an array or a list; 1 each for ``None``.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def weights_of(w: Any, rows: int) -> F64:
 
 
 def check_class_weight(class_weight: Any) -> ClassWeight:
-    """Return `class_weight` if it can be used.
+    """Return `class_weight`, or raise an error if it is invalid.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
 
 
 def balanced_weights(y: F64, counts: F64) -> F64:
-    """Return the weights min n/n_y of examples in order, with which all classes weigh as much as the rarest one.
+    """Return the weights min n/n_y of examples in order, which give all classes the weight of the rarest.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def balanced_weights(y: F64, counts: F64) -> F64:
 
 
 def class_counts(counts: F64, y: F64, labels: int) -> F64:
-    """Return the examples of each class, shape (labels,), after examples with these numbers of classes."""
+    """Return the number of examples of each class, shape (labels,), after examples of these class numbers."""
     found: F64 = np.bincount(y.astype(np.int64), minlength=labels).astype(np.float64)
     found[: len(counts)] += counts
     return found

@@ -1,4 +1,4 @@
-"""A kernel and a row of an example as compiled code reads them."""
+"""The compiled form of a kernel and of a row of an example."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ROOM = 3
 
 
 class CompiledKernel(NamedTuple):
-    """A kernel as compiled code reads it, k = Σ_t w_t ∏ parts of the term t.
+    """A kernel in compiled form, k = Σ_t w_t ∏ parts of the term t.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class CompiledKernel(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What each part reads of a row: its non-zero entries, transformed; shape (parts, entries), and their number."""
+    """The values that each part reads from a row: non-zero, transformed, shape (parts, entries); and their number."""
 
     slots: I64
     hashes: Any
@@ -91,7 +91,7 @@ class Entries(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Which features: ``first <= i < last`` of a panel, whose blocks have `block_size` features each."""
+    """A range of features, ``first <= i < last`` of a panel, whose blocks have `block_size` features each."""
 
     block_size: int
     panel: int

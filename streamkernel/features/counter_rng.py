@@ -49,7 +49,7 @@ def hash64(name: Hashable) -> int:
 
 
 def size_of(name: Hashable) -> int:
-    """Return the bytes that a name takes, with its parts if it is a tuple."""
+    """Return the size of a name in bytes, including the parts of a tuple."""
     return sys.getsizeof(name) + (sum(map(size_of, name)) if isinstance(name, tuple) else 0)
 
 

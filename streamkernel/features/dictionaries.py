@@ -118,11 +118,11 @@ class NameRecord:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept, roughly, with the names and Python's own objects."""
+        """The approximate size in bytes, including names and Python objects."""
         return int(self.memory.nbytes) + 40 * len(self.names) + sum(map(size_of, self.names)) + 700
 
     def has_moved(self, names: Sequence[Hashable]) -> bool:
-        """Return whether equal names that are other objects have come so often that they are there to stay."""
+        """Return whether equal names have come as other objects so often that the record should use these."""
         if names[-1] is self.names[-1]:
             return False
         if names[-1] is not self._strange[-1]:
@@ -131,7 +131,7 @@ class NameRecord:
         return self._times > _TO_STAY
 
     def with_names(self, names: Sequence[Hashable]) -> NameRecord:
-        """Return the same record for equal names that are other objects."""
+        """Return the record for equal names that are other objects."""
         index = {name: name for name in names}
         hashes = dict(zip([index[name] for name in self.ordered], self.hashes.tolist(), strict=True))
         return NameRecord(names, hashes, self.slots.tolist(), self.readers, self.parts)
@@ -139,7 +139,7 @@ class NameRecord:
 
 @inlined(allocates=False)
 def parts_of(record):  # type: ignore[no-untyped-def]
-    """Return the columns of a record, and the room for what each part of the kernel reads: counts and three columns."""
+    """Return the columns of a record, and the work arrays of the kernel's parts: counts and three columns."""
     n, parts = record[_N], record[_PARTS]
     first = _HEAD + parts
     columns = array_at(record, 8 * first, (_COLUMNS, n), np.int64)
@@ -200,9 +200,10 @@ _item_of: Any = _item_of_at
 
 @inlined(allocates=False)
 def read(record, x):  # type: ignore[no-untyped-def]
-    """Copy the values of the dictionary at address `x` to a record; return whether it was possible.
+    """Copy the values of the dictionary at address `x` to a record; return whether that was possible.
 
-    It is if the dictionary has the very names of the record, in their order, and floats, integers or Booleans.
+    It is possible if the dictionary has the record's names, as the same objects in their order, and floats, integers or
+    Booleans.
     """
     columns = parts_of(record)[0]
     addresses, given = columns[ADDRESS], columns[GIVEN].view(np.float64)
@@ -237,7 +238,7 @@ def item_of(xs, i):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def sort(record):  # type: ignore[no-untyped-def]
-    """Sort the values of an example by its names' hashes, and return whether the same bits were there before."""
+    """Sort the values of an example by the hashes of their names; return whether the values are the previous ones."""
     columns = parts_of(record)[0]
     same = True
     for j in range(record[_N]):

@@ -19,10 +19,9 @@ from streamkernel.features import numeric_names
 from streamkernel.features.compiled_kernel import CompiledKernel
 from streamkernel.features.counter_rng import hash64
 from streamkernel.features.dictionaries import NameRecord
+from streamkernel.features.direction_store import Store, fill
 from streamkernel.features.numeric_names import NumericNames
-from streamkernel.features.projections import draw_block
 from streamkernel.features.rows import F32, F64, I64, Rows, is_missing
-from streamkernel.jit import compiled
 from streamkernel.jit.arena import aligned_zeros
 from streamkernel.locking import locked
 
@@ -32,47 +31,12 @@ if TYPE_CHECKING:
 LANES = 1024
 """Features handled at once; a panel is the whole number of blocks next to it."""
 
-RECORD_BYTES = 1 << 24
-"""Memory for what is known of sets of names; what does not fit is computed again at every use."""
-
-
-@compiled
-def _fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
-    """Fill the cache, shape (panels, names, parts, features), from the given panel and name on."""
-    cache = kernel.cache
-    for p in range(first_panel, cache.shape[0]):
-        for s in range(first_name, len(hashes)):
-            for part in range(len(kernel.parts)):
-                for b in range(cache.shape[3] // block_size):
-                    row = cache[p, s, part, b * block_size : (b + 1) * block_size]
-                    block = p * (cache.shape[3] // block_size) + b
-                    draw_block(kernel, part, block_size, block, hashes[s], row)
-
-
 _ONE = np.ones(1)
 """The weight of a single example, which nothing writes to."""
 
 
-class Store:
-    """Cached entries of directions, and what is known of sets of names; threads may share it.
-
-    Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
-    filled beside the old one and takes its place in one assignment. So a thread that reads a place of a name and after
-    that the table finds its entries there, and one that has an older table finds that the place is not in it.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.table: F32 = np.zeros(shape, np.float32)
-        self.places: dict[int, int] = {}
-        self.hashes = np.zeros(0, np.uint64)
-        self.wanted = 0  # panels to cache
-        self.records: dict[tuple[Hashable, ...], NameRecord] = {}
-        self.record_bytes = 0
-        self.lock = Lock()
-
-
 class Directions:
-    """The directions of all blocks of a model, and the cache of those that fit a byte budget.
+    """The directions of all blocks of a model, with a cache within a byte budget.
 
     Parameters
     ----------
@@ -106,35 +70,35 @@ class Directions:
         self.last = NameRecord((), {}, (), np.zeros(0, np.int64), len(plan.parts))  # that of the last example
 
     def with_plan(self, plan: KernelProgram) -> Directions:
-        """Return the same directions for a kernel that differs in its bandwidths alone; they share one cache."""
+        """Return the same directions, with a shared cache, for a kernel with other bandwidths."""
         twin: Directions = object.__new__(Directions)
         vars(twin).update(vars(self), plan=plan)
         plan.load(len(self.kept) > 1)
         return twin
 
     def apart(self) -> Directions:
-        """Return the same directions with a cache of their own."""
+        """Return the same directions with a separate cache."""
         twin = Directions(self.plan, self.block_size, self.cache_bytes, self.kept)
         twin.store.wanted = self.store.wanted
         return twin
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes held by the cache."""
+        """Size of the cache in bytes."""
         return int(self.store.table.nbytes)
 
     @property
     def cache(self) -> F32:
-        """The cache; to be read after the places of names."""
+        """The cache; read the indices of names before it."""
         return self.store.table
 
     @property
     def kernel(self) -> CompiledKernel:
-        """The kernel as compiled code reads it, with the cache; to be read after the places of names."""
+        """The compiled kernel with the cache; read the indices of names before it."""
         return self.plan.compiled_kernel(self.store.table, self.kept)
 
     def row(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Rows:
-        """Return one example in the order of its names' hashes.
+        """Return one example, sorted by the hashes of its names.
 
         Raises
         ------
@@ -147,7 +111,7 @@ class Directions:
     def example(
         self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None
     ) -> tuple[NameRecord, dict[Hashable, float]]:
-        """Return what is known of the names of one example, and a dictionary of floats that compiled code can read.
+        """Return the record of an example's names, and a dictionary of floats that compiled code can read.
 
         Raises
         ------
@@ -159,7 +123,7 @@ class Directions:
         return record, {name: in_order[name] for name in record.names}
 
     def with_numeric(self, x: Mapping[Hashable, Any], numeric: NumericNames) -> NumericNames:
-        """Return the names that are known with those of an example; `numeric` itself if there is no new one."""
+        """Return the known names with those of an example added, or `numeric` itself if none is new."""
         record = self.store.records.get(tuple(x))
         if record is not None and record.is_numeric:
             return numeric
@@ -169,7 +133,7 @@ class Directions:
         return found
 
     def _read(self, x: Mapping[Hashable, Any], numeric: NumericNames | None) -> tuple[NameRecord, array[float]]:
-        """Return what is known of the names of one example, and its values in the order of their hashes."""
+        """Return the record of an example's names, and its values sorted by their hashes."""
         given = x
         if self.plan.transforms:
             x = self.plan.expand(x)
@@ -187,7 +151,7 @@ class Directions:
             record = self._record(tuple(x))
             values = array("d", record.get(x))
         elif names and record.has_moved(names):
-            record = self._keep(names, record.with_names(names))
+            record = self.store.keep(names, record.with_names(names))
         if not self.plan.transforms:
             self.last = record
         return record, values
@@ -217,19 +181,19 @@ class Directions:
         return Rows._make((start, *entries, found.weights))
 
     def restore_rows(self, start: I64, hashes: Any, readers: I64, values: F64, weights: F64) -> Rows:
-        """Return rows that were saved without their places in this cache."""
+        """Return saved rows with their indices in this cache."""
         return Rows(start, self.places_of(hashes), hashes, readers, values, weights)
 
     def places_of(self, hashes: Any) -> I64:
-        """Return the places of names in the cache, which they get if there is room; -1 for those without one."""
+        """Return the indices of names in the cache, new ones if there is room; -1 for names without one."""
         return np.array([self._place(int(h)) for h in hashes], np.int64)
 
     def adopt_rows(self, rows: Rows) -> Rows:
-        """Return rows that other directions made, as these read them."""
+        """Return the rows of other directions with the indices of this cache."""
         return self.restore_rows(rows.start, *rows[2:])
 
     def reserve(self, blocks: int) -> None:
-        """Cache the panels of the first `blocks` blocks as far as the budget goes."""
+        """Cache the panels of the first `blocks` blocks, within the budget."""
         store = self.store
         wanted = -(-blocks * self.block_size // self.width)
         if wanted <= store.wanted:
@@ -238,7 +202,7 @@ class Directions:
 
     @locked
     def _widen(self, wanted: int) -> None:
-        """Cache a number of panels, as far as the budget allows."""
+        """Cache more panels, within the budget."""
         store = self.store
         panels, names = store.table.shape[:2]
         if wanted > panels and names:
@@ -246,28 +210,17 @@ class Directions:
         store.wanted = max(store.wanted, wanted)
 
     def _record(self, names: tuple[Hashable, ...]) -> NameRecord:
-        """Return what is known of the names of an example, or learn it."""
+        """Return the record of an example's names, a new one if necessary."""
         known = self.store.records.get(names)
         if known is None:
             hashes = {name: hash64(name) for name in sorted(names, key=hash64)}
             slots = [self._place(h) for h in hashes.values()]
             readers = self.plan.readers(list(hashes))
-            known = self._keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
+            known = self.store.keep(names, NameRecord(names, hashes, slots, readers, len(self.plan.parts)))
         return known
 
-    def _keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
-        """Keep what is known of names, within the budget."""
-        store = self.store
-        if store.record_bytes + record.nbytes > RECORD_BYTES:
-            store.records.clear()
-            store.record_bytes = 0
-        if record.nbytes <= RECORD_BYTES:
-            store.records[names] = record
-            store.record_bytes += record.nbytes
-        return record
-
     def _place(self, name_hash: int) -> int:
-        """Return the place of a name in the cache, -1 where the budget has none left."""
+        """Return the index of a name in the cache, or -1 if the budget is exhausted."""
         store = self.store
         place = store.places.get(name_hash)
         if place is None and len(store.places) == store.table.shape[1] == self._most_names(store.table.shape[0]):
@@ -276,7 +229,7 @@ class Directions:
 
     @locked
     def _new_place(self, name_hash: int) -> int:
-        """Give a name a place in the cache."""
+        """Add a name to the cache."""
         store = self.store
         panels, names = store.table.shape[:2]
         place = store.places.get(name_hash, len(store.places))
@@ -288,7 +241,7 @@ class Directions:
                 return -1
             self._resize(max(panels, min(store.wanted, self._budget // grown)), grown)
         store.hashes[place] = name_hash
-        _fill(self.kernel, self.block_size, store.hashes[: place + 1], 0, place)
+        fill(self.kernel, self.block_size, store.hashes[: place + 1], 0, place)
         store.places[name_hash] = place
         return place
 
@@ -306,6 +259,6 @@ class Directions:
         table[: len(old), : old.shape[1]] = old
         hashes = np.zeros(names, np.uint64)
         hashes[: len(store.hashes)] = store.hashes
-        _fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
+        fill(self.plan.compiled_kernel(table, self.kept), self.block_size, hashes[: len(store.places)], len(old), 0)
         store.hashes = hashes
         store.table = table

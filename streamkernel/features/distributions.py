@@ -54,7 +54,7 @@ begins with the block and the position in it."""
 
 
 def require(distribution: int, kept: bool) -> None:
-    """Make a distribution ready to be drawn by compiled code, feature by feature too where features were `kept`."""
+    """Prepare a distribution for compiled code, also for single features if some were `kept`."""
     draw.require(distribution)
     if kept:
         draw_some.require(distribution)
@@ -146,7 +146,7 @@ def draw_some_signs(shape, key, features, name_hash, out):  # type: ignore[no-un
 
 
 def of_one_word(distribution: int, one: Any) -> None:
-    """Make a distribution of the draws of a function of 64 random bits."""
+    """Define a distribution by a function of 64 random bits."""
 
     @draw.member(distribution, error_model="numpy")
     def draw_words(shape, key, block, name_hash, out):  # type: ignore[no-untyped-def]

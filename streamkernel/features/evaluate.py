@@ -35,7 +35,7 @@ from streamkernel.jit import Family, inlined, unit
 
 @unit(types.boolean(KERNEL, ROWS, types.int64, ENTRIES), allocates=False, error_model="numpy")
 def prepare(kernel, rows, i, row):  # type: ignore[no-untyped-def]
-    """Fill `row` with what each part reads of row i: its non-zero entries, transformed, in float32.
+    """Fill `row` with the values that each part reads from row i: its non-zero entries, transformed, in float32.
 
     Return whether all are finite, of usable size and in the kernel's domain.
     """
@@ -112,7 +112,7 @@ def features(kernel, row, span, phi, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False, error_model="numpy")
 def power(phi, first, last):  # type: ignore[no-untyped-def]
-    r"""Return the means of \|z\|² and \|z\|⁴ over features, -1 for both if one of them is too large to use."""
+    r"""Return the means of \|z\|² and \|z\|⁴ over features, or -1 for both if one of them is too large."""
     square, fourth, usable = 0.0, 0.0, True
     for f in range(first, last):
         total = 0.0

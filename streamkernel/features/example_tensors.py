@@ -13,7 +13,7 @@ from streamkernel.tensor_file import Tensors, require_tensor
 
 
 def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Tensors:
-    """Return examples with their targets, single ones or many, as tensors; their names are kept as hashes."""
+    """Return examples with their targets, one or many, as tensors, with the hashes of their names."""
     if not examples:
         return {f"{name}.targets": np.zeros(0)}
     rows = Rows.stack([row for row, _ in examples])
@@ -27,7 +27,7 @@ def pack_examples(name: str, examples: Sequence[tuple[Rows, float | F64]]) -> Te
 
 
 def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Directions) -> list[tuple[Rows, float]] | None:
-    """Return what :func:`pack_examples` packed under `name`; ``None`` if nothing was.
+    """Return the examples that :func:`pack_examples` packed under `name`, or ``None``.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def unpack_examples(name: str, tensors: Mapping[str, Any], directions: Direction
 
 
 def pack_weights(name: str, weights: F64) -> Tensors:
-    """Return weights of examples as a tensor; nothing if all are 1."""
+    """Return weights of examples as a tensor; none if all are 1."""
     return {} if (weights == 1.0).all() else {name: weights}
 
 
@@ -72,13 +72,13 @@ def unpack_weights(name: str, tensors: Mapping[str, Any], n: int) -> F64:
 
 
 def pack_hashes(name: str, hashes: Iterable[int]) -> Tensors:
-    """Return a set of hashes as a tensor; nothing if there is none."""
+    """Return a set of hashes as a tensor; none if it is empty."""
     found = np.array(sorted(hashes), np.uint64).view(np.int64)
     return {name: found} if len(found) else {}
 
 
 def unpack_hashes(name: str, tensors: Mapping[str, Any]) -> frozenset[int]:
-    """Return what :func:`pack_hashes` returned.
+    """Return the hashes that :func:`pack_hashes` packed.
 
     Raises
     ------

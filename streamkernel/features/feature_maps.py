@@ -39,7 +39,7 @@ whether `im` is used."""
 
 @inlined(allocates=False, error_model="numpy")
 def set_phases(s, re, im):  # type: ignore[no-untyped-def]
-    """Set z to exp(2πis); a function of its own, so that it vectorises."""
+    """Set z to exp(2πis), in a separate function, which the compiler vectorises."""
     for f in range(len(s)):
         re[f], im[f] = cos_sin_turns(s[f])
 

@@ -1,7 +1,7 @@
-"""The fields that names come from, by the hashes of the names: ``colour=red`` comes from the field ``colour``.
+"""The fields of names, by the hashes of the names: ``colour=red`` belongs to the field ``colour``.
 
-Functions store only hashes of names. Results by name, such as importances, need the names of fields, but not the
-values of strings, which are not stored.
+Functions store only hashes of names. Results by name, such as importances, need the names of fields, but not the values
+of strings, which are not stored.
 
 Examples
 --------
@@ -30,17 +30,17 @@ Fields = Mapping[int, Hashable]
 
 
 def read_hash(name: Hashable, value: Any) -> int:
-    """Return the hash of the name under which the value of a field is read."""
+    """Return the hash of the name under which a field's value is read."""
     return hash64(f"{name}={value}" if isinstance(value, str) else name)
 
 
 def read_fields(x: Mapping[Hashable, Any]) -> Fields:
-    """Return the fields of the names that an example is read by."""
+    """Return the fields of an example, by the hashes of their names."""
     return {read_hash(name, value): name for name, value in x.items() if not is_missing(value)}
 
 
 def add_fields(known: Fields, read: Fields) -> Fields:
-    """Return the fields with those of an example that can be kept; `known` itself if there is no new one."""
+    """Return the fields with those of an example added while there is room, or `known` itself if none is new."""
     if len(known) >= MOST_NAMES or read.keys() <= known.keys():
         return known
     more = {one: _plain(name) for one, name in read.items() if one not in known and _is_kept(name)}
@@ -48,13 +48,13 @@ def add_fields(known: Fields, read: Fields) -> Fields:
 
 
 def join_fields(known: Fields, more: Fields) -> Fields:
-    """Return the fields of both, as far as there is room."""
+    """Return the fields of both, while there is room."""
     new = sorted(one for one in more if one not in known)[: MOST_NAMES - len(known)]
     return {**known, **{one: more[one] for one in new}}
 
 
 def pack(known: Fields) -> tuple[list[Any], I64]:
-    """Return fields as JSON values, and the hash of each name with the number of its field, shape (names, 2)."""
+    """Return fields as JSON values, and each name's hash with the number of its field, shape (names, 2)."""
     by_hash = dict(sorted(known.items()))
     numbers: dict[Hashable, int] = {}
     for name in by_hash.values():
@@ -64,7 +64,7 @@ def pack(known: Fields) -> tuple[list[Any], I64]:
 
 
 def unpack(names: Sequence[Any], pairs: I64) -> Fields:
-    """Return what :func:`pack` packed.
+    """Return the fields that :func:`pack` packed.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def unpack(names: Sequence[Any], pairs: I64) -> Fields:
 
 
 def _is_kept(name: Hashable) -> bool:
-    """Return whether a name is one that can be written down, and not too long to keep."""
+    """Return whether a name is serializable and short enough to keep."""
     if isinstance(name, tuple):
         return size_of(name) <= LARGEST_CACHED and all(map(_is_kept, name))
     if isinstance(name, (float, np.floating)):
@@ -92,7 +92,7 @@ def _is_kept(name: Hashable) -> bool:
 
 
 def _plain(name: Any) -> Hashable:
-    """Return a name as values of Python."""
+    """Return a name as Python values."""
     if isinstance(name, tuple):
         return tuple(map(_plain, name))
     return name.item() if isinstance(name, np.generic) else name  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Data frames of any library that River takes, arrays and sparse matrices, as rows of examples."""
+"""Data frames of any library that River accepts, arrays and sparse matrices, as rows of examples."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def table_rows(directions: Directions, X: Any, numeric: NumericNames = numeric_n
 
 
 def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Iterator[tuple[Rows, NumericNames]]:
-    """Yield the rows of a table as :func:`table_rows` returns them, in blocks where a sparse matrix has zeros to read.
+    """Yield the rows of a table, in several blocks if a sparse matrix is read with its zeros.
 
     Raises
     ------
@@ -109,12 +109,12 @@ def table_blocks(directions: Directions, X: Any, numeric: NumericNames) -> Itera
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows a table has."""
+    """Return the number of rows of a table."""
     return int(np.prod(X.shape[:1])) if _is_array(X) else len(utils.dataframe.into_frame(X))
 
 
 def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
-    """Return the targets of rows, or their weights, as a list: those of a series of any library, an array or a list.
+    """Return targets or weights as a list, from a series of any library, an array or a list.
 
     Raises
     ------
@@ -135,14 +135,14 @@ def targets_of(y: Any, rows: int, what: str = "targets") -> list[Any]:
 
 
 def native_series(values: Any, X: Any) -> Any:
-    """Return predictions in the form that goes with `X`: a series of its library, or an array."""
+    """Return predictions in the type that matches `X`: a series of its library, or an array."""
     if _is_array(X):
         return values
     return utils.dataframe.to_native_series(values, name=None, like=utils.dataframe.into_frame(X))
 
 
 def native_frame(columns: Mapping[Hashable, Any], X: Any) -> Any:
-    """Return columns of predictions in the form that goes with `X`: a data frame of its library, or an array."""
+    """Return columns of predictions in the type that matches `X`: a data frame of its library, or an array."""
     if _is_array(X):
         return np.column_stack([*columns.values()]) if columns else np.zeros((X.shape[0], 0))
     return utils.dataframe.to_native_frame(columns, like=utils.dataframe.into_frame(X))
@@ -157,7 +157,7 @@ def _shape(X: Any) -> str:
 
 
 def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequence[Any]]) -> Rows:
-    """Return rows that are not alike, one by one."""
+    """Return rows that differ in their fields, one by one."""
     found = []
     for i, values in enumerate(table):
         try:
@@ -168,7 +168,7 @@ def _examples(directions: Directions, names: Sequence[str], table: Sequence[Sequ
 
 
 def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
-    """Return the names that hold numbers with that of a column if it holds one; refuse a string below a number."""
+    """Return the numeric names with that of a numeric column added; raise an error for a string in a numeric column."""
     values: Iterator[tuple[int, Any]] = enumerate(column.to_list())
     if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
         values = itertools.islice(((i, value) for i, value in values if not is_missing(value)), 1)
@@ -182,7 +182,7 @@ def _with_column(numeric: NumericNames, name: str, column: Any) -> NumericNames:
 
 
 def _needs_rows(name: str, values: Sequence[Any]) -> bool:
-    """Return whether a column has strings or missing values; raise the error that names its first unusable value."""
+    """Return whether a column has strings or missing values; raise the error for its first unusable value."""
     needs = False
     for i, value in enumerate(values):
         if isinstance(value, str) or is_missing(value):

@@ -1,6 +1,6 @@
 """Known names: those with numeric values, and the fields of names.
 
-A string under a name of a number is refused.
+A string under the name of a number is an error.
 
 Examples
 --------
@@ -28,7 +28,7 @@ MOST_NAMES = 1024
 
 
 class NumericNames(NamedTuple):
-    """Names that have been learned.
+    """The names learned so far.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ NONE = NumericNames()
 
 
 def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
-    """Return the names with those of an example; `known` itself if there is no new one."""
+    """Return the names with those of an example added, or `known` itself if none is new."""
     numbers, fields = known
     read = {hash64(name): name for name, value in x.items() if not isinstance(value, str) and not is_missing(value)}
     if len(numbers) < MOST_NAMES and not read.keys() <= numbers:
@@ -58,7 +58,7 @@ def add_names(known: NumericNames, x: Mapping[Hashable, Any]) -> NumericNames:
 
 
 def join_names(known: NumericNames, more: NumericNames) -> NumericNames:
-    """Return the names of both, as far as there is room."""
+    """Return the names of both, while there is room."""
     fields = known.fields
     if fields is not None and more.fields is not None:
         fields = join_fields(fields, more.fields)
@@ -70,7 +70,7 @@ def _join(known: frozenset[int], more: frozenset[int]) -> frozenset[int]:
 
 
 def check(known: NumericNames, x: Mapping[Hashable, Any]) -> None:
-    """Raise an error if a string stands where a number was learned.
+    """Raise an error for a string under the name of a number.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, Rows
-from streamkernel.features.scale_table import RARE
+from streamkernel.features.scale_moments import RARE
 
 ABSURD = 1000.0
 """Deviations from the median beyond which a value is far out; tails that are merely heavy stay."""
@@ -18,9 +18,9 @@ DEVIATION = 1.4826
 
 
 def without_outliers(rows: Rows) -> Rows:
-    """Return rows whose values are NaN where they are far out, if they are rare among those of their name; or `rows`.
+    """Return rows with NaN in place of rare outliers of each name, or `rows` themselves.
 
-    A name of which more than half the values are the same has no spread by medians, and no outliers.
+    A name with more than half of its values equal has no spread by medians, and no outliers.
 
     Examples
     --------

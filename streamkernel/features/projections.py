@@ -27,13 +27,13 @@ def draw_block(kernel, part, block_size, block, name_hash, out):  # type: ignore
 
 @inlined(allocates=False, error_model="numpy")
 def _is_cached(cache, panel, slot):  # type: ignore[no-untyped-def]
-    """Return whether the cache has an entry; a row may be newer than a cache."""
+    """Return whether the cache contains an entry; a row may be newer than a cache."""
     return panel < cache.shape[0] and 0 <= slot < cache.shape[1]
 
 
 @unit(types.void(KERNEL, types.int64, types.uint64, SPAN, VECTOR), allocates=False, error_model="numpy")
 def _regenerate(kernel, part, name_hash, span, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with the entries of the features of a span along a name."""
+    """Fill `out` with the regenerated entries of a span's features along a name."""
     block_size, first, last = span.block_size, span.first, span.last
     blocks = kernel.cache.shape[3] // block_size
     for b in range(first // block_size, last // block_size):
@@ -53,7 +53,7 @@ def entries_along(kernel, part, row, j, span, scratch):  # type: ignore[no-untyp
 
 @inlined(allocates=False, error_model="numpy")
 def _add(out, omega, value):  # type: ignore[no-untyped-def]
-    """Add ``value * omega``; a function of its own, or it does not vectorise."""
+    """Add ``value * omega``, in a separate function, which the compiler vectorises."""
     for f in range(len(omega)):
         out[f] += value * omega[f]
 

@@ -1,4 +1,4 @@
-"""Examples as compiled code reads them: values of names, which are identified by their hashes."""
+"""Examples in compiled form: values of names, which are identified by their hashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 class DerivedName(NamedTuple):
-    """The name of an output of a transform inside a kernel; it differs from a tuple that an example has as a name."""
+    """The name of an output of a transform inside a kernel, distinct from any name of an example."""
 
     space: int
     name: Hashable
@@ -31,7 +31,7 @@ class DerivedName(NamedTuple):
         return isinstance(other, DerivedName) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return a hash that goes with ``==``."""
+        """Return a hash consistent with ``==``."""
         return hash((DerivedName, *self))
 
 
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def stack(cls, rows: Sequence[Rows]) -> Rows:
-        """Return the rows of all of `rows`, one below the other."""
+        """Return the concatenation of several rows objects."""
         lengths = np.concatenate([np.diff(row.start) for row in rows])
         columns: Any = zip(*(row[1:] for row in rows), strict=True)
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -67,13 +67,13 @@ class Rows(NamedTuple):
         return Rows._make((self.start[first : last + 1] - a, *entries, self.weights[first:last]))
 
     def where(self, chosen: Any) -> Rows:
-        """Return some of the rows; `chosen` are Booleans of shape (rows,)."""
+        """Return the chosen rows; `chosen` are Booleans of shape (rows,)."""
         lengths = np.diff(self.start)
         entries: Any = (column[np.repeat(chosen, lengths)] for column in self[1:-1])
         return Rows._make((np.concatenate([[0], np.cumsum(lengths[chosen])]), *entries, self.weights[chosen]))
 
     def with_weight(self, w: float) -> Rows:
-        """Return the rows, each of this weight."""
+        """Return the rows with one weight for all."""
         return self if w == 1.0 else self._replace(weights=np.full(len(self.weights), w))
 
 
@@ -152,10 +152,10 @@ def number(value: Any, where: str, expected: str = "a number") -> float:
 
 
 def in_row(error: InputError, i: int) -> InputError:
-    """Return the error of an example for one that is row i of a table."""
+    """Return the error of an example as the error of row i of a table."""
     return InputError(f"{str(error).replace('at x[', 'at X[')}, row {i}")
 
 
 def _name_as_text(name: Hashable) -> str:
-    """Return a name as a user knows it."""
+    """Return a name as users write it."""
     return f"{name.name!r} of a transform" if isinstance(name, DerivedName) else repr(name)

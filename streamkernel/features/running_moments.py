@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.features.rows import F64, U64
-from streamkernel.features.scale_table import BY_COUNTS, EDGE, HALF, LIGHT, RATHER_NOT, SCALE, ScalesState
+from streamkernel.features.scale_moments import HALF, RATHER_NOT
+from streamkernel.features.scale_table import BY_COUNTS, EDGE, LIGHT, SCALE, ScalesState
 
 
 class Moments(NamedTuple):
-    """Of each name: its mean and deviation, whether it is usually there, and its row in the table of scales.
+    """For each name: its mean and deviation, whether it is usually present, and its row in the table of scales.
 
-    Absent values count as 0 in the moments of names that are usually absent. All is 0 of names that are not known.
+    Absent values of names that are usually absent count as 0. Unknown names have zeros.
     """
 
     mean: F64
@@ -36,7 +37,7 @@ def moments_of(scales: ScalesState, hashes: U64) -> Moments:
 
 
 def slopes_of(scales: ScalesState, moments: Moments, values: F64) -> F64:
-    """Return the derivatives by values of what the scales make of them."""
+    """Return the derivatives of scaled values by values."""
     counts, rows = scales.counts[0], moments.rows
     newness = max(1.0, LIGHT * counts["taken"] ** 0.25) if counts["edition"] == BY_COUNTS else 1.0
     is_scaled = (rows["spread"] > 0.0) | (rows["centre"] != 0.0)
@@ -46,7 +47,7 @@ def slopes_of(scales: ScalesState, moments: Moments, values: F64) -> F64:
 
 
 def _rows_of(table: Any, hashes: U64) -> Any:
-    """Return the rows of names in the table of scales, zeros for names that it does not have."""
+    """Return the rows of names in the table of scales, zeros for unknown names."""
     keys, last, found = table["key"], len(table) - 1, np.zeros(len(hashes), SCALE)
     for j, key in enumerate(np.maximum(hashes, 1).tolist()):
         i = key & last

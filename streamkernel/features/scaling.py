@@ -11,20 +11,18 @@ from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
 from streamkernel.features.outliers import without_outliers
 from streamkernel.features.rows import F64, U64, Rows
+from streamkernel.features.scale_moments import HORIZON, observe_rows, use_moments
 from streamkernel.features.scale_table import (
     BY_COUNTS,
     COUNTS,
-    HORIZON,
     LEAST_SPREAD,
     LIGHT,
     MOST_NAMES,
     SCALE,
     ScalesState,
-    observe_rows,
     rehash,
     rescale,
     scale_rows,
-    use_moments,
 )
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
@@ -130,19 +128,19 @@ class Scales:
         }
 
     def copy(self) -> Scales:
-        """Return scales that share nothing with these."""
+        """Return an independent copy."""
         twin = Scales()
         twin.state = ScalesState(*(part.copy() for part in self.state))
         return twin
 
     def grow(self) -> None:
-        """Make room for as many more names."""
+        """Make room for more names."""
         table = np.zeros(2 * len(self.state.table), SCALE)
         rehash(self.state.table, table)
         self.state = self.state._replace(table=table)
 
     def observe(self, rows: Rows) -> None:
-        """Count examples in the moments; values that are not finite or of usable size do not count.
+        """Count examples in the moments, except values that are not finite or of usable size.
 
         Parameters
         ----------
@@ -156,7 +154,7 @@ class Scales:
                 self.grow()
 
     def __call__(self, rows: Rows) -> Rows:
-        """Return examples with the scales in use; values that are not finite or of usable size stay as they are."""
+        """Return scaled examples; values that are not finite or of usable size do not change."""
         values = np.empty_like(rows.values)
         scale_rows(self.state, rows, values)
         return rows._replace(values=values)
@@ -178,11 +176,11 @@ class Scales:
         return found
 
     def use_moments(self) -> bool:
-        """Put the scales of the moments in use, and return whether one of them has changed."""
+        """Use the scales of the moments, and return whether one of them has changed."""
         return bool(use_moments(self.state))
 
     def tensors(self) -> tensor_file.Tensors:
-        """Return all of this as arrays, names in the order of their hashes."""
+        """Return the complete state as arrays, with names sorted by hashes."""
         counts, table = self.state.counts[0], self.state.table
         known = np.sort(table[table["key"] > 0], order="key")
         return {
@@ -194,7 +192,7 @@ class Scales:
         }
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what :meth:`tensors` returned.
+        """Restore the state that :meth:`tensors` returned.
 
         Files of format 4 before these scales have three columns of moments; they keep the scales of that time.
 

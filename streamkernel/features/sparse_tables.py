@@ -29,7 +29,7 @@ def is_sparse(X: Any) -> bool:
 
 
 def reads_zeros(directions: Directions, X: Any, numeric: NumericNames) -> bool:
-    """Return whether the zeros of a sparse matrix are values that a model reads."""
+    """Return whether the model reads the zeros of a sparse matrix as values."""
     return (numeric.fields is not None or directions.plan.transforms) and X.shape[1] <= numeric_names.MOST_NAMES
 
 
@@ -109,7 +109,7 @@ def _example(X: Any, i: int) -> dict[Hashable, float]:
 
 
 def _with_columns(numeric: NumericNames, names: list[int], places: I64, indptr: Any) -> NumericNames:
-    """Return the names that are known with those of columns, in the order of the rows that they are first in."""
+    """Return the known names with those of columns added, in the order of their first rows."""
     _, first = np.unique(places, return_index=True)
     row_of = np.searchsorted(indptr, first, side="right")
     for i in np.unique(row_of).tolist():

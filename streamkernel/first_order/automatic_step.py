@@ -46,7 +46,7 @@ def gather(state, blocks, g, gain, total):  # type: ignore[no-untyped-def]
 
 @unit(types.void(types.int64, types.int64, _TOTAL), allocates=False)
 def clear(blocks, size, total):  # type: ignore[no-untyped-def]
-    """Set to 0 what the moves of a number of blocks are summed in."""
+    """Set the accumulated moves of a number of blocks to 0."""
     for p in range((blocks * size + total.shape[3] - 1) // total.shape[3]):
         total[p] = 0.0
 
@@ -87,7 +87,7 @@ def squared_gradient(state, blocks, g, total, sums):  # type: ignore[no-untyped-
 
 @inlined
 def step_size(numbers, square, along, error, k_xx):  # type: ignore[no-untyped-def]
-    """Return η, and what the step adds to Σ‖∇‖².
+    """Return η, and the increase of Σ‖∇‖².
 
     Parameters
     ----------

@@ -77,8 +77,7 @@ def _uniform(key, t, n):  # type: ignore[no-untyped-def]
     )
 )
 def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
-    """Return the block to update, the number of blocks for a new one, the step to take, and whether a new one had no
-    room.
+    """Return the block to update (the number of blocks for a new one), the step, and whether a new one had no room.
 
     Parameters
     ----------

@@ -19,13 +19,13 @@ def _total_weight(numbers: Any) -> float:
 
 
 def with_average(numbers: Any, coef: F64) -> F64:
-    """Return panels with the sums of an average that is the function of now, for panels without."""
+    """Return panels extended by the sums of an average that equals the current function."""
     sums = (numbers["scale_sum"] - _total_weight(numbers) * numbers["scale"]) * coef
     return np.concatenate([coef, sums], axis=1)
 
 
 def predicting(numbers: Any, functions: F64) -> F64:
-    """Return the functions that predictions are those of, from those of now and their averages, side by side."""
+    """Return the functions that predict, from the current functions beside their averages."""
     if numbers["averaging"] == averaging.LAST:
         return functions
     now, average = np.split(functions, 2, axis=-1)

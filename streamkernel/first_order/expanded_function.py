@@ -107,15 +107,13 @@ class ExpandedFunction(Learner):
         self._start(columns, intercept)
 
     def to_predict_apart(self) -> Self:
-        """Return a copy that shares nothing that learning changes."""
+        """Return a copy that shares no changing state."""
         twin = self._twin(self.directions.apart())
         twin._arena = self._arena.copy()
         return twin
 
     def make_private(self) -> Self:
-        """Declare that no other thread will use this function, and return it; it then learns without holding others
-        up.
-        """
+        """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
         self._is_alone = True
         return self
 
@@ -131,7 +129,7 @@ class ExpandedFunction(Learner):
         return twin
 
     def _start(self, columns: int, intercept: int) -> None:
-        """Set everything to what it is before the first example."""
+        """Reset everything to the state before the first example."""
         plan = self.directions.plan
         numbers = self._new_numbers(plan, columns, intercept)
         code, n_new, n_reused, ratio = self._rule.parameters
@@ -174,7 +172,7 @@ class ExpandedFunction(Learner):
 
     @property
     def last_step(self) -> float:
-        """The last step η that the rule has taken; its check may have made it longer or shorter than γ."""
+        """The last step η of the rule, which its check may have made longer or shorter than γ."""
         return float(self.numbers["last_step"])
 
     @property
@@ -184,7 +182,7 @@ class ExpandedFunction(Learner):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays but the cache of directions."""
+        """Size of all arrays except the cache of directions."""
         return int(self._arena.memory.nbytes)
 
     def embed_rows(self, rows: Rows) -> F32:
@@ -261,7 +259,7 @@ class ExpandedFunction(Learner):
         return np.asarray(found)
 
     def _set_arena(self, numbers: Any, coef: F64, beta: F64) -> None:
-        """Have an arena with these coefficients."""
+        """Create an arena with these coefficients."""
         arena = self._new_arena(numbers, max(1, len(coef)))
         arena["coef"][: len(coef)], arena["beta"][: len(beta)] = coef, beta
         self._arena, self._columns = arena, int(numbers["columns"])
@@ -279,9 +277,7 @@ class ExpandedFunction(Learner):
         return coefficients.to_matrix(arena["numbers"][0], arena["coef"])
 
     def predicting(self) -> F64:
-        """Return the coefficients of the function that predictions are those of, shape (components × features,
-        columns).
-        """
+        """Return the coefficients of the predicting function, shape (components × features, columns)."""
         arena = self._arena.copy()
         numbers = arena["numbers"][0]
         return coefficients.predicting(numbers, coefficients.to_matrix(numbers, arena["coef"]))

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from streamkernel import tensor_file
-from streamkernel.features import example_tensors
+from streamkernel.features import example_tensors, kept_features
 from streamkernel.features.dictionaries import FAST
-from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
 from streamkernel.first_order import coefficients, several_events, sgd_step, single_event
-from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
+from streamkernel.first_order.expanded_function import function_in
+from streamkernel.first_order.stored_expansion import StoredExpansion
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners import averaging, state
+from streamkernel.learners import state
 from streamkernel.learners.base import RefusedError
 
 UNLIMITED = 1 << 32
@@ -27,7 +26,7 @@ _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
 
 
-class FirstOrderLearner(ExpandedFunction):
+class FirstOrderLearner(StoredExpansion):
     """A function that grows by blocks of seeded random features, and the steps that train it.
 
     Parameters are those of :class:`~streamkernel.first_order.expanded_function.ExpandedFunction`.
@@ -42,18 +41,8 @@ class FirstOrderLearner(ExpandedFunction):
     array([[1.]])
     """
 
-    def _start(self, columns: int, intercept: int) -> None:
-        super()._start(columns, intercept)
-        self._pending: tuple[int, list[tuple[Rows, float]]] = (0, [])
-
-    def to_predict_apart(self) -> FirstOrderLearner:
-        """Return a copy that shares nothing that learning changes."""
-        twin = super().to_predict_apart()
-        twin._pending = (0, [])
-        return twin
-
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
-        """Return a function of the same parameters that has learned nothing, with other bandwidths.
+        """Return an untrained function of the same parameters with other bandwidths.
 
         The directions are the same. `rows` are the examples that the bandwidths are taken from.
         """
@@ -61,22 +50,10 @@ class FirstOrderLearner(ExpandedFunction):
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
 
-    @property
-    def pending(self) -> list[tuple[Rows, float]]:
-        """The buffered examples."""
-        since, waiting = self._pending
-        return waiting if since == self.examples else []  # or a step has taken them
-
-    @property
-    def n_offered(self) -> int:
-        """Examples that have been learned or wait for a batch."""
-        return self.examples + len(self.pending)
-
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
-        """Learn from one example of the weight w if no more is needed for it than one compiled call; return whether it
-        is learned.
+        """Learn from one example of weight w, if a single compiled call is enough; return whether it was.
 
-        Any thread may call it at any time. Where it returns false nothing is changed, and :meth:`learn_one` is needed.
+        Any thread may call it at any time. If it returns false, nothing has changed, and :meth:`learn_one` is needed.
 
         Raises
         ------
@@ -136,7 +113,7 @@ class FirstOrderLearner(ExpandedFunction):
             raise refused.error from None
 
     def learn(self, rows: Rows, y: F64, scales: Any = None, read: F64 | None = None) -> None:
-        """Learn from `rows` in order; what does not fill a batch waits for the next call.
+        """Learn from `rows` in order; an incomplete batch stays in the buffer.
 
         Raises
         ------
@@ -167,7 +144,7 @@ class FirstOrderLearner(ExpandedFunction):
             self._gather(rows.part(i, i + 1), float(y[i]))
 
     def _gather(self, row: Rows, y: float) -> None:
-        """Let an example wait for a batch, and take a step if it is complete."""
+        """Buffer an example, and take a step if the batch is complete."""
         if not self.directions.plan.usable(row):
             raise self._unusable(row)
         if self.directions.plan.itself == 0.0:
@@ -190,7 +167,7 @@ class FirstOrderLearner(ExpandedFunction):
             raise refused.error from None
 
     def _steps(self, rows: Rows, y: F64, gammas: F64) -> None:
-        """Take a step for each of `gammas`; raises what says which row was refused."""
+        """Take a step for each of `gammas`; raise an error that contains the refused row."""
         learn = sgd_step.learn_apart if self._is_alone else sgd_step.learn
         self._reserve(min(self.n_blocks + len(gammas), self.most_blocks))
         status, row = learn(function_in(self._arena), self.directions.kernel, rows, y, gammas)
@@ -212,11 +189,11 @@ class FirstOrderLearner(ExpandedFunction):
         self._arena = new
 
     def close(self) -> None:
-        """Learn no single event any more until :meth:`open` is called."""
+        """Stop learning single events until :meth:`open` is called."""
         self.numbers["closed"] = 1
 
     def open(self) -> None:
-        """Learn single events again."""
+        """Allow learning of single events again."""
         self.numbers["closed"] = 0
 
     def with_column(self) -> FirstOrderLearner:
@@ -237,7 +214,7 @@ class FirstOrderLearner(ExpandedFunction):
         return twin
 
     def with_functions(self, functions: F64, kept: I64 | None = None, distance2: float | None = None) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for these functions, of the features that are kept if these are given.
+        """Return the tensors for :meth:`restore` with these functions, of the kept features if these are given.
 
         `distance2` is ‖f‖² if it is known otherwise than from the coefficients.
         """
@@ -250,19 +227,13 @@ class FirstOrderLearner(ExpandedFunction):
         learned = {
             "coef": coefficients.to_panels(numbers, functions, self.directions.width),
             "beta": beta if kept is None else np.tile(beta.sum(axis=0) / blocks, (blocks, 1)),
-        } | (self._kept_tensor() if kept is None else {"kept": kept})
+        } | (kept_features.pack(self.directions.kept) if kept is None else {"kept": kept})
         return learned | state.pack_learned(numbers) | example_tensors.pack_examples("pending", self.pending)
 
-    def _begin_automatic_steps(self, numbers: Any) -> None:
-        """Set what automatic steps go by as if those before had been, for a function that took steps of γ."""
-        numbers["distance2"] = numbers["blocks"] * numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
-        k_xx = numbers["k_xx"] or numbers["mean_square"] or 1.0
-        numbers["gradient_sum"] = numbers["distance2"] * (k_xx / self.step(int(numbers["steps"]))) ** 2
-
     def divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas: what is left to grow is divided, each block of another seed.
+        """Become one of several replicas: the remaining growth is divided, each block with another seed.
 
-        Buffered examples are those of the first replica.
+        Buffered examples stay with the first replica.
 
         Parameters
         ----------
@@ -282,71 +253,3 @@ class FirstOrderLearner(ExpandedFunction):
         drawn = self.features_at(np.arange(blocks * self.block_size))
         learned = self.tensors() | {"kept": np.concatenate([drawn, [[following - blocks, blocks + most, 0]]])}
         self.restore(learned)
-
-    def _starts_to_average(self, tensors: Mapping[str, Any]) -> bool:
-        """Return whether a file of a function without a mixture is read, from before there was one."""
-        has_mixture = self.numbers["averaging"] == averaging.MIXTURE
-        return bool(has_mixture and np.shape(tensors.get("coef", ()))[1:2] == (self.columns,))
-
-    def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
-        arena, pending = self._arena.copy(), self._pending
-        numbers = arena["numbers"][0]
-        blocks = int(numbers["blocks"])
-        used = -(-blocks * self.block_size // self.directions.width)
-        learned = {"coef": arena["coef"][:used].copy(), "beta": arena["beta"][:blocks].copy()}
-        waiting = pending[1] if pending[0] == numbers["examples"] else []
-        return (
-            learned
-            | self._kept_tensor()
-            | state.pack_learned(numbers)
-            | example_tensors.pack_examples("pending", waiting)
-        )
-
-    def to_predict(self) -> dict[str, Any]:
-        """Return of :meth:`tensors` what is needed to predict: all, which is small."""
-        return self.tensors()
-
-    def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned; it always can learn.
-
-        Raises
-        ------
-        ValueError
-            If a tensor is missing, does not fit, or holds what no function learns.
-        """
-        learned = self._read_learned(tensors)
-        blocks = int(learned["blocks"])
-        kept = self._read_kept(tensors)
-        columns, numbers = self.columns, self.numbers.copy()
-        if kept is not None:
-            most, features = int(kept[-1, 1]), len(kept) - 1
-            if (
-                features % self.block_size
-                or features > blocks * self.block_size
-                or not blocks <= most <= self.most_blocks
-            ):
-                raise ValueError(f"expected whole blocks as kept, {blocks} or less, got {features} features")
-            self.directions = Directions(self.directions.plan, self.block_size, self.directions.cache_bytes, kept)
-            self.most_blocks = numbers["most_blocks"] = most
-        width = self.directions.width
-        panels = -(-blocks * self.block_size // width)
-        shape, is_new = (panels, *self.coef.shape[1:]), self._starts_to_average(tensors)
-        coef = tensor_file.require_tensor(
-            tensors, "coef", np.float64, (panels, columns, *shape[2:]) if is_new else shape
-        )
-        beta = tensor_file.require_tensor(tensors, "beta", np.float64, (blocks, columns))
-        pending = example_tensors.unpack_examples("pending", tensors, self.directions) or []
-        if len(pending) >= self.batch_size:
-            raise ValueError(f"expected less than a batch of {self.batch_size} examples, got {len(pending)}")
-        self.check_targets([y for _, y in pending])
-        if min(learned["gradient_sum"], learned["distance2"]) < 0.0:
-            raise ValueError("expected squares of norms, got numbers below 0")
-        state.set_learned(numbers, learned)
-        if is_new:
-            coef, numbers["log_odds"] = coefficients.with_average(numbers, coef), -averaging.SURE
-        if numbers["step_units"] & state.AUTOMATIC and numbers["steps"] and not numbers["gradient_sum"]:
-            self._begin_automatic_steps(numbers)
-        self._set_arena(numbers, coef, beta)
-        self._pending = (self.examples, pending)
-        self.directions.reserve(max(1, blocks))

@@ -6,7 +6,6 @@ Nothing in a step allocates memory, so that a step is taken whole or not at all.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -14,14 +13,15 @@ from numba import types
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL, Span
 from streamkernel.features.evaluate import features, power, prepare
-from streamkernel.features.rows import F64, ROWS
+from streamkernel.features.rows import ROWS
 from streamkernel.first_order import automatic_step, block_choice
 from streamkernel.first_order.preconditioning import precondition, pull_of_intercept
+from streamkernel.first_order.step_work import STEP_WORK, step_workspace
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import averaging
 from streamkernel.learners.averaging import AVERAGE, MIXTURE
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip
-from streamkernel.learners.scoring import FIRST_ORDER, WORK, ScoringRoom, score, workspace
+from streamkernel.learners.scoring import FIRST_ORDER, WORK, score
 from streamkernel.learners.state import (
     AUTOMATIC,
     BAD_VALUE,
@@ -40,26 +40,9 @@ from streamkernel.learners.state import (
 _weight, _preferred = inlined(averaging.weight), inlined(averaging.preferred)
 
 
-class StepWork(NamedTuple):
-    """Room for a step: that of an evaluation, the mean gradient, what the preconditioner needs, and the move of all
-    blocks where a step moves them and has more than one example.
-    """
-
-    evaluation: ScoringRoom
-    mean: F64
-    block: F64
-    gram: F64
-    total: F64
-
-
-STEP_WORK = types.NamedTuple(
-    [WORK, types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, :, ::1]], StepWork
-)
-
-
 @inlined
 def _fold(state):  # type: ignore[no-untyped-def]
-    """Multiply the lazy scale into α and β, and make it 1."""
+    """Multiply the lazy scale into α and β, and set it to 1."""
     numbers, coef, beta = state.numbers[0], state.coef, state.beta
     columns = numbers.columns
     for p in range(len(coef)):
@@ -84,21 +67,6 @@ def _features_of(state, kernel, rows, i, k, work):  # type: ignore[no-untyped-de
     prepare(kernel, rows, i, work.row)
     features(kernel, work.row, Span(size, panel, first, first + size), phi[panel], work.room)
     return numbers.k_xx > 0.0 or power(phi[panel], first, first + size)[0] >= 0.0
-
-
-@inlined
-def step_workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
-    """Return room to take steps on rows."""
-    numbers, coef = state.numbers[0], state.coef
-    batch = numbers.batch_size if numbers.ridge > 0.0 else 0
-    panels = len(coef) if numbers.step_units & AUTOMATIC and numbers.batch_size > 1 else 0
-    return StepWork(
-        workspace(state, kernel, rows),
-        np.empty(numbers.columns),
-        np.empty((numbers.components * numbers.block_size, batch)),
-        np.empty((batch, batch)),
-        np.empty((panels, numbers.columns, coef.shape[2], coef.shape[3])),
-    )
 
 
 @unit(

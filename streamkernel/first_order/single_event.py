@@ -14,7 +14,8 @@ import numpy as np
 from streamkernel.features.compiled_kernel import PART, ROOM, CompiledKernel, Entries
 from streamkernel.features.dictionaries import HASH, READERS, SLOT, SORTED, parts_of, read, sort
 from streamkernel.features.rows import I64, Rows
-from streamkernel.first_order.sgd_step import StepWork, step
+from streamkernel.first_order.sgd_step import step
+from streamkernel.first_order.step_work import StepWork
 from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.arena import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
@@ -74,9 +75,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
 
 @inlined(allocates=False)
 def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
-    """Return the function, the kernel, the row and the room in an arena and a record, and the scores of the last
-    row.
-    """
+    """Return the function, kernel, row and work arrays of an arena and a record, and the last row's scores."""
     at = array_at(memory, 0, (len(_ARRAYS),), np.int64)
     numbers = array_at(memory, at[_NUMBERS], (1,), NUMBERS)
     own = numbers[0]
@@ -121,7 +120,7 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
-    """Return the scores of the values in a record, and whether these could be used."""
+    """Return the scores of the values in a record, and whether the values are usable."""
     function, kernel, rows, room, scores, _ = open_arena(memory, cache, record)
     numbers = function.numbers[0]
     if not (sort(record) and numbers.last_example == record[0]):
@@ -135,9 +134,9 @@ def _score_record(memory, cache, record):  # type: ignore[no-untyped-def]
 @of_one_signature
 @compiled(allocates=False)
 def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
-    """Return the score of the dictionary at address `x`, of a function of one column.
+    """Return the score of the dictionary at address `x` by a function of one column.
 
-    NaN is returned where the dictionary could not be read, or a value could not be used.
+    It is NaN if the dictionary cannot be read, or a value cannot be used.
     """
     if read(record, x):
         scores, usable = _score_record(memory, cache, record)
@@ -148,7 +147,7 @@ def score_event(memory, cache, record, x):  # type: ignore[no-untyped-def]
 
 @compiled(allocates=False)
 def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
-    """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether they are known."""
+    """Set `out`, shape (columns,), to the scores of the dictionary at address `x`; return whether that was possible."""
     if read(record, x):
         scores, usable = _score_record(memory, cache, record)
         if usable and len(out) == scores.shape[1]:
@@ -161,9 +160,9 @@ def scores_event(memory, cache, record, x, out):  # type: ignore[no-untyped-def]
 @of_one_signature
 @compiled(allocates=False)
 def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyped-def]
-    """Take one step on the dictionary at address `x`, of the weight w; return a status of `learners.state`.
+    """Take one step on the dictionary at address `x` with weight w; return a status of `learners.state`.
 
-    If it is the example that was scored last, its scores and features are known.
+    The scores and features of an example that was scored last are reused.
     """
     if not read(record, x):
         return UNREAD
@@ -182,7 +181,7 @@ def learn_event(memory, cache, record, x, y, w, gamma):  # type: ignore[no-untyp
 
 @compiled
 def close(old):  # type: ignore[no-untyped-def]
-    """Return a copy of an arena, and close the arena: no event is learned in it any more, so that none is lost.
+    """Return a copy of an arena, and close the arena: it learns no event any more, so none is lost.
 
     The copy is closed if the arena was.
     """

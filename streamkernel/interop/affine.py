@@ -1,4 +1,4 @@
-"""River's scalers as what they subtract from each input and multiply it by."""
+"""River's scalers as an offset and a factor for each input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from river import preprocessing
 
 
 def check(steps: Iterable[Any]) -> None:
-    """Raise a ValueError if a step is none of the scalers; names it."""
+    """Raise a ValueError that names a step which is not one of the scalers."""
     for step in steps:
         kind = type(_inner(step))
         if kind not in _KINDS:
@@ -26,7 +26,7 @@ def names_of(step: Any) -> Iterable[Hashable]:
 
 
 def together(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str, Any]:
-    """Return what scalers one after the other subtract and multiply by, for each input.
+    """Return the total offset and factor of successive scalers for each input.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def together(steps: Sequence[Any], names: Sequence[Hashable | None]) -> dict[str
 
 
 def _is_on_fields(step: Any) -> bool:
-    """Return whether a step is one of a run that sees some fields only; who has one has imported its module."""
+    """Return whether a step is limited to some fields, as in a run; only then has its module been imported."""
     fields = sys.modules.get("streamkernel.engine.fields")
     return fields is not None and isinstance(step, fields.OnFields)
 
@@ -57,7 +57,7 @@ def _inner(step: Any) -> Any:
 
 
 def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
-    """Return what a step subtracts from the values of a name and multiplies them by."""
+    """Return the offset and the factor of a step for a name."""
     if name not in names_of(step):
         return 0.0, float(_is_on_fields(step))  # scalers make what they have not learned 0
     inner = _inner(step)
@@ -66,7 +66,7 @@ def _of(step: Any, name: Hashable | None) -> tuple[float, float]:
 
 
 def _value(found: Any) -> float:
-    """Return a number, or that of a statistic."""
+    """Return a number, or the value of a statistic."""
     return float(found.get() if hasattr(found, "get") else found)
 
 

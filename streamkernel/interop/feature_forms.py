@@ -1,6 +1,6 @@
-"""Feature maps of a frozen function that need more than a projection: sums over names, products of signs, sketches.
+"""Feature maps of a frozen function beyond projections: sums over names, products of signs, sketches.
 
-They are formulas as those of :mod:`streamkernel.interop.numpy_predictor`, and the graph of ONNX has them too.
+They are formulas like those of :mod:`streamkernel.interop.numpy_predictor`, and the ONNX graph has them too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def additive(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
 
 
 def sign_products(xp: Any, part: Any, own: Any, v: Any) -> tuple[Any, Any]:
-    """Return products of as many projections on signs as each feature has."""
+    """Return the products of projections on signs, as many factors as each feature's degree."""
     re = own["weights"]
     for i in range(int(own["degrees"].max())):
         s = v @ np.where(own["words"] >> np.uint32(i) & np.uint32(1), 1.0, -1.0).astype(np.float32)

@@ -80,13 +80,13 @@ def terms_of(learner: Learner, weights: F64) -> tuple[list[list[int]], dict[str,
 
 
 def _features(learner: Learner) -> int:
-    """Return how many features there are that have coefficients."""
+    """Return the number of features with coefficients."""
     blocks = learner.n_positions if isinstance(learner, SecondOrderLearner) else learner.n_blocks
     return int(max(1, blocks)) * learner.directions.block_size
 
 
 def _directions(learner: Learner, part: int, hashes: U64) -> Any:
-    """Return directions along inputs, shape (inputs, features), those of groups in a metric in that metric."""
+    """Return directions along inputs, shape (inputs, features), transformed by the metric of their group."""
     kernel, size, n = learner.directions.kernel, learner.directions.block_size, _features(learner)
     found: Any = directions_along(kernel, size, hashes, n, part).astype(np.float64)
     if not isinstance(learner, SecondOrderLearner):

@@ -1,4 +1,4 @@
-"""The function that a model has learned, as arrays: what `numpy_predictor` evaluates, and a graph of ONNX consists of.
+"""The function of a model as arrays: the input of `numpy_predictor`, and the content of an ONNX graph.
 
 It is a copy of one moment: the order of inputs, their scales, the kernel's directions along each of them, coefficients
 of the random features with the weights of the mixture multiplied in, linear functions, and recent examples.
@@ -106,7 +106,7 @@ def _first_order(learner: FirstOrderLearner) -> F64:
 
 
 def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:
-    """Return whether there are columns of strings: those of which only the hash is known, or ``"field=value"``."""
+    """Return whether there are columns for strings: names of which only the hash is known, or ``"field=value"``."""
     if known.fields is not None and None in names:
         return True
     return any(isinstance(name, str) and "=" in name and hash64(name) not in known.numbers for name in names)
@@ -115,7 +115,7 @@ def _has_strings(names: Sequence[Hashable | None], known: NumericNames) -> bool:
 def _inputs(
     known: NumericNames, scales: Scales | None, features: Sequence[Hashable] | None
 ) -> tuple[list[Hashable | None], U64]:
-    """Return the names of inputs, ``None`` for one of which only the hash is known, and their hashes."""
+    """Return the names of inputs, ``None`` for an unknown one, and their hashes."""
     learned = known.numbers if scales is None else {*scales.names.tolist()}
     if features is None:
         if scales is None and len(learned) == numeric_names.MOST_NAMES:
@@ -145,7 +145,7 @@ def _inputs(
 
 
 def in_order(names: Iterable[Hashable]) -> list[Hashable]:
-    """Return names sorted, by their text where they cannot be compared."""
+    """Return names sorted, by their text if they cannot be compared."""
     found: list[Any] = list(names)
     try:
         return sorted(found)
@@ -167,12 +167,12 @@ def _readers(learner: Any, names: Sequence[Hashable | None]) -> Any:
 
 
 def _scaled(scales: Scales | None, hashes: U64) -> dict[str, Any]:
-    """Return what the model's own scales make of inputs."""
+    """Return the model's own scaling of inputs."""
     return {} if scales is None else {f"scale.{name}": array for name, array in scales.in_use(hashes).items()}
 
 
 def _output(model: Any) -> dict[str, Any]:
-    """Return the labels, and how scores become probabilities."""
+    """Return the labels, and the function from scores to probabilities."""
     labels: Mapping[Any, int] | None = getattr(model, "labels", None)
     if labels is None:
         return {"labels": [], "link": "identity"}

@@ -1,4 +1,4 @@
-"""What a frozen function has of a mixture: coefficients with weights multiplied in, linear functions, neighbours."""
+"""The mixture of a frozen function: coefficients with weights multiplied in, linear functions, neighbours."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def others(learner: SecondOrderLearner, hashes: U64) -> tuple[dict[str, Any], di
 
 
 def _reach(errors: F64, size: float) -> F64:
-    """Return how far the linear functions count, as :func:`streamkernel.second_order.linear.reach` says."""
+    """Return the bound of the linear functions, as :func:`streamkernel.second_order.linear.reach` does."""
     if size == 0.0:
         return np.full(len(errors), LARGEST_SCORE)
     return np.asarray(REACH * np.sqrt(size) / np.maximum(errors / size, SMALLEST_SHARE))

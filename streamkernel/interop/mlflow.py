@@ -1,7 +1,7 @@
 """A flavour of MLflow: models of this library, and pipelines that end in one, with a signature and as a `pyfunc`.
 
-It has the functions that MLflow asks of a flavour. What is stored is the file of `streamkernel.save`, which is read
-without pickle; a model that was loaded continues learning.
+It has the functions that MLflow requires of a flavour. The stored file is that of `streamkernel.save`, which is read
+without pickle; a loaded model continues learning.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from streamkernel.versions import package_version
 if TYPE_CHECKING:
     from mlflow.models.model import Model, ModelInfo
 
+__all__ = ["get_default_pip_requirements", "load_model", "log_model", "save_model"]
+
 FLAVOR_NAME = "streamkernel"
 """The name of the flavour in the file ``MLmodel``."""
 
 FILE = "model.safetensors"
 
 FUNCTIONS = ("predict", "predict_proba")
-"""What a `pyfunc` may return."""
+"""Methods whose results a `pyfunc` may return."""
 
 
 def get_default_pip_requirements() -> list[str]:
-    """Return what an environment needs to load a model."""
+    """Return the requirements of an environment that loads a model."""
     return [f"streamkernel=={package_version('streamkernel')}"]
 
 
@@ -44,29 +46,29 @@ def save_model(
     mlflow_model: Model | None = None,
     **options: Any,
 ) -> None:
-    """Write a model into a folder as MLflow has it.
+    """Write a model to a folder in the layout of MLflow.
 
     Parameters
     ----------
-    model
-        A River estimator of this library, or a pipeline that :func:`streamkernel.save` stores.
-    path
+    model : River estimator
+        An estimator of this library, or a pipeline that :func:`streamkernel.save` stores.
+    path : str or Path
         The folder, which does not exist yet.
-    input_example
-        A data frame of a few rows. The signature is inferred from it.
-    signature
-        A ``mlflow.models.ModelSignature`` of the inputs and of the prediction; by default that of `input_example`.
-    pyfunc_predict_fn
+    input_example : DataFrame or None, default None
+        A few rows. The signature is inferred from it.
+    signature : mlflow.models.ModelSignature or None, default None
+        Types of the inputs and of the prediction; by default that of `input_example`.
+    pyfunc_predict_fn : str, default "predict"
         ``"predict"`` for labels or numbers; ``"predict_proba"`` for a column of probabilities for each label.
-    mlflow_model
-        What MLflow passes from :func:`log_model`.
+    mlflow_model : mlflow.models.Model or None, default None
+        The description that MLflow passes from :func:`log_model`.
     **options
-        Of ``mlflow.pyfunc.save_model``, such as `pip_requirements` and `metadata`.
+        Options of ``mlflow.pyfunc.save_model``, such as `pip_requirements` and `metadata`.
 
     Raises
     ------
     TypeError
-        If a part of a pipeline cannot be stored, or the model does not predict labels or numbers.
+        If part of a pipeline cannot be stored, or the model predicts neither labels nor numbers.
     ValueError
         If `pyfunc_predict_fn` is unknown, or not one that the model has.
     ImportError
@@ -102,17 +104,17 @@ def log_model(model: Any, name: str | None = None, **options: Any) -> ModelInfo:
 
     Parameters
     ----------
-    model
+    model : River estimator
         As for :func:`save_model`.
-    name
-        The name of the logged model.
+    name : str or None, default None
+        Name of the logged model.
     **options
         Those of :func:`save_model`, and of ``mlflow.models.Model.log``, such as `registered_model_name`.
 
     Returns
     -------
-    info
-        Of the logged model; ``info.model_uri`` is for :func:`load_model` and ``mlflow.pyfunc.load_model``.
+    mlflow.models.model.ModelInfo
+        Information on the logged model; ``info.model_uri`` is for :func:`load_model` and ``mlflow.pyfunc.load_model``.
     """
     import streamkernel.interop.mlflow as flavor
 
@@ -124,8 +126,8 @@ def load_model(model_uri: str) -> Any:
 
     Parameters
     ----------
-    model_uri
-        As for all flavours of MLflow: a folder, ``runs:/...``, ``models:/...``.
+    model_uri : str
+        Address, as for all flavours of MLflow: a folder, ``runs:/...``, ``models:/...``.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def load_model(model_uri: str) -> Any:
 
 
 def _load_pyfunc(path: str) -> PyfuncModel:
-    """Return the model in a folder of data, as `mlflow.pyfunc` asks for it."""
+    """Return the model in a folder of data, for `mlflow.pyfunc`."""
     return PyfuncModel(persistence.load(Path(path, FILE)), Path(path, "predict_fn").read_text())
 
 
@@ -149,10 +151,10 @@ class PyfuncModel:
 
     Parameters
     ----------
-    model
+    model : River estimator
         The model.
-    function
-        What it predicts: one of `FUNCTIONS`.
+    function : str
+        One of `FUNCTIONS`.
     """
 
     def __init__(self, model: Any, function: str) -> None:

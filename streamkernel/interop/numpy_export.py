@@ -1,4 +1,4 @@
-"""A frozen function in a file of NumPy, beside the predictor that reads it."""
+"""A frozen function in a NumPy file, beside the predictor that reads it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from streamkernel.interop.frozen_function import freeze
 
 
 def to_numpy(model: Any, path: str | Path, features: Sequence[Hashable] | None = None) -> None:
-    """Write a model for :class:`numpy_predictor.Predictor`, which needs NumPy alone, and that predictor beside it.
+    """Write a model for :class:`numpy_predictor.Predictor`, with that predictor, which needs only NumPy, beside it.
 
     Parameters
     ----------
-    model
-        A :class:`KernelClassifier` or :class:`KernelRegressor`, or a pipeline of River's ``StandardScaler``,
-        ``MinMaxScaler`` or ``MaxAbsScaler`` and one; it stays as it is.
-    path
+    model : KernelClassifier, KernelRegressor or Pipeline
+        A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
+        ``MaxAbsScaler`` in front of it.
+    path : str or Path
         The file, ``.npz``; ``numpy_predictor.py`` is written into the same folder.
-    features
-        The names of the inputs, in the order of the columns of arrays. By default those that the model has learned.
+    features : list of str or None, default None
+        Names of the inputs, in the order of the columns of arrays; ``None``: those that the model has learned.
 
     Raises
     ------
     ValueError
-        If a step, the learner or the kernel cannot be exported, or its inputs are not known; says which.
+        If a step, the learner or the kernel cannot be exported, or the names of the inputs are unknown; names it.
 
     Examples
     --------

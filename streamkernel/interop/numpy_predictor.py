@@ -74,7 +74,7 @@ class Predictor:
 
 
 def hash64(name: Any) -> int:
-    """Return the hash of a name by which models know it."""
+    """Return the hash that identifies a name in a model."""
     return int.from_bytes(blake2b(as_bytes(name), digest_size=8).digest(), "little")
 
 
@@ -133,7 +133,7 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
 
 
 def neighbours(xp: Any, about: Any, a: Any, v: Any) -> Any:
-    """Return what the nearest of the last examples say."""
+    """Return the prediction of the nearest recent examples."""
     points, y, squares = a["near.points"], a["near.answers"], 0.0
     for column, own in zip(a["near.columns"], points, strict=True):
         value = xp.minimum(xp.maximum(xp.take(v, [column], axis=1), -1e9), 1e9).astype(np.float32)

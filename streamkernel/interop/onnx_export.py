@@ -1,4 +1,4 @@
-"""A frozen function as a model of ONNX, traced from the formulas of `numpy_predictor`."""
+"""A frozen function as an ONNX model, traced from the formulas of `numpy_predictor`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IR_VERSION = 8
 
 
 def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProto:
-    """Return a model as a graph of ONNX, with outputs as sklearn-onnx has them.
+    """Return a model as an ONNX graph, with the outputs that sklearn-onnx has.
 
     It has one input, ``X``: float64 of shape (rows, features), where NaN is a missing value. The metadata have the
     names of its columns as ``features``, and the labels as ``classes``, both as JSON. A regressor has the output
@@ -36,19 +36,19 @@ def to_onnx(model: Any, features: Sequence[Hashable] | None = None) -> ModelProt
 
     Parameters
     ----------
-    model
-        A :class:`KernelClassifier` or :class:`KernelRegressor`, or a pipeline of River's ``StandardScaler``,
-        ``MinMaxScaler`` or ``MaxAbsScaler`` and one; it stays as it is.
-    features
-        The names of the inputs, in the order of the columns of ``X``. By default those that the model has learned. The
+    model : KernelClassifier, KernelRegressor or Pipeline
+        A model, which does not change. A pipeline may have River's ``StandardScaler``, ``MinMaxScaler`` or
+        ``MaxAbsScaler`` in front of it.
+    features : list of str or None, default None
+        Names of the inputs, in the order of the columns of ``X``; ``None``: those that the model has learned. The
         string ``"red"`` in the field ``"colour"`` is 1 in a column ``"colour=red"``, and 0 or NaN otherwise; such
         columns have to be listed.
 
     Raises
     ------
     ValueError
-        If a step, the learner or the kernel cannot be exported, its inputs are not known, or labels are neither all
-        strings nor all integers or Booleans; says which.
+        If a step, the learner or the kernel cannot be exported, the names of the inputs are unknown, or labels are
+        neither all strings nor all integers or Booleans; the message names it.
     ImportError
         If the extra ``onnx`` is not installed.
 

@@ -1,4 +1,4 @@
-"""Formulas of NumPy as a graph of ONNX: tensors that record what is done to them."""
+"""NumPy formulas as an ONNX graph, by tensors that record operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {
 
 
 class Graph:
-    """Nodes and constants, and those functions of NumPy that formulas may use with its tensors.
+    """Nodes and constants, and the NumPy functions that formulas may use with its tensors.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class Graph:
         self._known: dict[tuple[Any, ...], str] = {}
 
     def input(self, name: str, dtype: str) -> Tensor:
-        """Return a tensor that the graph is given."""
+        """Return an input tensor of the graph."""
         return Tensor(self, name, dtype)
 
     def add(self, kind: str, *inputs: Any, dtype: str | None = None, **attributes: Any) -> Tensor:
@@ -58,7 +58,7 @@ class Graph:
         return Tensor(self, self.constant(values, np.int64), "int64")
 
     def isnan(self, x: Tensor) -> Tensor:
-        """Return where NaN is."""
+        """Return whether each entry is NaN."""
         return self.add("IsNaN", x, dtype="bool")
 
     def where(self, condition: Any, a: Any, b: Any) -> Tensor:
@@ -68,11 +68,11 @@ class Graph:
         return self.add("Where", condition, a, b)
 
     def maximum(self, a: Any, b: Any) -> Tensor:
-        """Return the larger of each two."""
+        """Return the larger of each two entries."""
         return self.add("Max", a, b)
 
     def minimum(self, a: Any, b: Any) -> Tensor:
-        """Return the smaller of each two."""
+        """Return the smaller of each two entries."""
         return self.add("Min", a, b)
 
     def concatenate(self, tensors: list[Tensor], axis: int) -> Tensor:
@@ -91,7 +91,7 @@ class Graph:
         return self.add("GatherElements", x, which, axis=axis)
 
     def argsort(self, x: Tensor, axis: int, kind: str) -> Order:
-        """Return the order of each row, to take the first of; of equals the first one comes first."""
+        """Return the order of each row for its first entries; of equal entries the first comes first."""
         return Order(x)
 
     def argmax(self, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Graph:
         return self.add("ArgMax", x, axis=1, keepdims=0, dtype="int64")
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function of each entry, such as `exp`."""
+        """Return an elementwise function, such as `exp`."""
         kinds = {"rint": "Round"} | {one.lower(): one for one in ("Exp", "Log", "Sqrt", "Cos", "Sin", "Sign", "Tanh")}
         if name not in kinds:
             raise AttributeError(f"{type(self).__name__} has no function {name}")
@@ -107,7 +107,7 @@ class Graph:
 
 
 class Tensor:
-    """A tensor of a graph, which does arithmetic as an array of NumPy."""
+    """A tensor of a graph, with the arithmetic of a NumPy array."""
 
     __array_ufunc__ = None  # so that an array leaves the arithmetic to the tensor
 
@@ -141,14 +141,14 @@ class Tensor:
         return self.graph.add("LessOrEqual", self, other, dtype="bool")
 
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        """Return where it is equal."""
+        """Return whether each entry is equal."""
         return self.graph.add("Equal", self, other, dtype="bool")
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Order:
-    """The order of rows, of which the first columns are taken."""
+    """The order of rows, from which the first columns are taken."""
 
     def __init__(self, of: Tensor) -> None:
         self.of = of

@@ -21,7 +21,7 @@ MOST_DIFFERENCES = 1 << 26
 
 
 def is_due(seen: int) -> bool:
-    """Say whether the median is taken (again) after this many examples: at 2, 4, 8, ..., `FIRST`.
+    """Return whether the median is taken after this many examples: at 2, 4, 8, ..., `FIRST`.
 
     Examples
     --------
@@ -32,12 +32,12 @@ def is_due(seen: int) -> bool:
 
 
 def is_enough(first: Sequence[Rows]) -> bool:
-    """Return whether these examples, the first ones, decide the bandwidth."""
+    """Return whether there are enough first examples to decide the bandwidth."""
     return len(first) == FIRST or (len(first) > 1 and sum(len(row.values) for row in first) >= MOST_VALUES)
 
 
 def with_medians(kernel: Kernel, plan: KernelProgram, rows: Rows, median_factor: float = 1.0) -> Kernel:
-    """Return `kernel` with its pending bandwidths taken from median distances of what each part reads of `rows`.
+    """Return `kernel` with pending bandwidths set to median distances of what each part reads from `rows`.
 
     The medians are multiplied by `median_factor`.
 
@@ -57,9 +57,9 @@ def with_medians(kernel: Kernel, plan: KernelProgram, rows: Rows, median_factor:
 
 
 def median_distance(rows: Rows, part: int, norm: int) -> float:
-    """Return the median distance, in the 1- or 2-norm, between all pairs of what a part reads of `rows`.
+    """Return the median distance, in the 1- or 2-norm, between all pairs of rows as a part reads them.
 
-    Equal pairs do not count; if all are equal, the answer is 1. Of examples with very many names, the first half
+    Equal pairs do not count; if all are equal, the result is 1. Of examples with very many names, only the first half
     counts, or the first quarter, and so on.
     """
     n = len(rows.start) - 1

@@ -40,7 +40,7 @@ class FeatureRecipe(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """What an input is multiplied by before it is compared with the largest usable value."""
+        """The factor by which an input is multiplied before it is compared with the largest usable value."""
         return self.scale if self.transform == IDENTITY else 1.0
 
 
@@ -134,7 +134,7 @@ class SimpleKernel(Kernel):
 
     @property
     def part(self) -> FeatureRecipe:
-        """How its features are made."""
+        """The recipe of its features."""
         raise NotImplementedError
 
     @property
@@ -173,7 +173,7 @@ class SimpleKernel(Kernel):
             raise InputError(f"Expected a number {domain} for {type(self).__name__}, got {value!r} - at {where}")
 
     def with_medians(self, medians: Iterator[float]) -> Kernel:
-        """Return the kernel itself: it has no bandwidth to be taken from a stream."""
+        """Return the kernel itself, which has no bandwidth."""
         next(medians)
         return self
 

@@ -14,7 +14,7 @@ from streamkernel.kernels.program import KernelProgram, PartView, Term, covers
 
 
 class _Composite(Kernel):
-    """A kernel some of whose fields are kernels."""
+    """A kernel with kernels as fields."""
 
     @property
     def _kernels(self) -> dict[str, Kernel]:
@@ -70,7 +70,7 @@ class Sum(_Pair):
         return self.left(x, x2) + self.right(x, x2)
 
     def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
-        """Put the terms of both one after the other."""
+        """Add the terms of both kernels."""
         return [*self.left.add_to_program(plan, view), *self.right.add_to_program(plan, view)]
 
 
@@ -101,7 +101,7 @@ class Product(_Pair):
         return self.left(x, x2) * self.right(x, x2)
 
     def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
-        """Multiply every term of the one by every term of the other."""
+        """Multiply each term of one kernel by each term of the other."""
         left, right = self.left.add_to_program(plan, view), self.right.add_to_program(plan, view)
         plan.allow(len(left) * len(right))  # here, because products of sums soon have more terms than fit in memory
         return [Term(a.weight * b.weight, a.parts + b.parts) for a in left for b in right]
@@ -197,7 +197,7 @@ class OnInputs(_Wrapper):
         return covers(self.names, name) or (isinstance(value, str) and covers(self.names, f"{name}={value}"))
 
     def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
-        """Narrow what is read."""
+        """Limit the inputs that are read."""
         return self.kernel.add_to_program(plan, PartView(view.space, (*view.names, frozenset(self.names))))
 
 
@@ -242,7 +242,7 @@ class Transformed(_Wrapper):
         return self.kernel(self.transformed(x), self.transformed(x2))
 
     def add_to_program(self, plan: KernelProgram, view: PartView) -> list[Term]:
-        """Read the outputs of the transform."""
+        """Add a part that reads the outputs of the transform."""
         return self.kernel.add_to_program(plan, plan.space(self, view))
 
     def transformed(self, x: X) -> X:

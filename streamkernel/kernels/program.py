@@ -1,4 +1,4 @@
-"""A kernel as compiled code reads it: k = Σ_t w_t ∏ parts, each part with its inputs."""
+"""The compiled form of a kernel: k = Σ_t w_t ∏ parts, each part with its inputs."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _FIXED = ("distribution", "form", "transform", "order", "key")
 
 
 class PartView(NamedTuple):
-    """What a part reads: the example (space 0) or the outputs of a transform, and of these the names of all filters."""
+    """The inputs of a part: the example's (space 0) or a transform's outputs, limited by filters of names."""
 
     space: int = 0
     names: tuple[frozenset[Hashable], ...] = ()
 
     def reads(self, name: Hashable) -> bool:
-        """Return whether a name of an expanded example is read."""
+        """Return whether the part reads a name of an expanded example."""
         space, name = name if isinstance(name, DerivedName) else (0, name)
         return space == self.space and all(covers(names, name) for names in self.names)
 
 
 class Term(NamedTuple):
-    """A weight times a product of parts, given by their numbers."""
+    """A weight times a product of parts, which are given by their numbers."""
 
     weight: float
     parts: tuple[int, ...]
@@ -117,16 +117,16 @@ class KernelProgram:
         self._made_of = self.kernel, seed, in_blocks
 
     def __reduce__(self) -> tuple[type[KernelProgram], tuple[Kernel, int, bool]]:
-        """Return what it is made of: arrays that joblib maps into memory could not be passed to compiled code."""
+        """Return the constructor's arguments: arrays that joblib maps into memory cannot be passed to compiled code."""
         return KernelProgram, self._made_of
 
     def has_directions_of(self, other: KernelProgram) -> bool:
-        """Return whether a plan has the same directions: it differs in bandwidths alone."""
+        """Return whether another program has the same directions, so that they differ in bandwidths alone."""
         own, others = ([part[name] for name in _FIXED] for part in (self.parts_compiled, other.parts_compiled))
         return all(map(np.array_equal, own, others)) and np.array_equal(self.factors, other.factors)
 
     def load(self, kept: bool) -> None:
-        """Make what compiled code calls for this kernel ready, for kept features too if there are any."""
+        """Load the compiled code of this kernel, also for kept features if there are any."""
         for part, _ in self.parts:
             distributions.require(part.part.measure, kept)
             form.require(part.part.form)
@@ -143,7 +143,7 @@ class KernelProgram:
         return [Term(1.0, (len(self.parts) - 1,))]
 
     def allow(self, terms: int) -> None:
-        """Raise a ValueError if the parts so far, or so many terms, are too many."""
+        """Raise a ValueError if there are too many parts or terms."""
         if len(self.parts) > MOST_PARTS or terms > MOST_TERMS:
             raise ValueError(
                 f"Expected a kernel of at most {MOST_PARTS} parts and {MOST_TERMS} terms, "
@@ -216,7 +216,7 @@ class KernelProgram:
         return True
 
     def unusable(self, rows: Rows) -> InputError:
-        """Return the error for rows that have no usable features."""
+        """Return the error for rows without usable features."""
         worst = max(rows.values.tolist(), key=lambda value: np.inf if np.isnan(value) else abs(value), default=0.0)
         return InputError(f"Expected numbers of usable size for {self.kernel!r}, got {worst!r}")
 

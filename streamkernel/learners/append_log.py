@@ -1,4 +1,4 @@
-"""A list that grows at its end and shrinks at its start, as values that share their items."""
+"""A list that grows at its end and shrinks at its start, as immutable values that share their items."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Log(Generic[T]):
-    """The items of a list from one place to another; a longer log shares the list.
+    """A range of the items of a list; longer logs share the list.
 
-    To append is repeatable: an item that is there already, from an attempt that was interrupted, is replaced.
+    Appending can be repeated: an item from an interrupted attempt is replaced.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Log(Generic[T]):
         return cls([*items], 0, len(items))
 
     def plus(self, item: T) -> Log[T]:
-        """Return the log with one more item."""
+        """Return the log with an item added."""
         if len(self.items) > self.last:
             self.items[self.last] = item
         else:

@@ -57,5 +57,5 @@ def share(averaging: int, log_odds: float) -> float:
 
 
 def preferred(log_odds: float, gain: float) -> float:
-    """Return s after an example on which the average is better by `gain`, in units of the running loss."""
+    """Return s after an example for which the average was better by `gain`, in units of the running loss."""
     return max(-SURE, min(SURE, log_odds - log_odds / _RECENT + gain))

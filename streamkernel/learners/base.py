@@ -9,6 +9,7 @@ import numpy as np
 
 from streamkernel import losses, step_sizes, tensor_file
 from streamkernel.errors import DivergedError, InputError
+from streamkernel.features import kept_features
 from streamkernel.features.compiled_kernel import BLOCK
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64, Rows
@@ -18,7 +19,7 @@ from streamkernel.learners import state, threads
 
 
 class RefusedError(Exception):
-    """A row that could not be learned, and the error for it."""
+    """A row that could not be learned, with the error for it."""
 
     def __init__(self, row: int, error: InputError) -> None:
         self.row, self.error = row, error
@@ -100,7 +101,7 @@ class Learner:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks, each of its own seed."""
+        """Blocks, each with its own seed."""
         return int(self.numbers["blocks"])
 
     @property
@@ -110,7 +111,7 @@ class Learner:
 
     @property
     def n_offered(self) -> int:
-        """Examples that have been learned or wait for a batch."""
+        """Learned and buffered examples."""
         return self.examples
 
     @property
@@ -125,7 +126,7 @@ class Learner:
 
     @property
     def last_step(self) -> float | None:
-        """The last step η that a rule has taken; ``None`` without a rule."""
+        """The last step η of the rule; ``None`` without a rule."""
         return None
 
     @property
@@ -135,12 +136,12 @@ class Learner:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight in f of what takes Newton steps, constant steps, and of the level; empty without a mixture."""
+        """The weights in f of Newton steps, of constant steps, and of the level; empty without a mixture."""
         return {}
 
     @property
     def n_positions(self) -> int:
-        """Blocks that have a position, of which some may be empty."""
+        """Blocks with a position, some of which may be empty."""
         return self.n_blocks
 
     order: ClassVar[str]
@@ -162,7 +163,7 @@ class Learner:
         raise NotImplementedError
 
     def derivatives(self, row: Rows, scales: Any = None) -> F64:
-        """Return the derivatives of f by the values of one row, shape (columns, entries), zeros among the values too.
+        """Return the derivatives of f by the values of one row, shape (columns, entries); values may be zeros.
 
         Raises
         ------
@@ -182,7 +183,7 @@ class Learner:
         raise NotImplementedError
 
     def learn_alone(self, row: Rows, y: float, scales: Any = None) -> bool:
-        """Learn from one row if that is one change, from which nothing follows; return whether it is learned."""
+        """Learn from one row if that is a single change without consequences; return whether it was learned."""
         return False
 
     def learn_events(self, xs: list[dict[Hashable, Any]], y: F64, largest: float) -> tuple[F64, F64]:
@@ -190,80 +191,57 @@ class Learner:
         return np.empty((0, self.columns)), np.empty((0, 0))
 
     def learn_again(self, rows: Rows, y: F64, scales: Any = None) -> None:
-        """Learn from rows that the function this one takes the place of has learned, and the scales have observed."""
+        """Learn from rows that a predecessor of this function has learned and the scales have observed."""
         self.learn(rows, y)
 
     def restructure(self, before: int) -> None:
-        """Add and end groups, where there are groups and it became due after the first `before` examples."""
+        """Add and end groups, if that became due after the first `before` examples."""
 
     def divide(self, number: int, replicas: int) -> None:
-        """Become one of several replicas that learn apart, are merged, and restructure themselves only then."""
+        """Become one of several replicas, which learn separately and restructure themselves only when merged."""
         self.may_restructure = False
 
     def close(self) -> None:
-        """Learn no single event any more until :meth:`open` is called."""
+        """Stop learning single events until :meth:`open` is called."""
 
     def open(self) -> None:
-        """Learn single events again."""
+        """Allow learning of single events again."""
 
     def finish(self) -> None:
-        """Make the changes that follow from the examples learned and are still missing."""
+        """Make the missing changes that follow from the learned examples."""
 
     def settle(self) -> None:
-        """Take the step that examples wait for, though there are not yet as many as it takes."""
+        """Take the step for the buffered examples, though the batch is incomplete."""
 
     @property
     def is_packed(self) -> bool:
-        """Whether the first blocks are of features that were kept when the function was pruned."""
+        """Whether the first blocks contain features that were kept by pruning."""
         return len(self.directions.kept) > 1
 
     def features_at(self, positions: I64) -> I64:
-        """Return block, place and rung of the features at these positions, as `features.compiled_kernel` keeps them."""
-        kept, block = self.directions.kept, positions // self.block_size
-        features: I64 = np.stack([block + kept[-1, BLOCK], positions % self.block_size, block], axis=1)
-        packed = positions < len(kept) - 1
-        features[packed] = kept[positions[packed]]
-        return features
+        """Return block, index and scale of the features at these positions, as `features.compiled_kernel` does."""
+        return kept_features.features_at(self.directions.kept, self.block_size, positions)
 
     @property
     def next_number(self) -> int:
-        """A number that no block of this function has been drawn with."""
+        """The number of the next block, which no block of this function has had."""
         return int(self.n_positions + self.directions.kept[-1, BLOCK])
-
-    def _kept_tensor(self) -> dict[str, Any]:
-        """Return what is kept, as a tensor, if anything is."""
-        return {"kept": self.directions.kept.copy()} if self.is_packed else {}
-
-    def _read_kept(self, tensors: Mapping[str, Any]) -> I64 | None:
-        """Return what is kept by `tensors`, ``None`` if nothing is.
-
-        Raises
-        ------
-        ValueError
-            If these are not features that a function can keep.
-        """
-        if "kept" not in tensors:
-            return None
-        kept: I64 = tensor_file.require_tensor(tensors, "kept", np.int64, (None, 3))
-        if len(kept) < 2 or (kept < 0).any() or (kept >= 1 << 62).any() or kept[-1, 2]:
-            raise ValueError("expected features of whole blocks as kept")
-        return kept
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
         """Return one example as this function reads it."""
         return self.directions.row(x)
 
     def check_targets(self, targets: Sequence[float]) -> None:
-        """Raise a ValueError if the loss is for classes and one of `targets` is the number of none."""
+        """Raise a ValueError if the loss is for classes and a target is not the number of a class."""
         classes = range(max(1 if isinstance(self.loss, losses.Softmax) else 2, self.columns))
         if self.loss.for_classes and not all(y in classes for y in targets):
             raise ValueError(f"expected the numbers of {len(classes)} classes as targets, got {list(targets)[:9]}")
 
     def _split(self) -> F64:
-        """Return how the one column of two classes becomes three columns of classes.
+        """Return how a single column of two classes becomes three columns.
 
-        The margin f splits into the scores -f/2 and f/2 where the loss becomes softmax, and into -f and f where each
-        class is learned against the rest.
+        The margin f becomes the scores -f/2 and f/2 if the loss becomes softmax, and -f and f if each class is learned
+        against the rest.
         """
         half = 0.5 if isinstance(self.loss, losses.Logistic) else 1.0
         return np.array([-half, half, 0.0])
@@ -273,7 +251,7 @@ class Learner:
         return self.columns == 1 and not isinstance(self.loss, losses.Softmax)
 
     def _with_column(self, numbers: Any) -> Any:
-        """Return a record of one more column, or of three instead of one."""
+        """Return a record with one more column, or with three instead of one."""
         numbers = numbers.copy()
         numbers["columns"] += 2 if self._is_binary else 1
         columns = int(numbers["columns"])
@@ -281,7 +259,7 @@ class Learner:
         return numbers
 
     def _read_learned(self, tensors: Mapping[str, Any]) -> Any:
-        """Return what is learned of the scalar state in `tensors`, as a record.
+        """Return the learned part of the scalar state in `tensors` as a record.
 
         Raises
         ------
@@ -298,7 +276,7 @@ class Learner:
         return learned
 
     def _evaluate(self, evaluate: Callable[[Rows, F64], int], rows: Rows, out: F64) -> None:
-        """Evaluate rows into `out`, in as many threads as there may be.
+        """Evaluate rows into `out`, in the configured number of threads.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from streamkernel.kernels.program import KernelProgram
 
 
 def check(plan: KernelProgram) -> None:
-    """Raise an InputError for a kernel whose derivatives are not known."""
+    """Raise an InputError for a kernel without known derivatives."""
     if not plan.is_plain or plan.parts_compiled["transform"][0] != IDENTITY:
         raise InputError(
             f'Expected method="sampling" for {plan.kernel!r}, got "gradient"; derivatives are known for Gaussian, '
@@ -43,7 +43,7 @@ def directions_along(kernel: CompiledKernel, block_size: int, hashes: U64, featu
 
 
 def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -> F64:
-    """Return the derivatives of f by ωᵀr of each feature, r the values as the scales leave them.
+    """Return the derivatives of f by ωᵀr of each feature, where r are the scaled values.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def slopes(kernel: CompiledKernel, block_size: int, z: F32, coefficients: F64) -
 
 
 def rungs(kernel: CompiledKernel, part: int, block_size: int, features: int) -> F64:
-    """Return the factors by which a `MultiScale` multiplies the projections of the first features."""
+    """Return the scale factors of a `MultiScale` for the first features."""
     own = kernel.parts[part]
     rung = np.arange(features) // (block_size if own["shift"] else 1)
     packed = min(len(kernel.kept) - 1, features)

@@ -18,7 +18,7 @@ from streamkernel.learners.state import NUMBERS_TYPE
 
 
 class EmbeddingRoom(NamedTuple):
-    """Room for what the parts of a kernel read of a row, for a panel of its features, and for those of the parts."""
+    """Work arrays for the values that the parts read, the features of a panel, and those of the parts."""
 
     row: Entries
     panel: F32
@@ -30,7 +30,7 @@ EMBEDDING_ROOM = types.NamedTuple([ENTRIES, VECTORS, VECTORS], EmbeddingRoom)
 
 @inlined
 def embedding_room(state, kernel, rows):  # type: ignore[no-untyped-def]
-    """Return room to embed rows."""
+    """Return work arrays to embed rows."""
     parts, width = len(kernel.parts), kernel.cache.shape[3]
     return EmbeddingRoom(
         entries_room(parts, longest_row(rows)),
@@ -52,7 +52,7 @@ def set_scaled(to, values, scale):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-untyped-def]
-    """Set what `z` has of the blocks ``begin <= b < end``, from what is read of a row; return if all is usable."""
+    """Set `z` in the blocks ``begin <= b < end`` from the values read from a row; return whether all are usable."""
     numbers, phi = state[0], room.panel
     size, components, width = numbers.block_size, numbers.components, phi.shape[1]
     per_panel = width // size
@@ -75,7 +75,7 @@ def embed_blocks(state, kernel, row, begin, end, z, room):  # type: ignore[no-un
     error_model="numpy",
 )
 def embed(state, kernel, rows, i, blocks, z, room):  # type: ignore[no-untyped-def]
-    """Set `z` to the features of all blocks for row i, 0 beyond the given blocks; return if the row is usable.
+    """Set `z` to the features of all blocks for row i, and to 0 beyond; return whether the row is usable.
 
     They are in the order of blocks, components and features.
     """

@@ -164,7 +164,7 @@ def resolve_learner(learner: Any) -> Newton | DSG:
 
 
 def as_step(step_size: float | str | step_sizes.Step) -> step_sizes.Step | None:
-    """Return a step size as a function of the step's number; ``None`` for ``"auto"``."""
+    """Return a step size as a function of the step's number, or ``None`` for ``"auto"``."""
     if isinstance(step_size, str):
         return None
     return step_size if callable(step_size) else step_sizes.Constant(float(step_size))
@@ -176,7 +176,7 @@ def _check_block(features_per_seed: Any) -> None:
 
 
 def check_step_size(step_size: Any) -> None:
-    """Raise a ValueError if it is no step size."""
+    """Raise a ValueError if a value is not a step size."""
     is_number = is_real(step_size) and 0.0 < step_size < math.inf
     is_step = callable(step_size) and not isinstance(step_size, type)
     if not (is_number or is_step or (isinstance(step_size, str) and step_size == "auto")):

@@ -1,4 +1,4 @@
-"""The schedule of structural changes of a model: frequent at first, and later at fixed distances."""
+"""The schedule of structural changes of a model: frequent at first, later at fixed intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY = 8192
 
 
 def is_due(n: int) -> bool:
-    """Say whether to look after this many examples: at 2, 4, 8, ..., 8,192, and then at every 8,192.
+    """Return whether a check is due after this many examples: at 2, 4, 8, ..., 8,192, and then at every 8,192.
 
     Examples
     --------
@@ -26,7 +26,7 @@ compiled_is_due: Any = inlined(is_due)
 
 
 def until_due(n: int) -> int:
-    """Return how many examples are left until the next look.
+    """Return the number of examples until the next check.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def until_due(n: int) -> int:
 
 
 def last_due(n: int) -> int:
-    """Return when the last look was, 0 before the first.
+    """Return the number of examples at the last check, or 0.
 
     Examples
     --------

@@ -41,7 +41,7 @@ class FirstOrder(NamedTuple):
 
 
 class ScoringRoom(NamedTuple):
-    """Room for the entries of a row, the features of a part, the sums of f, the gradients, and the move of a block."""
+    """Work arrays: entries of a row, features of a part, sums of f, gradients, and the move of a block."""
 
     row: Entries
     room: F32
@@ -61,7 +61,7 @@ WORK = types.NamedTuple(
 
 @inlined
 def entries_room(parts, longest):  # type: ignore[no-untyped-def]
-    """Return room for what a number of parts read of a row."""
+    """Return work arrays for the entries of a row that a number of parts read."""
     return Entries(
         np.empty((parts, longest), np.int64),
         np.empty((parts, longest), np.uint64),
@@ -81,13 +81,13 @@ def longest_row(rows):  # type: ignore[no-untyped-def]
 
 @inlined
 def part_room(parts, width):  # type: ignore[no-untyped-def]
-    """Return room for the features of a number of parts."""
+    """Return work arrays for the features of a number of parts."""
     return np.empty((ROOM + 2 * parts, width), np.float32)
 
 
 @inlined
 def workspace(state, kernel, rows):  # type: ignore[no-untyped-def]
-    """Return room to evaluate rows and to take steps on them."""
+    """Return work arrays to evaluate rows and to take steps on them."""
     numbers, parts = state.numbers[0], len(kernel.parts)
     return ScoringRoom(
         entries_room(parts, longest_row(rows)),

@@ -1,4 +1,4 @@
-"""The scalar state of a learner: one record that compiled code reads and writes by name, and its order in files."""
+"""The scalar state of a learner: one record that compiled code accesses by name, and its order in files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Nothing is changed but where an example is learned."""
 
 
 def pack_learned(numbers: Any) -> dict[str, Any]:
-    """Return what is learned of a record, as tensors of a file.
+    """Return the learned part of a record as tensors.
 
     Examples
     --------
@@ -91,9 +91,9 @@ def pack_learned(numbers: Any) -> dict[str, Any]:
 
 
 def pad_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tensors of a file with what earlier files did not hold.
+    """Return the tensors of a file, extended by the entries that older files lack.
 
-    That is 0 for what came with steps of automatic size and with averages, and a weight of 1 for each example.
+    They are 0 for steps of automatic size and averages, and a weight of 1 for each example.
 
     Examples
     --------
@@ -116,11 +116,11 @@ def pad_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpack_learned(ints: I64, reals: F64) -> Any:
-    """Return what is learned, as a record, from the tensors of a file."""
+    """Return the learned part of the scalar state in a file's tensors as a record."""
     return np.array([(*ints.tolist(), *reals.tolist())], LEARNED_NUMBERS)[0]
 
 
 def set_learned(numbers: Any, learned: Any) -> None:
-    """Set what is learned of a record."""
+    """Set the learned part of a record."""
     for name in LEARNED_INTS + LEARNED_REALS:
         numbers[name] = learned[name]

@@ -40,7 +40,7 @@ def set_num_threads(n: int) -> None:
 
 
 def first_unusable(n: int, evaluate: Callable[[int, int], int]) -> int:
-    """Evaluate rows 0 to n in as many parts as there are threads; return the first unusable row, or -1.
+    """Evaluate rows 0 to n in one part per thread; return the first unusable row, or -1.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ _BY_NAME: dict[str, Loss] = {
 
 
 def resolve_loss(loss: str | Loss, for_classes: bool | None) -> Loss:
-    """Return the loss of a name, or the loss itself, if it fits the task.
+    """Return a loss given by name or itself, or raise an error if it does not suit the task.
 
     Parameters
     ----------

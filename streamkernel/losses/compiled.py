@@ -39,7 +39,7 @@ the bend for the Huber and smooth hinge losses, and a quarter of ℓ'² for the 
 
 
 def require(loss: int) -> None:
-    """Make a loss ready to be called by compiled code."""
+    """Load a loss for compiled code."""
     for family in (value, derivative, curvature):
         if loss in family:
             family.require(loss)
@@ -53,7 +53,7 @@ def _label(y, column, columns):  # type: ignore[no-untyped-def]
 
 
 def of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
-    """Make formulas of the margin m = ±f and the parameter a loss, summed over columns, each class against the rest."""
+    """Define formulas of the margin m = ±f and the parameter a, summed over columns, each class against the rest."""
 
     @value.member(loss)
     def margin_value(parameter, f, y):  # type: ignore[no-untyped-def]
@@ -77,7 +77,7 @@ def of_margins(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
 
 
 def of_scores(loss: int, cost: Any, slope: Any, bend: Any = None) -> None:
-    """Make formulas of the score f, the target y and the parameter a loss."""
+    """Define formulas of the score f, the target y and the parameter a."""
 
     @value.member(loss)
     def score_value(parameter, f, y):  # type: ignore[no-untyped-def]

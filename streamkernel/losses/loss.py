@@ -1,4 +1,4 @@
-"""The base class of losses: a small value that names its formula."""
+"""The base class of losses: a small value that names a compiled formula."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Loss:
 
     @property
     def parameter(self) -> float:
-        """The one number the formula takes, 0 where it takes none."""
+        """The parameter of the formula, 0 without one."""
         return 0.0
 
     def load(self, columns: int = 1) -> int:
-        """Load its formulas for a number of columns, so that compiled code can call them, and return their code.
+        """Load the compiled formulas for a number of columns, and return their code.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Loss:
         return self.code
 
     def bound(self, columns: int) -> float:
-        """Return the largest norm of the derivative over `columns` columns; infinity where there is none.
+        """Return the largest norm of the derivative over `columns` columns, which may be infinite.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Loss:
         return float(compiled.value(self.load(len(scores)), self.parameter, scores, float(y)))
 
     def derivative(self, f: npt.ArrayLike, y: float) -> F64:
-        """Return ∂ℓ(f, y)/∂f, shape (columns,); one of the subderivatives where f is at a kink.
+        """Return ∂ℓ(f, y)/∂f, shape (columns,); a subderivative at a kink.
 
         Examples
         --------

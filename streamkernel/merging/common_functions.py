@@ -16,12 +16,12 @@ from streamkernel.second_order import newton_step
 
 
 def forgetting_groups(part: SecondOrderSummary) -> int:
-    """Return how many groups forget while others do not."""
+    """Return the number of groups that forget while others do not."""
     return int((part.forgetting != part.forgetting[0]).sum())
 
 
 def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its groups that forget: another model has none."""
+    """Return the summary of a function without its forgetting groups, which another model lacks."""
     groups = len(part.table)
     left = groups - forgetting_groups(part)
     names = "table", "priors", "units", "faded", "moments", "newton", "steady", "forgetting", "recent"
@@ -35,19 +35,19 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
 
 
 def without_linear(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without its linear functions: another model has none."""
+    """Return the summary of a function without its linear functions, which another model lacks."""
     none = {name: getattr(part.linear, name)[:0] for name in ("w", "grams", "diagonal", "errors")}
     base = 2 * len(part.table) + 1
     return _without(part, range(base, base + len(part.linear.w)), replace(part.linear, **none))
 
 
 def without_neighbours(part: SecondOrderSummary) -> SecondOrderSummary:
-    """Return the summary of a function without that of the nearest neighbours: another model has none."""
+    """Return the summary of a function without its nearest neighbours, which another model lacks."""
     return _without(part, [len(part.weights) - 1], replace(part.linear, remembered=None))
 
 
 def _without(part: SecondOrderSummary, gone: Sequence[int], linear: LinearSummary) -> SecondOrderSummary:
-    """Return the summary of a function without what the mixture knows of some functions, and with other linear ones."""
+    """Return the summary of a function without some of the mixture's functions, and with other linear ones."""
     stays, (mixer, v) = np.setdiff1d(np.arange(len(part.weights)), gone), _mixture_without(part, np.array(gone))
     return replace(
         part,

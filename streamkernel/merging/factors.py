@@ -9,7 +9,7 @@ from streamkernel.features.rows import F64
 
 
 def factor_of(gram: F64, least: float = 0.0) -> F64:
-    """Return the upper triangle R with RᵀR as near to a Gram matrix as rounding allows.
+    """Return the upper triangle R for which RᵀR is a Gram matrix, up to rounding.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from streamkernel.merging.summaries import FirstOrderSummary
 
 
 def summarize(f: FirstOrderLearner, before: int | None = None) -> FirstOrderSummary:
-    """Return the summary of a function; how many examples its base had learned does not matter."""
+    """Return the summary of a function; the number of examples of its base does not matter."""
     features, outputs = f.n_blocks * f.block_size, f.directions.plan.outputs
     return FirstOrderSummary(
         numbers=f.numbers.copy(),
@@ -34,7 +34,7 @@ def summarize(f: FirstOrderLearner, before: int | None = None) -> FirstOrderSumm
 def merge(
     fresh: FirstOrderLearner, parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64
 ) -> dict[str, Any]:
-    """Return what `fresh`, which has learned nothing, is to be restored from.
+    """Return the tensors from which the untrained function `fresh` is restored.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def merge(
 
 
 def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:
-    """Return the coefficients of the functions, in an order that they share."""
+    """Return the coefficients of the functions, in a common order."""
     drawn, places = _together(parts)
     found = []
     for part, at in zip(parts, places, strict=True):
@@ -101,7 +101,7 @@ def coefficients(parts: Sequence[FirstOrderSummary]) -> list[F64]:
 
 
 def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[int]]]:
-    """Return the features of all blocks, and where each part's blocks are among them."""
+    """Return the features of all blocks, and the positions of each part's blocks among them."""
     place: dict[bytes, int] = {}
     for part in parts:
         for block in part.drawn:
@@ -112,7 +112,7 @@ def _together(parts: Sequence[FirstOrderSummary]) -> tuple[list[I64], list[list[
 
 
 def _kept_features(fresh: FirstOrderLearner, drawn: Sequence[I64], following: int, most: int) -> I64 | None:
-    """Return the features in the form that a function takes; ``None`` if they are simply the first ones."""
+    """Return the features in the form of a function's kept features, or ``None`` if they are the first ones."""
     features = np.concatenate(drawn) if drawn else np.zeros((0, 3), np.int64)
     simple = FirstOrderLearner.features_at(fresh, np.arange(len(features)))
     if following == len(drawn) and most == fresh.most_blocks and (features == simple).all():

@@ -11,7 +11,7 @@ from streamkernel.features.rows import F64
 
 
 def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return all labels in the order of their coming.
+    """Return all labels in order of appearance.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def columns_of(own: Sequence[Any], together: Sequence[Any], is_binary: bool, half: float) -> F64:
-    """Return the matrix that makes the columns of a model with the labels `own` those of one with all labels.
+    """Return the matrix that maps the columns of a model with the labels `own` to those of one with all labels.
 
     Parameters
     ----------

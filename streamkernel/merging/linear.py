@@ -19,7 +19,7 @@ from streamkernel.second_order.linear_state import CONSTANT, DENSE, MOST, NEAR, 
 
 @dataclass(frozen=True)
 class LinearSummary:
-    """What merging takes of linear functions: copies of their arrays.
+    """The summary of linear functions for merging: copies of their arrays.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LinearSummary:
     remembered: int | None
 
     def with_columns(self, columns: F64) -> LinearSummary:
-        """Return a summary with other columns, which are sums of its own; targets are numbers of classes."""
+        """Return a summary whose columns are sums of this one's; targets are numbers of classes."""
         of_classes = columns
         if columns.shape[1] == 1 and (len(columns) == 1 or columns.min() < 0.0):  # the margin of two classes
             of_classes = np.concatenate([-columns, columns], axis=1)
@@ -86,10 +86,10 @@ def merge(
     kept: Sequence[float],
     least: float,
 ) -> dict[str, Any]:
-    """Return the tensors that the functions of all parts together are restored from.
+    """Return the tensors of the merged linear functions.
 
-    Of a function that forgets nothing A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0 of m parts, where A_0
-    is λI without a base; one that forgets has Σ (n_i/n) A_i and Σ (n_i/n) A_iw_i.
+    Of a function that forgets nothing A = Σ A_i - (m - 1)A_0 and Aw = Σ A_iw_i - (m - 1)A_0w_0 of m parts, where A_0 is
+    λI without a base; one that forgets has Σ (n_i/n) A_i and Σ (n_i/n) A_iw_i.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _by_name(part: LinearSummary) -> list[tuple[int, list[float]]]:
 
 
 def _nothing(n: int, dense: int, least: float) -> tuple[F64, F64]:
-    """Return A before there are examples: the matrix for the first places, the diagonal for the others."""
+    """Return A without examples: the matrix for the first places, the diagonal for the others."""
     gram = least * np.eye(dense)
     gram[0, 0] *= CONSTANT
     return gram, np.full(n - dense, least)

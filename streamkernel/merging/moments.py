@@ -9,7 +9,8 @@ import numpy as np
 
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import I64
-from streamkernel.features.scale_table import HORIZON, MOST_NAMES
+from streamkernel.features.scale_moments import HORIZON
+from streamkernel.features.scale_table import MOST_NAMES
 from streamkernel.features.scaling import MOMENTS
 from streamkernel.learners import schedule
 from streamkernel.merging.numbers import add_parts
@@ -79,7 +80,7 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
 
 
 def _share_left(base: Mapping[str, Any], part: Mapping[str, Any]) -> float:
-    """Return what the moments of a base still count in those of a part: they are halved from time to time."""
+    """Return the weight that the moments of a base still have in those of a part, which are halved periodically."""
     (n,), (last,), weight, left = base["scales.n"], part["scales.n"], base["scales.weights"][0], 1.0
     if part["scales.weights"][0] == weight + last - n:
         return left

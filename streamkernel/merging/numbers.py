@@ -15,12 +15,12 @@ _MEANS = ("mean_square", "mean_fourth")
 
 
 def add_parts(parts: Sequence[Any], base: Any) -> Any:
-    """Return the base and what each part has more than it."""
+    """Return the base plus each part's increase."""
     return sum(parts[1:], parts[0]) - (len(parts) - 1) * base
 
 
 def no_numbers() -> Any:
-    """Return the scalar state of nothing learned."""
+    """Return the scalar state before the first example."""
     return np.zeros(1, NUMBERS)[0]
 
 
@@ -37,7 +37,7 @@ class CountingSummary(Protocol):
 
 
 def merge_numbers(parts: Sequence[CountingSummary], base: CountingSummary, weights: F64) -> Any:
-    """Return what is learned of the scalar state, in a record of :mod:`streamkernel.learners.state`.
+    """Return the merged learned part of the scalar state, as a record of :mod:`streamkernel.learners.state`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel.errors import MergeError
-from streamkernel.features.rows import F64, I64
+from streamkernel.features.rows import F64
 from streamkernel.jit import compiled
 from streamkernel.learners import state
 from streamkernel.merging import linear
@@ -20,7 +20,8 @@ from streamkernel.merging.common_functions import (
     without_linear,
     without_neighbours,
 )
-from streamkernel.merging.factors import factor_of, solve
+from streamkernel.merging.factors import factor_of
+from streamkernel.merging.groups import groups_together, is_of_base, merge_group
 from streamkernel.merging.numbers import merge_numbers
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary
 from streamkernel.second_order import metric, metric_files, mixture_files, newton_step, steps
@@ -111,14 +112,14 @@ def merge(
     parts = [without_linear(part) if len(part.linear.w) > functions else part for part in parts]
     is_near = all(part.linear.remembered is not None for part in parts)
     parts = [without_neighbours(part) if part.linear.remembered is not None and not is_near else part for part in parts]
-    table, has = _together(parts, weights)
+    table, has = groups_together(parts, weights)
     count = len(table)
     groups, priors = [], np.zeros(count)
     for g in range(count):
         at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
         priors[g] = np.mean([parts[i].priors[g] for i in at])
-        own = [replace(parts[i], faded=parts[i].faded * _is_same(parts[i], base, g)) for i in at]
-        groups.append(_group(fresh, own, base, weights[at] / weights[at].sum(), g))
+        own = [replace(parts[i], faded=parts[i].faded * is_of_base(parts[i], base, g)) for i in at]
+        groups.append(merge_group(fresh, own, base, weights[at] / weights[at].sum(), g))
     mixers, moments = np.zeros((len(parts[0].weights),) * 2), np.zeros(len(parts[0].weights))
     for i, (part, w) in enumerate(zip(parts, weights.tolist(), strict=True)):
         mixer, v = without_groups(part, np.flatnonzero(~has[i] & (part.table[:, 0] > 0)))
@@ -207,61 +208,6 @@ def _diagonal(group: Group) -> F64:
     """Return the diagonal of the Gram matrix of a group, with the buffered examples."""
     factor, rows = (np.einsum("ij,ij->j", part, part, dtype=np.float64) for part in (group.factor, group.rows))
     return np.asarray(factor + rows)
-
-
-def _grams(part: SecondOrderSummary) -> list[F64]:
-    """Return the Gram matrices of a function that has learned something."""
-    return part.grams or []
-
-
-def _is_same(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool:
-    """Return whether a group is one that the base had."""
-    is_same = base.grams is not None and bool((part.table[g] == base.table[g]).all())
-    return is_same and metric.is_same(part.metric, base.metric, g)
-
-
-def _group(
-    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
-) -> Group:
-    """Return a group of all that have it."""
-    n = len(_grams(parts[0])[g])
-    found = Group.empty(n, fresh.columns, fresh.room)
-    if not n:
-        return found
-    faded, units = (np.array([getattr(part, name)[g] for part in parts]) for name in ("faded", "units"))
-    since = sum(int(part.numbers["examples"] - base.numbers["examples"]) for part in parts)
-    left = float(parts[0].forgetting[g]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
-    prior = float(units.mean())
-    moments = sum(part.moments[g] for part in parts)
-    gram: Any = sum(_grams(part)[g] for part in parts)
-    if faded.sum() != left:
-        gram -= (faded.sum() - left) * _grams(base)[g]
-        moments = moments - (faded.sum() - left) * base.moments[g]
-    gram.flat[:: n + 1] += (1.0 - left) * prior - ((1.0 - faded) * units).sum()
-    factor = factor_of(gram, prior)
-    found.factor[:] = factor
-    found.newton[:] = moments
-    found.newton[:] = solve(factor, found.newton.T).T
-    found.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
-    return found
-
-
-def _together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, Any]:
-    """Return the table of all groups, the larger one of two that differ in a place, and which part has which group.
-
-    Groups are the same if their blocks, bandwidths and metrics are.
-    """
-    tables = [part.table for part in parts]
-    own = zip(weights.tolist(), tables, strict=True)
-    rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in own]
-    best = [max(places) for places in zip(*rows, strict=True)]
-    found: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
-    has = np.stack([(table[:, :2] == found[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
-    for g in range(len(found)):
-        first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == found[g, 2])).argmax())]
-        for i, part in enumerate(parts):
-            has[i, g] &= metric.is_same(part.metric, first.metric, g)
-    return found, has
 
 
 def _linear(

@@ -18,12 +18,12 @@ class PrunableSummary(Protocol):
 
     @property
     def kept(self) -> I64:
-        """The features that are kept."""
+        """The kept features."""
 
 
 @dataclass(frozen=True)
 class FirstOrderSummary:
-    """What merging takes of a function of blocks: copies of its arrays.
+    """The summary of a function of blocks for merging: copies of its arrays.
 
     Attributes
     ----------
@@ -58,21 +58,21 @@ class FirstOrderSummary:
         return int(self.beta.shape[1])
 
     def with_columns(self, columns: F64) -> FirstOrderSummary:
-        """Return a summary with other columns, which are sums of its own."""
+        """Return a summary whose columns are sums of this one's."""
         own = columns.shape[1]
         halves = np.split(self.functions, range(own, self.functions.shape[2], own), axis=2)
         functions = np.concatenate([half @ columns.T for half in halves], axis=2)
         return replace(self, functions=functions, beta=self.beta @ columns.T)
 
     def before(self) -> FirstOrderSummary:
-        """Return the summary of a function like this one before its first example."""
+        """Return the summary of the same function before its first example."""
         none = {name: getattr(self, name)[:0] for name in ("functions", "beta", "drawn")}
         return replace(self, numbers=no_numbers(), most=0, pending=[], **none)
 
 
 @dataclass(frozen=True)
 class SecondOrderSummary:
-    """What merging takes of a mixture of groups: copies of its arrays.
+    """The summary of a mixture of groups for merging: copies of its arrays.
 
     Attributes
     ----------
@@ -134,14 +134,14 @@ class SecondOrderSummary:
         return int(self.level.shape[0])
 
     def with_columns(self, columns: F64) -> SecondOrderSummary:
-        """Return a summary with other columns, which are sums of its own."""
+        """Return a summary whose columns are sums of this one's."""
         spread: dict[str, Any] = {
             name: [columns @ one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
         }
         return replace(self, level=columns @ self.level, linear=self.linear.with_columns(columns), **spread)
 
     def before(self) -> SecondOrderSummary:
-        """Return the summary of a function like this one before its first example."""
+        """Return the summary of the same function before its first example."""
         zeros: dict[str, Any] = {
             name: [0.0 * one for one in getattr(self, name)] for name in ("moments", "newton", "steady")
         }

@@ -108,12 +108,12 @@ class BayesianLinear:
         self._solved: tuple[float, F64] | None = None  # w, and the number of rows it is for
 
     def _factor(self) -> F64:
-        """Return R, or before the first rows a new one."""
+        """Return R, a new one before the first rows."""
         return math.sqrt(self._ratio) * np.eye(len(self.z)) if self._R is None else self._R
 
     @property
     def examples(self) -> int:
-        """Rows that have been learned."""
+        """Learned rows."""
         return int(self.totals[1])
 
     def learn(self, phi: F64, y: F64) -> None:
@@ -134,12 +134,12 @@ class BayesianLinear:
         return np.asarray(spreads(self._factor(), phi))
 
     def tensors(self) -> dict[str, Any]:
-        """Return what has been learned, as arrays that share nothing with this."""
+        """Return the learned state as arrays that share nothing with this object."""
         triangle = self._factor()[np.triu_indices(len(self.z))]
         return {"triangle": triangle, "z": self.z.copy(), "squares": self.totals[:1].copy()}
 
     def restore(self, tensors: Mapping[str, Any], examples: int) -> None:
-        """Take over what :meth:`tensors` of a model of the same size returned, which had learned a number of rows.
+        """Restore what :meth:`tensors` of an object of the same size returned after a number of rows.
 
         Raises
         ------

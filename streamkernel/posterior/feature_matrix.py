@@ -54,7 +54,7 @@ class FeatureMap:
         return self.directions.plan.kernel
 
     def with_kernel(self, kernel: Kernel) -> FeatureMap:
-        """Return the same map for a kernel with other bandwidths; the directions are the same.
+        """Return the same map, with the same directions, for a kernel with other bandwidths.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class FeatureMap:
 
     @property
     def n_outputs(self) -> int:
-        """Columns of the matrix; the outputs of one feature stand side by side."""
+        """Columns of the matrix; the outputs of one feature are adjacent."""
         return self.n_features * self.directions.plan.outputs
 
     def __call__(self, rows: Rows) -> F64:
@@ -89,7 +89,7 @@ class FeatureMap:
         return out
 
     def row(self, x: Mapping[Hashable, Any]) -> Rows:
-        """Return one example.
+        """Return an example as a row.
 
         Raises
         ------
@@ -120,13 +120,13 @@ class FeatureMap:
         return np.array([self._value(x, x) for x in self._examples(rows)])
 
     def _value(self, x: list[dict[Hashable, float]], x2: list[dict[Hashable, float]]) -> float:
-        """Return Σ_t w_t ∏ k_part of what each part reads of two examples."""
+        """Return Σ_t w_t ∏ k_part of two examples, from the values that each part reads."""
         plan = self.directions.plan
         values = [part.exact(a, b) for (part, _), a, b in zip(plan.parts, x, x2, strict=True)]
         return math.fsum(weight * math.prod(values[i] for i in parts) for weight, parts in plan.terms)
 
     def _examples(self, rows: Rows) -> list[list[dict[Hashable, float]]]:
-        """Return for each row what each part reads of it, by the hashes of names."""
+        """Return for each row the values that each part reads, by the hashes of names."""
         parts = range(len(self.directions.plan.parts))
         found = []
         for i in range(len(rows.start) - 1):

@@ -13,11 +13,11 @@ _RATIOS = np.logspace(-5.0, 2.0, 141)
 
 
 def most_likely(gram: F64, y: F64) -> tuple[float, float]:
-    """Return the log likelihood of y ~ N(0, s²(G + λI)), up to a constant, and the noise λ in units of s²: the best.
+    """Return the largest log likelihood of y ~ N(0, s²(G + λI)), up to a constant, and its noise λ in units of s².
 
     With the eigenvalues g of G = U diag(g) Uᵀ and ỹ = Uᵀy, the best s² is s²(λ) = (1/n) Σ ỹ²/(g + λ), and the log
     likelihood is -½(n log s²(λ) + Σ log(g + λ)). A prior of one decade around ``USUAL`` keeps two examples from
-    deciding everything; of a hundred examples nothing is left of it.
+    deciding everything; with a hundred examples its influence is gone.
 
     Parameters
     ----------

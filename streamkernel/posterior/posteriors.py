@@ -1,21 +1,14 @@
-"""The posterior of f given the examples: exact by recursion, or by doubly stochastic gradients."""
+"""What a posterior of f given the examples has to do, and what all of them share."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
-from streamkernel import step_sizes, tensor_file
-from streamkernel.errors import InputError
-from streamkernel.features import example_tensors
-from streamkernel.features.counter_rng import counter_bits, domain_key
+from streamkernel import tensor_file
 from streamkernel.features.rows import F64, Rows
-from streamkernel.posterior.bayesian_linear import BayesianLinear
-from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
 
 _CHUNK = 64
 """Rows whose features are in memory at once."""
@@ -48,239 +41,7 @@ class Posterior(Protocol):
         """Take over what has been learned; raises a ValueError if it does not fit."""
 
 
-class Recursive:
-    """Bayesian linear regression on a fixed number of random features, exact at any time.
-
-    Parameters
-    ----------
-    phi
-        The features.
-    noise
-        σ², for f of covariance k and mean 0; ``None`` for f of covariance (σ²/ratio)·k around an unknown constant,
-        where σ² is the most likely one.
-    ratio
-        The noise in units of the prior variance of f.
-    """
-
-    def __init__(self, phi: FeatureMap, noise: float | None, ratio: float) -> None:
-        self._phi, self._noise = phi, noise
-        self.linear = BayesianLinear(phi.n_outputs + (noise is None), ratio)
-
-    @property
-    def examples(self) -> int:
-        """Examples that have been learned."""
-        return self.linear.examples
-
-    @property
-    def noise(self) -> float:
-        """σ²; the targets' own mean takes one degree of freedom."""
-        if self._noise is not None:
-            return self._noise
-        squares, examples = self.linear.totals.tolist()
-        return float(squares / (examples - 1.0)) if examples > 1.0 else 1.0
-
-    def features(self, rows: Rows) -> F64:
-        """Return the features, with a constant one where the mean of the targets is unknown."""
-        phi = self._phi(rows)
-        return phi if self._noise is not None else np.column_stack([phi, np.ones(len(phi))])
-
-    def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order; one with noise of variance σ²/w is √w times as large with noise σ²."""
-        for part, piece in _pieces(rows):
-            root = np.sqrt(piece.weights)
-            self.linear.learn(self.features(piece) * root[:, None], y[part] * root)
-
-    def mean(self, rows: Rows) -> F64:
-        """Return the mean of f(x) for each row."""
-        return _join(self.linear.mean(self.features(piece)) for _, piece in _pieces(rows))
-
-    def variance(self, rows: Rows) -> F64:
-        """Return the variance of f(x) for each row."""
-        return self.noise * _join(self.linear.spread(self.features(piece)) for _, piece in _pieces(rows))
-
-    def tensors(self) -> dict[str, Any]:
-        """Return what has been learned."""
-        return self.linear.tensors() | {"count": np.array([self.examples], np.int64)}
-
-    def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learned; raises a ValueError if it does not fit."""
-        self.linear.restore(tensors, _count(tensors))
-
-
-class Stochastic:
-    """The paper's posterior: a mean, and a variance by the operator or for points given in advance.
-
-    Each step takes the next B examples and a block of features: a new one, or at the cap a random old one. ν is σ²/n
-    for the n examples seen so far.
-
-    Parameters
-    ----------
-    phis
-        The features; for the operator two independent sets of them.
-    blocks
-        Blocks they are divided into.
-    batch
-        B.
-    noise
-        σ².
-    step
-        γ_t.
-    points
-        The rows whose variance is learned; ``None`` for the operator.
-    seed
-        Seed of the choice of old blocks.
-    """
-
-    def __init__(
-        self,
-        phis: Sequence[FeatureMap],
-        blocks: int,
-        batch: int,
-        noise: float,
-        step: step_sizes.Step,
-        points: Rows | None,
-        seed: int,
-    ) -> None:
-        self._phis, self._blocks, self._batch, self._step = phis, blocks, batch, step
-        self.noise = noise
-        self._points, self._places = points, {} if points is None else {key: i for i, key in enumerate(_keys(points))}
-        self._key = domain_key(seed, "rule")
-        width = phis[0].n_outputs // blocks
-        A = OperatorVariance(width) if points is None else RidgeFunctions(width, columns=len(points.start) - 1)
-        self._learned = _Learned(RidgeFunctions(width, columns=1), A, 0, ())
-
-    @property
-    def examples(self) -> int:
-        """Examples that have been learned or wait for a batch."""
-        return self._learned.steps * self._batch + len(self._learned.pending)
-
-    def learn(self, rows: Rows, y: F64) -> None:
-        """Learn from `rows` in order; what does not fill a batch waits for the next call.
-
-        Raises
-        ------
-        InputError
-            If the steps have diverged. The batches before are learned.
-        """
-        for i, target in enumerate(y.tolist()):
-            row = rows.part(i, i + 1)
-            if self._phis[0].directions.plan.itself == 0.0:  # its features must be of usable size in all maps
-                for phi in self._phis:
-                    phi(phi.directions.adopt_rows(row))
-            pending = (*self._learned.pending, (row, target))
-            if len(pending) < self._batch:
-                self._learned = self._learned._replace(pending=pending)
-            else:
-                batch = Rows.stack([row for row, _ in pending])
-                self._learned = self._after_step(batch, np.array([[target] for _, target in pending]))
-
-    def _after_step(self, rows: Rows, y: F64) -> _Learned:
-        """Return what is known after a step on a batch."""
-        f, A, steps_taken, _ = self._learned
-        n = (steps_taken + 1) * self._batch
-        gamma, nu = float(self._step(steps_taken + 1)), self.noise / n
-        block = min(steps_taken, self._blocks)
-        if block == self._blocks:
-            block = int(counter_bits(self._key, steps_taken) % np.uint64(self._blocks))
-        root = np.sqrt(rows.weights)[:, None]  # the gradient of the error, and the error, in units of its noise
-        phi = self._features(rows) * root
-        if isinstance(A, OperatorVariance):
-            A = A.after_step(phi, self._features2(rows) * root, block, gamma, nu)
-        elif self._points is not None:
-            A = A.after_step(phi, self._phis[0].exact(rows, self._points) * root, block, gamma, nu)
-        return _Learned(f.after_step(phi, y * root, block, gamma, nu), A, steps_taken + 1, ())
-
-    def mean(self, rows: Rows) -> F64:
-        """Return the mean of f(x) for each row."""
-        f = self._learned.f
-        return _join(f(self._features(piece))[:, 0] for _, piece in _pieces(rows))
-
-    def variance(self, rows: Rows) -> F64:
-        """Return the variance of f(x) for each row; while A is learned it may be too small, never below 0.
-
-        Raises
-        ------
-        InputError
-            If a row is none of the points that were given in advance.
-        """
-        A = self._learned.A
-        return _join(self._variance(A, piece) for _, piece in _pieces(rows))
-
-    def _variance(self, A: OperatorVariance | RidgeFunctions, rows: Rows) -> F64:
-        phi = self._features(rows)
-        if isinstance(A, OperatorVariance):
-            explained = A(phi, self._features2(rows))
-        else:
-            places = [self._places.get(key) for key in _keys(rows)]
-            if None in places:
-                raise InputError("Expected one of the given points, got another x")
-            explained = A(phi)[np.arange(len(phi)), np.array(places, np.int64)]
-        return np.maximum(0.0, self._phis[0].diagonal(rows) - explained)
-
-    def _features(self, rows: Rows) -> F64:
-        """Return φ(x), each block of which estimates k by itself."""
-        return math.sqrt(self._blocks) * self._phis[0](rows)
-
-    def _features2(self, rows: Rows) -> F64:
-        """Return φ'(x)."""
-        return math.sqrt(self._blocks) * self._phis[1](self._phis[1].directions.adopt_rows(rows))
-
-    def tensors(self) -> dict[str, Any]:
-        """Return what has been learned."""
-        f, A, steps_taken, pending = self._learned
-        learned = {f"mean.{name}": tensor for name, tensor in f.tensors().items()} | A.tensors()
-        counters = {"count": np.array([steps_taken], np.int64)}
-        return learned | counters | example_tensors.pack_examples("pending", pending)
-
-    def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Take over what has been learned; raises a ValueError if it does not fit."""
-        steps_taken = _count(tensors)
-        blocks = min(steps_taken, self._blocks)
-        f, A, _, _ = self._learned
-        f.restore({"alpha": tensors.get("mean.alpha")}, blocks)
-        A.restore(tensors, blocks)
-        pending = example_tensors.unpack_examples("pending", tensors, self._phis[0].directions) or []
-        if len(pending) >= self._batch:
-            raise ValueError(f"expected less than a batch of {self._batch} examples, got {len(pending)}")
-        self._learned = _Learned(f, A, steps_taken, tuple(pending))
-
-
-class _Learned(NamedTuple):
-    """What a stochastic posterior has learned, which is replaced in one assignment.
-
-    Attributes
-    ----------
-    f, A
-        The mean, and what explains the variance.
-    steps
-        Steps taken.
-    pending
-        Buffered examples.
-    """
-
-    f: RidgeFunctions
-    A: OperatorVariance | RidgeFunctions
-    steps: int
-    pending: tuple[tuple[Rows, float], ...]
-
-
-def point_rows(phi: FeatureMap, points: Sequence[Mapping[str, float]]) -> Rows:
-    """Return points that are given in advance as rows; their names must be strings, as a file keeps them.
-
-    Raises
-    ------
-    ValueError
-        If there is none, a name is not a string, or a value is no finite number.
-    """
-    for x in points:
-        if not all(isinstance(name, str) for name in x):
-            raise ValueError(f"Expected points with strings as names, got {list(x)!r}")
-    if not len(points):
-        raise ValueError("Expected at least one point, got none")
-    return Rows.stack([phi.row(x) for x in points])  # type: ignore[arg-type]  # Mapping is invariant
-
-
-def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
+def pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
     """Yield parts of rows, few enough for their features to be in memory at once."""
     n = len(rows.start) - 1
     for first in range(0, n, _CHUNK):
@@ -288,20 +49,12 @@ def _pieces(rows: Rows) -> Iterator[tuple[slice, Rows]]:
         yield slice(first, last), rows.part(first, last)
 
 
-def _join(parts: Iterator[F64]) -> F64:
+def join(parts: Iterator[F64]) -> F64:
+    """Return what was computed for parts of rows as one array."""
     return np.concatenate([np.zeros(0), *parts])
 
 
-def _keys(rows: Rows) -> Sequence[Hashable]:
-    """Return for each row what is the same for equal examples; a name that is missing counts as 0."""
-    keys = []
-    for a, b in zip(rows.start[:-1], rows.start[1:], strict=True):
-        used = rows.values[a:b] != 0.0
-        keys.append((rows.hashes[a:b][used].tobytes(), rows.values[a:b][used].tobytes()))
-    return keys
-
-
-def _count(tensors: Mapping[str, Any]) -> int:
+def read_count(tensors: Mapping[str, Any]) -> int:
     """Return the counter that was saved; raises a ValueError if there is none."""
     (found,) = tensor_file.require_tensor(tensors, "count", np.int64, (1,))
     if found < 0:

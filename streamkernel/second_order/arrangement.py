@@ -25,7 +25,7 @@ BEGINNING = 0.4
 
 
 class Arrangement(NamedTuple):
-    """All of a mixture that changes other than in place: it is replaced in one assignment.
+    """The state of a mixture that compiled code does not change in place; it is replaced in one assignment.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class Arrangement(NamedTuple):
         return int(numbers["examples"] - numbers["restarted"])
 
     def with_more_places(self) -> Arrangement:
-        """Return the same with room for more names in the linear functions."""
+        """Return the arrangement with room for more names in the linear functions."""
         return self._replace(state=self.state._replace(linear=with_more_room(self.state.linear)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
-        """Return a copy that shares nothing that learning changes, and lacks the factors, nearly all of a large one."""
+        """Return a copy that shares no changing state and lacks the factors, most of a large model."""
         nothing: F32 = np.zeros(0, np.float32)
         copy, _ = copy_for_prediction(self.state, scales)
         copy = copy._replace(rows=nothing, factor=nothing, panels=nothing)
@@ -93,7 +93,7 @@ class Arrangement(NamedTuple):
 
 @dataclass(frozen=True)
 class Arranger:
-    """What arrangements of one model have in common.
+    """The common part of all arrangements of one model.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Arranger:
     forgetting: tuple[float, ...] = ()
 
     def first(self, kernel: Kernel, directions: Directions, numbers: Any) -> Arrangement:
-        """Return what a mixture is before its first example; `numbers` is its record."""
+        """Return the arrangement before the first example; `numbers` is its record."""
         alone, columns = len(self.alone), int(numbers["columns"])
         ordinary = alone + 2 * (self.stages > 0)
         count = ordinary + len(self.forgetting)
@@ -167,9 +167,7 @@ class Arranger:
         groups: Mapping[int, Group],
         arrays: Mapping[str, Any],
     ) -> Arrangement:
-        """Return a mixture of these groups and empty ones, of the sizes in the table, and the features that they
-        take.
-        """
+        """Return a mixture of the given groups and empty ones, with the sizes in the table, and their features."""
         alone, ordinary = len(self.alone), len(table) - len(self.forgetting)
         shared = table[ordinary:, 1].tolist()
         own_blocks = [*range(alone), *(growth.first_block(slot, self.stages) for slot in range(ordinary - alone))]

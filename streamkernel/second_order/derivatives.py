@@ -53,7 +53,7 @@ def derivatives(mixture: Arrangement, scales: ScalesState, row: Rows) -> F64:
 
 
 def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
-    """Return the derivatives by the values as the scales leave them, of what the groups say."""
+    """Return the derivatives of the groups' predictions by the scaled values."""
     numbers, layout, metric = function.numbers[0], function.layout, function.metric
     size, groups, columns = int(numbers["block_size"]), len(layout), int(numbers["columns"])
     z = np.zeros(int((layout[:, FIRST] + layout[:, COUNT]).max()), np.float32)
@@ -82,7 +82,7 @@ def _of_groups(mixture: Arrangement, function: MixtureState, row: Rows) -> F64:
 
 
 def _places(linear: Linear, row: Rows) -> I64:
-    """Return the place of each name of a row, 0 of one that has none."""
+    """Return the index of each name of a row, or 0 for unknown names."""
     number = {name: i for i, name in enumerate(linear.names[: linear.counts[PLACES]].tolist())}
     return np.array([number.get(max(name, 1), 0) for name in row.hashes.tolist()], np.int64)
 
@@ -116,7 +116,7 @@ def _of_neighbours(function: MixtureState, row: Rows) -> F64:
 
 
 def _of_linear(function: MixtureState, scales: ScalesState, row: Rows) -> F64:
-    """Return the derivatives by the values of what the linear functions say; 0 of one that says the most it may."""
+    """Return the derivatives of the linear functions' predictions by the values; 0 for one at its bound."""
     linear: Linear = function.linear
     places = _places(linear, row)
     centre, divisor = linear.scales[places].T if len(scales.table) else (np.zeros(len(places)), np.ones(len(places)))

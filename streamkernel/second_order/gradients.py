@@ -58,7 +58,7 @@ GRADIENT_ROOM = types.NamedTuple(
 
 @inlined
 def gradient_room(longest, block_size):  # type: ignore[no-untyped-def]
-    """Return room for the gradients at rows of at most `longest` entries."""
+    """Return work arrays for gradients at rows of at most `longest` entries."""
     return GradientRoom(
         np.empty(longest, np.int64),
         np.empty(longest),

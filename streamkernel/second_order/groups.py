@@ -17,7 +17,7 @@ FUNCTIONS = ("newton", "steady", "sums")
 
 
 class Groups:
-    """Groups, and where each is.
+    """Groups, and the positions of their arrays.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Groups:
         return (self[g] for g in range(len(self)))
 
     def __getitem__(self, g: int) -> Group:
-        """Return what group g has, to look at and to change."""
+        """Return the arrays of group g as views."""
         _, n, before, squares, panels = self.layout[g, : mixture_state.BORN]
 
         def part(values: Any, height: int) -> Any:

@@ -41,7 +41,7 @@ MATURE = 4
 
 
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
-    """Return how many times a group may be replaced by a larger one.
+    """Return the number of times that a group may be replaced by a larger one.
 
     Two larger groups must fit into the blocks at the same time, and all factors into `most_numbers` numbers.
 
@@ -71,7 +71,7 @@ def slot(stage: int, last: int) -> int:
 
 
 def first_block(slot: int, last: int) -> int:
-    """Return where a larger group stands: the second one after the largest that the first one may be.
+    """Return the first block of a larger group: the second one follows the largest that the first may be.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int 
 
 
 def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarted: int) -> bool:
-    """Return whether these can be the single blocks: as at first, or one of the two at the ends in a metric."""
+    """Return whether these can be the single blocks: the original ones, or one at either end in a metric."""
     count = len(alone)
     changed = [g for g, (_, rung, _) in enumerate(single) if rung != g]
     return (
@@ -115,7 +115,7 @@ def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarte
 
 
 def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: int) -> int:
-    """Return the stage that begins now, 0 for none.
+    """Return the stage that begins now, or 0.
 
     Parameters
     ----------

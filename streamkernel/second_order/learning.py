@@ -26,7 +26,8 @@ from numba import types
 from streamkernel import losses, vectors
 from streamkernel.features.compiled_kernel import KERNEL
 from streamkernel.features.rows import F64, ROWS, Rows
-from streamkernel.features.scale_table import SCALES, ScalesState, has_room, observe_row, scale_row, use_moments
+from streamkernel.features.scale_moments import observe_row, use_moments
+from streamkernel.features.scale_table import SCALES, ScalesState, has_room, scale_row
 from streamkernel.jit import compiled, inlined, unit
 from streamkernel.learners import schedule
 from streamkernel.learners.clipping import LARGEST_GRADIENT, clip

@@ -19,7 +19,7 @@ from streamkernel.second_order.mixture_state import outputs_of
 
 
 class LearningOptions(NamedTuple):
-    """How a mixture learns.
+    """The options of a mixture's learning.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class LearningOptions(NamedTuple):
 
 
 class LearningRoom(NamedTuple):
-    """Room for what is computed at an example.
+    """Work arrays for an example.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ LEARNING_ROOM = types.NamedTuple(
 
 @inlined
 def learning_room(state, kernel, rows, options):  # type: ignore[no-untyped-def]
-    """Return room to learn from rows."""
+    """Return work arrays to learn from rows."""
     numbers, longest, columns, count = state.numbers[0], longest_row(rows), state.numbers[0].columns, len(state.weights)
     return LearningRoom(
         z=np.empty(outputs_of(numbers, state.layout, max(numbers.blocks, options.growing)), np.float32),

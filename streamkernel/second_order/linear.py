@@ -54,7 +54,7 @@ SMALLEST_SHARE = 1e-9
 
 @inlined(allocates=False)
 def _standardise(value, centre, divisor):  # type: ignore[no-untyped-def]
-    """Return the input that a value is."""
+    """Return the standardised value."""
     return min(max((value - centre) / divisor, -LARGEST_INPUT), LARGEST_INPUT)
 
 
@@ -93,9 +93,9 @@ def read_row(linear, scales, rows, i, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def reach(linear, k, size):  # type: ignore[no-untyped-def]
-    """Return how far function k counts, with the mean square of the targets, 0 for classes.
+    """Return the bound of function k, from the mean square of the targets, 0 for classes.
 
-    One that explains most of the targets is believed far beyond those that there were, others are not.
+    A function that explains most of the targets may predict far beyond them, others may not.
     """
     if size == 0.0:
         return LARGEST_SCORE
@@ -104,7 +104,7 @@ def reach(linear, k, size):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, types.int64, ROOM, _MATRIX), allocates=False)
 def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
-    """Set `f`, shape (functions, columns), to wᵀs of a row of n names that was read."""
+    """Set `f`, shape (functions, columns), to wᵀs of the row of n names that was read."""
     used = linear.counts[PLACES]
     dense = min(used, len(room.inputs))
     for k in range(len(f)):
@@ -120,7 +120,7 @@ def scores(linear, n, room, f):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
-    """Set `out` to what scores count for."""
+    """Set `out` to the scores, limited by their bounds."""
     for k in range(len(f)):
         most = reach(linear, k, size)
         for c in range(f.shape[1]):
@@ -133,7 +133,7 @@ def within_reach(linear, size, f, out):  # type: ignore[no-untyped-def]
     error_model="numpy",
 )
 def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untyped-def]
-    """Give the new names of a row that was read their places, for which there is room, with λ."""
+    """Add the new names of the row that was read, if there is room, with λ."""
     first, before = rows.start[i], linear.counts[PLACES]
     if used == before:
         return
@@ -158,7 +158,7 @@ def admit(linear, scales, rows, i, used, least, room):  # type: ignore[no-untype
 
 @inlined(allocates=False)
 def move(linear, change):  # type: ignore[no-untyped-def]
-    """Add a number to all functions, as what is added to f has been changed by as much the other way."""
+    """Add a number to all functions, because the offset of f has changed by its negative."""
     if change != 0.0:
         for k in range(len(linear.w)):
             for c in range(linear.w.shape[1]):
@@ -167,7 +167,7 @@ def move(linear, change):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def trust(n, room, seen):  # type: ignore[no-untyped-def]
-    """Return α of a row of n names that was read, the example number `seen`."""
+    """Return α of the row of n names that was read, for example number `seen`."""
     most, furthest = 0.0, max(FURTHEST, math.sqrt(float(seen)))
     for j in range(n):
         most = max(most, abs(room.values[j]))

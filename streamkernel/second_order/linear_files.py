@@ -31,22 +31,22 @@ WEIGHTS = "neighbours.weights"
 
 
 def has_linear(tensors: Mapping[str, Any]) -> bool:
-    """Return whether a file knows of linear functions, if only that there are none; those of 0.1 do not."""
+    """Return whether a file has an entry for linear functions, even if it is empty; files of 0.1 have none."""
     return NAMES in tensors
 
 
 def count(tensors: Mapping[str, Any]) -> int:
-    """Return how many functions a file has."""
+    """Return the number of linear functions in a file."""
     return len(tensors["linear.w"]) if has_linear(tensors) and "linear.w" in tensors else 0
 
 
 def window(tensors: Mapping[str, Any]) -> int:
-    """Return how many recent examples a function of a file remembers at most: earlier files know of none."""
+    """Return the capacity of a function's recent examples in a file, 0 for earlier files."""
     return WINDOW if has_linear(tensors) and ANSWERS in tensors else 0
 
 
 def pack(linear: Linear) -> dict[str, Any]:
-    """Return everything as arrays, of the places in use."""
+    """Return the state as arrays, without unused places."""
     n, dense = int(linear.counts[PLACES]), min(int(linear.counts[PLACES]), linear.factor.shape[1])
     ring = linear.points[:n], linear.answers, linear.weights
     near = recent(*ring, int(linear.counts[REMEMBERED])) if len(linear.answers) else {}
@@ -70,7 +70,7 @@ def recent(points: F32, answers: F64, weights: F64, remembered: int) -> dict[str
 
 
 def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Linear:
-    """Return the functions that :func:`pack` returned as arrays; none of a file of 0.1.
+    """Return the functions whose arrays :func:`pack` returned; none for a file of 0.1.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def unpack(tensors: Mapping[str, Any], columns: int, classes: int | None) -> Lin
 
 
 def _restore_recent(linear: Linear, tensors: Mapping[str, Any], classes: int | None) -> None:
-    """Let the functions remember the recent examples of a file."""
+    """Restore the recent examples of a file."""
     (remembered,) = tensor_file.require_tensor(tensors, COUNT, np.int64, (1,)).tolist()
     filled, places = min(remembered, WINDOW), min(int(linear.counts[PLACES]), NEAR)
     if not 0 <= remembered < 1 << 62:

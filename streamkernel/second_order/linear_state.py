@@ -42,7 +42,7 @@ CONSTANT = 0.01
 
 
 class Linear(NamedTuple):
-    """Linear functions of one list of names, and the factors that they are learned with; recent examples.
+    """Linear functions of one list of names, with their factors, and recent examples.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def prior(loss: Loss) -> float:
 
 
 def new_linear(functions: int, columns: int, least: float, room: int = FIRST, window: int = 0) -> Linear:
-    """Return linear functions of no names yet, with λ, room for places, and a window of recent examples."""
+    """Return linear functions without names, with λ, room for names, and a window of recent examples."""
     dense = min(room, DENSE)
     found = Linear(
         counts=np.array([1, 0]),
@@ -134,7 +134,7 @@ def new_linear(functions: int, columns: int, least: float, room: int = FIRST, wi
 
 
 def with_more_room(old: Linear) -> Linear:
-    """Return the same functions with room for twice as many places."""
+    """Return the same functions with room for twice as many names."""
     functions, columns, room = old.w.shape
     new = new_linear(functions, columns, 0.0, 2 * room, len(old.answers))
     dense = old.factor.shape[1]
@@ -153,7 +153,7 @@ def with_index(linear: Linear) -> Linear:
 
 @inlined
 def room_for(linear, longest):  # type: ignore[no-untyped-def]
-    """Return room for examples of at most `longest` names."""
+    """Return work arrays for examples of at most `longest` names."""
     dense, window = linear.factor.shape[1], len(linear.answers)
     return LinearRoom(
         values=np.empty(longest),

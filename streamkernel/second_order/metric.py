@@ -104,7 +104,7 @@ def metric_room(longest):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def number_of(metric, name):  # type: ignore[no-untyped-def]
-    """Return the number of a name, -1 if it has none."""
+    """Return the number of a name, or -1."""
     key = max(name, np.uint64(1))  # 0 is an empty row
     row = row_of(metric.keys, key)
     return metric.at[row] if metric.keys[row] == key else -1
@@ -112,7 +112,7 @@ def number_of(metric, name):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def number_for(metric, name, slot):  # type: ignore[no-untyped-def]
-    """Return the number of a name, which gets one if there is room; else -1."""
+    """Return the number of a name, a new one if there is room, or -1."""
     number, known = number_of(metric, name), metric.counts[NAMES]
     if number >= 0 or known == MOST_NAMES:
         return number
@@ -201,7 +201,7 @@ def copy_metric(metric: Metric) -> Metric:
 
 
 def is_same(metric: Metric, other: Metric, g: int) -> bool:
-    """Return whether two functions have a group in the same metric."""
+    """Return whether two functions have the same metric for a group."""
     k = int(metric.known[g])
     return (
         k == other.known[g]
@@ -254,14 +254,14 @@ def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
 
 
 def differs(metric: Metric, g: int, root: F64) -> bool:
-    """Return whether M^½ is another one than that of a group."""
+    """Return whether M^½ differs from that of a group."""
     known = int(metric.known[g])
     own = metric.roots[g, :known, :known]
     return known != len(root) or bool(np.linalg.norm(own - root) > CHANGED * np.linalg.norm(root))
 
 
 def with_groups(metric: Metric, begun: list[int], ended: list[int], root: F64 | None) -> Metric:
-    """Return the metric when some groups have ended, and some begin in M^½."""
+    """Return the metric after some groups have ended and others begin in M^½."""
     known = metric.known.copy()
     known[ended] = 0
     if root is not None:

@@ -18,7 +18,7 @@ _LARGEST = 1e3
 
 
 def tensors(metric: Metric) -> dict[str, Any]:
-    """Return the tensors of a metric, none before the first gradient."""
+    """Return the tensors of a metric; none before the first gradient."""
     n = int(metric.counts[NAMES])
     if not n:
         return {}
@@ -33,7 +33,7 @@ def tensors(metric: Metric) -> dict[str, Any]:
 
 
 def restore(given: Mapping[str, Any], table: I64, alone: int, directions: Directions) -> Metric:
-    """Return the metric in a file; that of one without any is empty.
+    """Return the metric in a file, or an empty one.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streamkernel import losses, step_sizes
+from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
@@ -121,7 +122,7 @@ class MixedFunction(Learner):
         self._live = self._first(directions, columns, intercept)
 
     def _first(self, directions: Directions, columns: int, intercept: int) -> Arrangement:
-        """Return what the function is before its first example."""
+        """Return the function's state before its first example."""
         numbers = self._new_numbers(directions.plan, columns, intercept)
         numbers["forgetting"], numbers["loss_per_error"] = self._forgetting, self._loss_per_error
         return self._arranger.first(self._kernel, directions, numbers)
@@ -134,20 +135,18 @@ class MixedFunction(Learner):
         return twin
 
     def _take_direct_calls(self) -> None:
-        """Make the calls for single events its own."""
+        """Create this function's own direct calls for single events."""
         self._learn_directly, self._evaluate_directly = direct(learning.learn), direct(evaluation.evaluate)
         self._advance_directly = direct(steps.advance)
 
     def to_predict_apart(self) -> Self:
-        """Return a copy that only predicts, in any number of threads, and shares nothing that learning changes."""
+        """Return a copy that only predicts, in any number of threads, and shares no changing state."""
         twin = self._twin()
         twin._live, twin._is_private = self._live.to_predict_apart(NOT_SCALED), True
         return twin
 
     def make_private(self) -> Self:
-        """Declare that no other thread will use this function, and return it; it then learns without holding others
-        up.
-        """
+        """Declare that no other thread will use this function, and return it; learning then blocks no thread."""
         self._is_private = True
         return self
 
@@ -183,7 +182,7 @@ class MixedFunction(Learner):
 
     @property
     def has_metric(self) -> bool:
-        """Whether gradients are gathered for a metric; a function that was pruned only keeps those it has."""
+        """Whether gradients are collected for a metric; a pruned function only keeps its metrics."""
         return self._arranger.has_metric and not self.is_packed
 
     @property
@@ -193,12 +192,12 @@ class MixedFunction(Learner):
 
     @property
     def n_positions(self) -> int:
-        """Blocks that have a position, of which some may be empty."""
+        """Blocks with a position, some of which may be empty."""
         return int(self.numbers["blocks"])
 
     @property
     def n_blocks(self) -> int:
-        """Blocks in use, each of its own seed."""
+        """Blocks in use, each with its own seed."""
         live = self._live
         own = live.table[: len(live.table) - len(self._arranger.forgetting), 0]
         return int(min(live.state.numbers["blocks"][0], own.sum()))
@@ -228,7 +227,7 @@ class MixedFunction(Learner):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays but the cache of directions."""
+        """Size of all arrays except the cache of directions."""
         parts = [part if isinstance(part, tuple) else (part,) for part in self._live.state]
         return sum(array.nbytes for part in parts for array in part)
 
@@ -287,14 +286,14 @@ class MixedFunction(Learner):
         return out
 
     def tensors(self) -> dict[str, Any]:
-        """Return everything that has been learned, as arrays that share nothing with this function."""
+        """Return the learned state as arrays that share nothing with this function."""
         steps.advance(self._live.state, True)
         numbers = self.numbers
         return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
 
     def to_predict(self) -> dict[str, Any]:
-        """Return of :meth:`tensors` what is needed to predict, which is small."""
-        return mixture_files.tensors_to_predict(self._live, self._kept_tensor())
+        """Return the part of :meth:`tensors` needed for predictions, which is small."""
+        return mixture_files.tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
 
     @property
     def outputs(self) -> int:
@@ -303,7 +302,7 @@ class MixedFunction(Learner):
 
     @property
     def room(self) -> int:
-        """Examples that may wait for a Newton step."""
+        """Capacity of the buffer of examples for a Newton step."""
         return self._arranger.room
 
     @property
@@ -313,11 +312,11 @@ class MixedFunction(Learner):
 
     @property
     def next_number(self) -> int:
-        """A number that no block of this function has been drawn with."""
+        """The number of the next block, which no block of this function has had."""
         return self.most_blocks
 
     def memory(self, g: int) -> float:
-        """Return how many examples the factor of a group holds."""
+        """Return the number of examples that the factor of a group represents."""
         seen = int(self.numbers["examples"] - self.table[g, 2])
         return max(1.0, min(float(seen), 1.0 / max(1.0 - float(self._live.state.kept[g]), 1e-18)))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamkernel import step_sizes
+from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F64, I64, Rows
@@ -20,6 +21,7 @@ from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import learning, linear_files, mixture_files, newton_step, priors, recency, steps
+from streamkernel.second_order.columns import with_column
 from streamkernel.second_order.groups import Groups
 from streamkernel.second_order.learning import LearningRows
 from streamkernel.second_order.learning_room import LearningOptions
@@ -49,9 +51,9 @@ class SecondOrderLearner(MixedFunction):
     """
 
     def start_over(self, kernel: Kernel, rows: Rows) -> SecondOrderLearner:
-        """Return a function of the same parameters that has learned only v, with other bandwidths.
+        """Return an untrained function of the same parameters, except for v, with other bandwidths.
 
-        `rows` decide λ. v was learned from what the functions said before they saw an example.
+        `rows` decide λ. v was learned from predictions that the functions made before they saw an example.
         """
         twin = self._twin()
         twin._kernel = kernel
@@ -70,7 +72,7 @@ class SecondOrderLearner(MixedFunction):
         return twin
 
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
-        """Return false: more than one call is needed to learn from an example."""
+        """Return false: learning an example takes more than one call."""
         return False
 
     def learn_one(self, row: Rows, y: float) -> None:
@@ -78,7 +80,7 @@ class SecondOrderLearner(MixedFunction):
         self.learn(row, np.array([y], np.float64))
 
     def learn_alone(self, row: Rows, y: float, scales: Scales | None = None) -> bool:
-        """Learn from one row if nothing follows from it, in one compiled call; return whether it is learned."""
+        """Learn from one row in one compiled call, if nothing follows from it; return whether it was learned."""
         if self.is_unfinished or self._is_private:
             return False
         live, scaling = self._live, NOT_SCALED if scales is None else scales.state
@@ -156,7 +158,7 @@ class SecondOrderLearner(MixedFunction):
         return np.asarray(self.step(np.arange(t + 1, t + n + 1, dtype=np.float64)), np.float64)
 
     def _options(self, is_new: bool, is_alone: bool) -> LearningOptions:
-        """Return how the next examples are learned."""
+        """Return the options for the next examples."""
         return LearningOptions(
             growing=sum(self._arranger.alone),
             follow=FOLLOW / self.loss.curvature,
@@ -168,7 +170,7 @@ class SecondOrderLearner(MixedFunction):
         )
 
     def finish(self) -> None:
-        """Take the Newton step that is due, and begin a larger group if it is time to."""
+        """Take the Newton step that is due, and start a larger group if one is due."""
         if not self.is_unfinished:
             return
         numbers = self.numbers
@@ -190,14 +192,14 @@ class SecondOrderLearner(MixedFunction):
         self.is_unfinished = False
 
     def settle(self) -> None:
-        """Complete the step that is worked on, and take the one that examples wait for."""
+        """Complete the step in progress, and take the step for the buffered examples."""
         self._complete()
         if self.numbers["buffered"]:
             self._begin()
             self._complete()
 
     def _begin(self) -> None:
-        """Begin the step that examples wait for."""
+        """Start the step for the buffered examples."""
         numbers = self.numbers
         if numbers["step_k_xx"] == 0.0:  # after a file was read
             numbers["step_k_xx"] = numbers["k_xx"] or numbers["mean_square"] or 1.0
@@ -205,14 +207,14 @@ class SecondOrderLearner(MixedFunction):
         steps.begin_step(self._live.state)
 
     def _complete(self) -> None:
-        """Complete the step that is worked on, if there is one."""
+        """Complete the step in progress, if there is one."""
         if self.numbers["working"]:
             self.is_unfinished = True
             steps.advance(self._live.state, True)
             steps.apply_step(self._live.state)
 
     def _restart_if_misled(self) -> None:
-        """Reset groups that the past misleads."""
+        """Reset the groups that old examples mislead."""
         live, forgetting = self._live, len(self._arranger.forgetting)
         if not forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
             return
@@ -224,19 +226,19 @@ class SecondOrderLearner(MixedFunction):
             recency.note_comparison(live.state)
 
     def restructure(self, before: int) -> None:
-        """Add and end groups where that became due after the first `before` examples."""
+        """Add and end groups, if that became due after the first `before` examples."""
         self._restart_if_misled()
         if self._last_look > before:
             self._grow_if_due()
 
     @property
     def _last_look(self) -> int:
-        """Examples at the last look."""
+        """Number of examples at the last check."""
         since = self._live.since
         return self.examples - since + schedule.last_due(since)
 
     def _grow_if_due(self) -> None:
-        """Begin a larger group if it is time to."""
+        """Start a larger group if one is due."""
         new = with_new_groups(self._live, self._arranger, self._kernel)
         if new is None:
             self.numbers["looked_at"] = self.numbers["examples"]
@@ -248,47 +250,29 @@ class SecondOrderLearner(MixedFunction):
 
         v remembers fewer examples from then on: functions that follow what moves know the new class first.
         """
-        split, is_binary, live = self._split()[:, None], self._is_binary, self._live
-
-        def more(old: F64) -> F64:
-            return split * old if is_binary else np.concatenate([old, np.zeros_like(old[:1])])
-
-        groups = {
-            g: old._replace(
-                newton=more(old.newton), steady=more(old.steady), sums=more(old.sums), change=more(old.change)
-            )
-            for g, old in enumerate(live.groups)
-        }
-        function = live.state
-        names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
-        arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
-        arrays |= {"level": more(function.level), "metric": function.metric}
-        arrays["mixer"] = newton_step.less_certain(function.mixer, self.examples)
-        w = function.linear.w
-        w = split[None] * w if is_binary else np.concatenate([w, np.zeros_like(w[:, :1])], axis=1)
-        recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
-        arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
         twin = self._twin()
-        numbers = self._with_column(function.numbers[0])
-        twin._live = self._arranger.arrange(self._kernel, live.directions, numbers, live.table, groups, arrays)
+        numbers = self._with_column(self.numbers)
+        twin._live = with_column(
+            self._live, self._arranger, self._kernel, numbers, self._split() if self._is_binary else None
+        )
         return twin
 
     def adopt_linear(self, other: SecondOrderLearner) -> None:
-        """Take over the linear functions of another function, which is used no more."""
+        """Take over the linear functions of another function, which must not be used any more."""
         live = self._live
         self._live = live._replace(state=live.state._replace(linear=other.arrays.linear))
 
     def with_groups(self, kept: I64, groups: Sequence[Group]) -> dict[str, Any]:
-        """Return what :meth:`restore` takes for groups of the features that are kept instead of its own."""
+        """Return the tensors for :meth:`restore` with groups of the kept features instead of the present groups."""
         numbers = self.numbers.copy()
         numbers["buffered"] = 0
         learned = self.to_predict() | state.pack_learned(numbers)
         return learned | {"kept": kept} | Groups(groups, [0] * len(groups)).tensors(0)
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
-        """Take over what :meth:`tensors` of a function with the same parameters returned.
+        """Restore the state that :meth:`tensors` of a function with the same parameters returned.
 
-        Where it is not `to_learn`, what :meth:`to_predict` returned is enough.
+        Without `to_learn`, the result of :meth:`to_predict` is enough.
 
         Raises
         ------
@@ -303,7 +287,7 @@ class SecondOrderLearner(MixedFunction):
             window=linear_files.window(tensors),
             forgetting=forgetting,
         )
-        features, directions = self._read_kept(tensors), self.directions
+        features, directions = kept_features.unpack(tensors), self.directions
         if features is not None:
             self.block_size, rest = divmod(len(features) - 1, self.most_blocks)
             if rest or not self.block_size:

@@ -25,12 +25,12 @@ _NAMES = {
 
 
 def has_forgetting(tensors: Mapping[str, Any]) -> bool:
-    """Return whether there are groups that forget in a file."""
+    """Return whether a file has groups that forget."""
     return RECENCY in tensors
 
 
 def _recency(mixture: Arrangement) -> dict[str, Any]:
-    """Return what is known of how recent groups do; nothing where none forgets."""
+    """Return the recent losses of groups that forget; nothing if there are none."""
     numbers, owners = mixture.state.numbers[0], mixture.groups.layout[:, OWNER]
     if (owners == np.arange(len(owners))).all():
         return {}
@@ -72,7 +72,7 @@ def restore(
     longest_batch: int,
     to_learn: bool,
 ) -> Arrangement:
-    """Return the mixture that is in `tensors`.
+    """Return the mixture in `tensors`.
 
     Parameters
     ----------

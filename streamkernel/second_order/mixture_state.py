@@ -23,7 +23,7 @@ NO_SPAN = 1e300
 
 
 class MixtureState(NamedTuple):
-    """The arrays of a mixture. Groups differ in size, so theirs are flat, one group after the other.
+    """The arrays of a mixture. Groups differ in size, so their arrays are concatenated.
 
     Attributes
     ----------
@@ -137,20 +137,20 @@ GROUP = types.NamedTuple([_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX
 
 @inlined(allocates=False)
 def rows_per_group(numbers, rows, sums):  # type: ignore[no-untyped-def]
-    """Return how many examples `rows` has room for."""
+    """Return the capacity of `rows` in examples."""
     return len(rows) // max(1, len(sums) // numbers.columns)
 
 
 @inlined
 def _part(values, layout, g, height):  # type: ignore[no-untyped-def]
-    """Return what group g has of `values`, shape (height, n)."""
+    """Return the part of group g in `values`, shape (height, n)."""
     first, n = height * layout[g, BEFORE], layout[g, COUNT]
     return values[first : first + height * n].reshape(height, n)
 
 
 @inlined
 def group_of(state, g):  # type: ignore[no-untyped-def]
-    """Return what group g has."""
+    """Return the arrays of group g."""
     layout, columns = state.layout, state.numbers[0].columns
     height = rows_per_group(state.numbers[0], state.rows, state.sums)
     n, squares = layout[g, COUNT], layout[g, SQUARES_BEFORE]

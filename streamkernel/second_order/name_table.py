@@ -12,7 +12,7 @@ from streamkernel.jit import compiled, inlined
 
 @inlined(allocates=False)
 def row_of(keys, key):  # type: ignore[no-untyped-def]
-    """Return the row of a name in the table, or the empty one where it would be."""
+    """Return the row of a name in the table, or the empty row for it."""
     last = np.uint64(len(keys) - 1)
     row = key & last
     while keys[row] != key and keys[row] != np.uint64(0):

@@ -55,7 +55,7 @@ def set_point(linear, rows, i, room):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
-    """Set the room to the nearest neighbours of its point, the nearest first; return how many there are."""
+    """Set the work arrays to the nearest neighbours of the point, the nearest first; return their number."""
     points, known = linear.points, min(linear.counts[REMEMBERED], len(linear.answers))
     squares, nearest, which = room.squares, room.nearest, room.which
     for i in range(known):
@@ -79,7 +79,7 @@ def _find_nearest(linear, room):  # type: ignore[no-untyped-def]
 
 @unit(types.void(LINEAR, NUMBERS_TYPE, types.float64, ROOM, _VECTOR), allocates=False, error_model="numpy")
 def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
-    """Set `out` to f at the room's point, without what is added to the mixture; to 0 where nothing is remembered."""
+    """Set `out` to f at the point, without the offset of the mixture; to 0 if no example is stored."""
     columns, found, total = len(out), _find_nearest(linear, room), 0.0
     for c in range(columns):
         out[c] = 0.0
@@ -112,7 +112,7 @@ def score(linear, numbers, added, room, out):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def remember(linear, numbers, y, w, room):  # type: ignore[no-untyped-def]
-    """Remember the room's point with its target and weight instead of the oldest; one far out as if less far."""
+    """Store the point with its target and weight in place of the oldest; a remote point is moved closer."""
     if numbers.intercept == MEAN and numbers.error_scale > 0.0:
         most = FURTHEST * math.sqrt(numbers.error_scale)
         y = min(max(y, numbers.offset - most), numbers.offset + most)

@@ -44,7 +44,7 @@ _MATRIX, _VECTOR = types.float64[:, ::1], types.float64[::1]
 
 @inlined(allocates=False)
 def begin(layout, factor, g, prior):  # type: ignore[no-untyped-def]
-    """Set R of group g to what it is without examples, of A = λI; R is 0 before."""
+    """Set R of group g to its value without examples, for A = λI; R must be 0."""
     n, before = layout[g, COUNT], layout[g, SQUARES_BEFORE]
     for d in range(n):
         factor[before + d * (n + 1)] = math.sqrt(prior)
@@ -62,7 +62,7 @@ def _add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _has_settled(numbers, layout, k):  # type: ignore[no-untyped-def]
-    """Return whether function k is no function of a group that began lately, unless the whole model began then."""
+    """Return whether function k is old enough to be mixed: its group did not start recently, unless the model did."""
     born = layout[k % len(layout), BORN]
     return k >= 2 * len(layout) or born == numbers.restarted or numbers.examples - born >= SETTLING
 
@@ -114,9 +114,9 @@ def weigh(state, layout, own, f, out, target, w, size):  # type: ignore[no-untyp
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without some functions, and the v that belongs to it.
+    """Return the mixer without some functions, and their weights v.
 
-    A v of the others stays, so that others that are like those gone take over.
+    The other functions keep their v, so that those similar to the removed ones take over.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
 
 
 def less_certain(mixer: F64, seen: int) -> F64:
-    """Return the mixer as if it remembered `FEW` examples of `seen`, or as it is if there were no more.
+    """Return the mixer as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
 
     Examples
     --------
@@ -168,12 +168,12 @@ def turn(n, batch, kept):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def fades(seen, batch, every):  # type: ignore[no-untyped-def]
-    """Return whether the step of the last `batch` of all examples seen is one that forgets T of them."""
+    """Return whether the step of the last `batch` of all examples seen forgets T of them."""
     return seen == batch or seen // every > (seen - batch) // every
 
 
 def due(seen: int, batch: int, kept: float) -> int:
-    """Return how many examples a Newton step takes: B, or where that is 1, more as there are more: it costs less."""
+    """Return the number of examples of a Newton step: B, or if B is 1 a number that grows with the model's examples."""
     if batch > 1:
         return batch
     memory = 0.1 / max(1.0 - kept, 0.1 / LONGEST_BATCH)

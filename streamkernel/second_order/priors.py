@@ -37,7 +37,7 @@ def of_examples(by_group: F32) -> F64:
 
 
 def unexplained_share(least: float, nothing: float) -> float:
-    """Return the share of the loss that is still there.
+    """Return the unexplained share of the loss.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def unexplained_share(least: float, nothing: float) -> float:
 
 
 def of_new_group(prior: float, unexplained: float) -> float:
-    """Return λ of a group that begins beside others.
+    """Return λ of a group that starts beside others.
 
     Parameters
     ----------

@@ -32,8 +32,7 @@ MARGIN = 0.2
 
 
 def block_for(own: int, singles: F64, since: int) -> int:
-    """Return which single block a group that forgets shares from now on: none at the ends, which may start again in a
-    metric.
+    """Return the single block that a new forgetting group shares; none at either end, which may restart in a metric.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
 
 
 def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: int) -> list[int]:
-    """Return which groups are reset because the past misleads them, mostly none.
+    """Return the groups that are reset because old examples mislead them, usually none.
 
     Parameters
     ----------
@@ -103,7 +102,7 @@ def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, forgetting: 
 
 @compiled
 def note_comparison(state):  # type: ignore[no-untyped-def]
-    """Let the losses before a comparison that changed nothing count half from then on."""
+    """Halve the weight of the losses before a comparison that changed nothing."""
     state.numbers[0].compared_at = state.numbers[0].examples
     for g in range(len(state.recent)):
         state.recent[g] *= 0.5

@@ -17,7 +17,7 @@ from streamkernel.second_order.mixture_state import Group
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
-    """Return the mixture with the groups that begin now, ``None`` if it is not time for one."""
+    """Return the mixture with the groups that start now, or ``None`` if none is due."""
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = len(table) - len(arranger.forgetting), function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
@@ -114,6 +114,6 @@ def _rearrange(
 
 
 def _begin(new: Arrangement, groups: Sequence[int]) -> None:
-    """Set the factors of groups that begin to what they are without examples."""
+    """Set the factors of new groups to their values without examples."""
     for g in groups:
         np.fill_diagonal(new.groups[g].factor, np.sqrt(new.prior(g)))

@@ -26,7 +26,7 @@ def empty() -> tuple[Any, Any]:
 
 
 def of_names(known: Any, weight: float) -> tuple[Any, Any]:
-    """Return the table that has these rows, of different names, and its totals."""
+    """Return a table with these rows, of different names, and its totals."""
     table, totals = empty()
     keys = table["key"]
     for row in known[:MOST_NAMES]:
@@ -44,7 +44,7 @@ def rows_of(table: Any) -> Any:
 
 
 def merge_tables(tables: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
-    """Return the sums of several tables; of more names than there may be, those that most examples have."""
+    """Return the sum of several tables; beyond the limit of names, those of the most examples stay."""
     rows = np.concatenate([rows_of(table) for table in tables])
     keys, at = np.unique(rows["key"], return_inverse=True)
     known = np.zeros(len(keys), SENSITIVITY)
@@ -65,7 +65,7 @@ def tensors(table: Any, totals: Any) -> dict[str, Any]:
 
 
 def restore(given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the table and the totals in a file; they are empty in one without any.
+    """Return the table and the totals in a file, or empty ones.
 
     Raises
     ------

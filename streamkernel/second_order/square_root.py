@@ -24,7 +24,7 @@ float32 could not hold the inverse of its size."""
 
 
 class ReflectionRoom(NamedTuple):
-    """Room for reflections: U and T of eight columns, a tile, and eight dot products."""
+    """Work arrays for reflections: U and T of eight columns, a tile, and eight dot products."""
 
     u: F32
     t: F32
@@ -39,7 +39,7 @@ _PANELS = types.float32[:, :, ::1]
 
 @inlined
 def room_for(rows):  # type: ignore[no-untyped-def]
-    """Return room to reflect at most a given number of rows."""
+    """Return work arrays to reflect at most a given number of rows."""
     return ReflectionRoom(
         np.empty((EIGHT, rows), np.float32),
         np.empty((EIGHT, EIGHT), np.float32),
@@ -160,7 +160,7 @@ def solve(factor, x):  # type: ignore[no-untyped-def]
 
 @inlined
 def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
-    """Go on to set x to R⁻ᵀx, by the rows of R from `first`, a multiple of eight, to `last`, in ascending order."""
+    """Continue the computation of R⁻ᵀx, by the rows of R from `first`, a multiple of eight, to `last`, ascending."""
     n = len(factor)
     for j in range(first, last, EIGHT):
         after = min(j + EIGHT, n)
@@ -174,7 +174,7 @@ def solve_forward(factor, x, first, last):  # type: ignore[no-untyped-def]
 
 @inlined
 def solve_backward(factor, x, first, last):  # type: ignore[no-untyped-def]
-    """Go on to set x to R⁻¹x, by the rows of R from `first` to `last`, in descending order."""
+    """Continue the computation of R⁻¹x, by the rows of R from `first` to `last`, descending."""
     for i in range(last - 1, first - 1, -1):
         x[i] = (x[i] - vectors.dot(factor[i, i + 1 :], x[i + 1 :])) / factor[i, i]
 

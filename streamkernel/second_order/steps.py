@@ -82,7 +82,7 @@ def _fading(state, g):  # type: ignore[no-untyped-def]
 
 @inlined
 def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped-def]
-    """Return about how long a unit takes, in products of numbers."""
+    """Return the approximate cost of a unit, in multiplications."""
     left = float(n - first)
     if phase == FADE:
         return left * left * STRIP if is_fading else 0.0
@@ -93,9 +93,7 @@ def _cost(n, phase, first, rows, columns, is_fading):  # type: ignore[no-untyped
 
 @compiled(nogil=True)
 def advance(state, is_all):  # type: ignore[no-untyped-def]
-    """Do the units of a step that are still to be done, or those that it is time for; no prediction reads what
-    changes.
-    """
+    """Compute the remaining units of a step, or those that are due; no prediction reads the changes."""
     numbers, layout = state.numbers[0], state.layout
     if numbers.working == 0 or numbers.unit == DONE:
         return
@@ -126,7 +124,7 @@ def advance(state, is_all):  # type: ignore[no-untyped-def]
 
 @unit(types.void(GROUP, types.int64, types.int64, types.int64, types.float64, types.float64, square_root.ROOM))
 def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyped-def]
-    """Do one unit: one phase of a group's step in the columns of R from `first` on."""
+    """Compute one unit: one phase of a group's step in the columns of R from `first` on."""
     last = min(first + STRIP, len(group.factor))
     if phase == FADE:
         square_root.fade(group.factor, kept, back, first, last)
@@ -143,7 +141,7 @@ def _work(group, rows, phase, first, kept, back, room):  # type: ignore[no-untyp
 
 @compiled
 def apply_step(state):  # type: ignore[no-untyped-def]
-    """Apply the step of which all units are done."""
+    """Apply the step whose units are all computed."""
     numbers, layout = state.numbers[0], state.layout
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:

@@ -26,7 +26,7 @@ _ALIGNED = 4
 
 
 def panels_of(columns: int) -> int:
-    """Return how many tiles the columns take side by side."""
+    """Return the number of tiles that the columns occupy."""
     return -(-columns // WIDE)
 
 
@@ -36,7 +36,7 @@ compiled_panels_of: Any = inlined(panels_of)
 
 @inlined
 def whole_eights(rows):  # type: ignore[no-untyped-def]
-    """Return a number of rows made whole eights."""
+    """Return a number of rows rounded up to a multiple of eight."""
     return (rows + EIGHT - 1) // EIGHT * EIGHT
 
 
@@ -90,7 +90,7 @@ def _place(builder: Any, matrix: Any, row: Any, column: Any, kind: Any) -> Any:
 
 
 def _vector(builder: Any, matrix: Any, row: Any) -> Any:
-    """Return the first numbers of a row of a matrix."""
+    """Return the first numbers of a row of a matrix as a vector."""
     return builder.load(_place(builder, matrix, row, row.type(0), _VECTOR), align=_ALIGNED)
 
 
@@ -100,7 +100,7 @@ def _set_vector(builder: Any, matrix: Any, row: Any, values: Any) -> None:
 
 
 def _repeat_entry(builder: Any, matrix: Any, row: Any, column: Any) -> Any:
-    """Return a vector that has one entry of a matrix everywhere."""
+    """Return a vector with one entry of a matrix in all places."""
     entry = builder.load(_place(builder, matrix, row, column, _FLOAT))
     first = builder.insert_element(_UNDEFINED, entry, _INDEX(0))
     return builder.shuffle_vector(first, _UNDEFINED, _EVERYWHERE)

@@ -127,7 +127,7 @@ class KernelClassifier(ClassifierMixin, OnlineEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows in one pass, with a model that has learned nothing before.
+        """Learn the rows in one pass, with an untrained model.
 
         Parameters
         ----------

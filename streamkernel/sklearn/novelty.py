@@ -97,7 +97,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         return float(self.model_.threshold)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the rows in one pass, with a model that has learned nothing before.
+        """Learn the rows in one pass, with an untrained model.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         return self
 
     def score_samples(self, X: Any) -> F64:
-        """Return f of each row, shape (n_samples,): the higher, the more like what was learned.
+        """Return f of each row, shape (n_samples,); larger values are more similar to the learned rows.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
         return row_scores(self.model_, X)[:, 0]
 
     def predict(self, X: Any) -> Any:
-        """Return 1 for a row that is like what was learned and -1 for a novel one, shape (n_samples,).
+        """Return 1 for a row similar to the learned ones and -1 for a novel one, shape (n_samples,).
 
         Parameters
         ----------

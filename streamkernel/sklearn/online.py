@@ -1,4 +1,4 @@
-"""What the estimators share: an online model inside, and how they read the tables that scikit-learn hands over."""
+"""The common part of the estimators: an online model inside, and its view of scikit-learn's tables."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class OnlineEstimator(BaseEstimator):
     n_features_in_: int
 
     def __sklearn_tags__(self) -> Any:
-        """Return what the estimator takes: sparse matrices, missing values and strings too."""
+        """Return the tags: sparse matrices, missing values and strings are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
 
     def _new_model(self) -> Any:
-        """Return an online model that has learned nothing.
+        """Return an untrained online model.
 
         Raises
         ------
@@ -44,14 +44,14 @@ class OnlineEstimator(BaseEstimator):
         return self._online_class(**{name: parameters[name] for name in parameters.keys() - {"shuffle", "verbose"}})
 
     def _in_order(self, X: Any, *others: Any) -> tuple[Any, ...]:
-        """Return the rows of a table, with their targets and weights, in the order in which `fit` learns them."""
+        """Return the rows, targets and weights of a table in the order in which `fit` learns them."""
         if not self.shuffle:
             return X, *others
         order = np.random.default_rng(self.seed).permutation(n_rows(X))
         return _safe_indexing(X, order), *(one if one is None else one[order] for one in others)
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """Return a table that the online model reads: a data frame as it is, anything else as numbers.
+        """Return a table as the online model reads it: a data frame unchanged, anything else as numbers.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class OnlineEstimator(BaseEstimator):
         return weights
 
     def _fitted(self, X: Any) -> Any:
-        """Return a table to predict for.
+        """Return a checked table for predictions.
 
         Raises
         ------

@@ -109,7 +109,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the rows in one pass, with a model that has learned nothing before.
+        """Learn the rows in one pass, with an untrained model.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class KernelRegressor(RegressorMixin, OnlineEstimator):
         return np.asarray(self.model_.predict_many(X), np.float64)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, F64, F64 | None]:
-        """Return rows, targets and weights."""
+        """Return checked rows, targets and weights."""
         X = self._read(X, y, reset=reset)
         targets = column_or_1d(y, warn=True).astype(np.float64)
         check_consistent_length(X, targets)

@@ -18,7 +18,7 @@ __all__ = list(_CLASSES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import an estimator when it is used: scikit-learn takes its time."""
+    """Import an estimator when it is used, because importing scikit-learn takes long."""
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_CLASSES[name]), name)

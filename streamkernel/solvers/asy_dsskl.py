@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,6 +22,7 @@ from streamkernel.losses import Correntropy, Logistic, Loss, Sigmoid, SmoothHing
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.sparse.chosen_features import ChosenFeatures
 from streamkernel.solvers.sparse.rounds import RoundOptions, Sparse, learn_in_rounds
+from streamkernel.solvers.standardization import Standard
 
 LOSSES: dict[str, Loss] = {
     "logistic": Logistic(),
@@ -31,26 +32,6 @@ LOSSES: dict[str, Loss] = {
     "correntropy": Correntropy(2.0),
 }
 _LOSSES = Logistic, SmoothHinge, Sigmoid, Square, Correntropy
-_NORMAL = 1.4826
-"""What a median of distances is multiplied by to be the deviation of a normal distribution."""
-
-
-class _Scale(NamedTuple):
-    """What is taken off numbers, and what they are divided by then."""
-
-    center: Any = 0.0
-    unit: Any = 1.0
-
-    @classmethod
-    def of(cls, values: F64, *, robust: bool = False) -> _Scale:
-        """Return mean and deviation, or the median and its deviation; what does not vary has the unit 1."""
-        center = np.median(values, axis=0) if robust else values.mean(axis=0)
-        unit = _NORMAL * np.median(np.abs(values - center), axis=0) if robust else values.std(axis=0)
-        return cls(center, np.where(unit > 1e-12 * np.maximum(np.abs(center), 1e-300), unit, 1.0))
-
-    def __call__(self, values: F64) -> F64:
-        """Return the numbers on this scale."""
-        return np.asarray((values - self.center) / self.unit)
 
 
 def _is_logistic(model: AsyDSSKL) -> bool:
@@ -185,7 +166,7 @@ class AsyDSSKL(BaseEstimator):
         loss, options = self._loss(), self._options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
         loss, targets, columns = self._encode_targets(loss, column_or_1d(y, warn=True))
-        self._scale = _Scale.of(X) if self.kernel is None else _Scale()
+        self._scale = Standard.of(X) if self.kernel is None else Standard()
         inputs = self._scale(X)
         names = [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))]
         plan = self._plan(inputs, names)
@@ -218,7 +199,7 @@ class AsyDSSKL(BaseEstimator):
         return self._scores(X)
 
     def _scores(self, X: Any) -> F64:
-        """Return f at each row, without an axis for one column."""
+        """Return f at each row, as a vector if there is one column."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = np.tile(self.intercept_, (len(X), 1))
@@ -270,7 +251,7 @@ class AsyDSSKL(BaseEstimator):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Say what it is, which is a matter of the loss."""
+        """Return the kind of estimator, a classifier or a regressor, which depends on the loss."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         if self._loss().for_classes:
@@ -280,7 +261,7 @@ class AsyDSSKL(BaseEstimator):
         return tags
 
     def _loss(self) -> Loss:
-        """Return the loss of the parameter."""
+        """Return the loss for the parameter `loss`."""
         loss = self.loss if isinstance(self.loss, _LOSSES) else LOSSES.get(str(self.loss))
         if loss is None:
             raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {self.loss!r}")
@@ -299,14 +280,14 @@ class AsyDSSKL(BaseEstimator):
         )
 
     def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
-        """Return the loss, the targets and the columns as the solver takes them."""
+        """Return the loss, the encoded targets and the number of columns."""
         if loss.for_classes:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(f"Expected y of at least two classes, got one class, {self.classes_[0]!r}")
             return loss, codes.astype(np.float64), 1 if len(self.classes_) == 2 else len(self.classes_)
-        self._target = _Scale.of(y, robust=isinstance(loss, Correntropy))
+        self._target = Standard.of(y, robust=isinstance(loss, Correntropy))
         if isinstance(self.loss, Correntropy):
             loss = Correntropy(self.loss.sigma / float(self._target.unit))
         return loss, self._target(y), 1

@@ -260,7 +260,7 @@ class DSPDC(BaseEstimator):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def _check_input(self, X: Any, y: npt.ArrayLike) -> tuple[Any, list[F64]]:
-        """Return X, and for each problem to solve its targets."""
+        """Return X, and the targets of each problem."""
         if self.loss not in LOSSES:
             raise InputError(f"Expected loss to be one of {', '.join(LOSSES)}, got {self.loss!r}")
         square = self.loss == "square"
@@ -279,7 +279,7 @@ class DSPDC(BaseEstimator):
         return X, [np.where(places == k, 1.0, -1.0) for k in positive]
 
     def _tol(self, b: F64) -> float:
-        """Return the gap to stop at; float64 has no smaller one to tell than the second."""
+        """Return the gap at which to stop; float64 cannot represent one below the second value."""
         first = {"logistic": math.log(2.0), "smooth_hinge": 0.5}.get(self.loss, 0.0)
         if self.loss == "square":
             first = 0.5 * float(np.mean((b - (b.mean() if self.fit_intercept else 0.0)) ** 2))

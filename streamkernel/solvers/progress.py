@@ -14,7 +14,7 @@ Tell = Callable[[float, str], None]
 
 @contextmanager
 def progress_line(what: str, *, show: bool) -> Iterator[Tell]:
-    """Give a function that moves a progress line on standard error, if it is to be shown."""
+    """Yield a function that updates a progress line on standard error, if it is to be shown."""
     if not show:
         yield lambda done, text: None
         return
@@ -29,9 +29,9 @@ def progress_line(what: str, *, show: bool) -> Iterator[Tell]:
 
 @contextmanager
 def progress(what: str, *, show: bool) -> Iterator[Tell]:
-    """Give a function that moves a progress line on standard error; Ctrl-C ends the work inside, not the program.
+    """Yield a function that updates a progress line on standard error; Ctrl-C ends the work inside, not the program.
 
-    The work inside keeps its best answer so far where it can be found after the block.
+    The code inside must keep its best result so far where it can be found after the block.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What came before, and what time it is, as inputs: transformers for pipelines."""
+"""Transformers that add earlier values and the time to the inputs."""
 
 from streamkernel.time_series.calendar import Calendar
 from streamkernel.time_series.history import HistoryTransformer, with_history

@@ -91,7 +91,7 @@ class Calendar(base.Transformer):
 
 
 def _place(moment: dt.datetime, part: str) -> float:
-    """Return how far a moment is in the cycle of a part, from 0."""
+    """Return the fraction of a part's cycle that has passed at a moment, from 0."""
     hour = moment.hour + moment.minute / 60.0 + moment.second / 3600.0
     if part == "hour":
         return hour

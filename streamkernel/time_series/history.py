@@ -13,9 +13,9 @@ from streamkernel.time_series.calendar import Calendar
 
 
 class HistoryTransformer(base.Transformer):
-    """A transformer that adds what was known before an example.
+    """A transformer that adds earlier values to an example.
 
-    River's pipelines let it transform an example before it learns it, as they do with all that learn from targets. So a
+    A River pipeline transforms an example before the step learns it, as with all steps that learn from targets. So a
     model learns with the inputs that it predicts with.
 
     Parameters
@@ -52,12 +52,12 @@ class HistoryTransformer(base.Transformer):
 
     @abstractmethod
     def _inputs(self, recent: list[Any]) -> dict[Hashable, Any]:
-        """Return the inputs that stand for the last values of a key, the newest first."""
+        """Return the inputs with the last values of a key, the newest first."""
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return an example with what was known before it; nothing is added for what there was not yet.
+        """Return an example with the earlier values that are known.
 
-        Inputs of these names that it has already, as `with_history` adds them, are left as they are.
+        Inputs of these names that the example already has, as `with_history` adds them, do not change.
         """
         names = self.names()
         if any(name in x for name in names):
@@ -65,7 +65,7 @@ class HistoryTransformer(base.Transformer):
         return {**x, **self._inputs(self._known.get(self._key_of(x), []))}
 
     def with_history(self, x: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return an example with all inputs of `names`, ``None`` for what is not known; they stay with the example."""
+        """Return an example with all inputs of `names`, ``None`` for unknown values; they stay with the example."""
         names = self.names()
         if any(name in x for name in names):
             return dict(x)
@@ -73,7 +73,7 @@ class HistoryTransformer(base.Transformer):
         return {**x, **unknown, **self.transform_one(x)}
 
     def observe(self, x: Mapping[Hashable, Any]) -> None:
-        """Remember what is known of an example when it comes, before its target is."""
+        """Record the known part of an example when it arrives, before its target is known."""
 
     def _key_of(self, x: Mapping[Hashable, Any]) -> Any:
         return None if self.key is None else x.get(self.key)
@@ -87,10 +87,10 @@ class HistoryTransformer(base.Transformer):
 
 
 def with_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return an example with what the first steps of a pipeline know when it comes, for a target that comes later.
+    """Return an example with the earlier values known at its arrival, for a target that arrives later.
 
-    The model predicts and learns what is returned, so that it learns with the inputs it predicted with. Without it, it
-    would learn with targets that were not known at the time of the prediction.
+    The model predicts and learns the result, so it learns with the inputs it predicted with, and not with targets that
+    were unknown at the time of the prediction.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def with_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def add_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return what `with_history` does, and let no step remember the example yet."""
+    """Return the result of `with_history`, without recording the example."""
     found = dict(x)
     for step in first_steps(model):
         found = step.with_history(found)
@@ -122,7 +122,7 @@ def add_history(model: Any, x: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def observe(model: Any, x: Mapping[Any, Any]) -> None:
-    """Let the first steps of a pipeline remember an example that came without its target."""
+    """Let the first steps of a pipeline record an example that arrives without its target."""
     for step in first_steps(model):
         step.observe(x)
 
@@ -133,7 +133,7 @@ def history_names(model: Any) -> list[str]:
 
 
 def first_steps(model: Any) -> Iterator[HistoryTransformer]:
-    """Yield the steps at the beginning of a pipeline that add what was known before; a calendar may be among them."""
+    """Yield the steps at the beginning of a pipeline that add earlier values; a calendar may be among them."""
     for step in model.steps.values() if isinstance(model, compose.Pipeline) else ():
         if isinstance(step, HistoryTransformer):
             yield step

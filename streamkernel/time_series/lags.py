@@ -48,7 +48,7 @@ class Lags(HistoryTransformer):
         return [f"{field}_lag_{i}" for field in self.fields for i in range(1, self.n_lags + 1)]
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any = None) -> None:
-        """Remember the fields of an example, unless it was observed when it came.
+        """Record the fields of an example, unless that was done at its arrival.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Lags(HistoryTransformer):
             self.observe(x)
 
     def observe(self, x: Mapping[Hashable, Any]) -> None:
-        """Remember the fields of an example.
+        """Record the fields of an example.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class LastTarget(HistoryTransformer):
         return [f"target_lag_{i}" for i in range(1, self.n_lags + 1)]
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any = None) -> None:
-        """Remember the target of an example; one that is ``None`` changes nothing.
+        """Record the target of an example; ``None`` changes nothing.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ Examples = tuple[Rows, F64]
 
 
 class BackgroundJob:
-    """The making of a new function in a thread, which learns what the old one learns meanwhile."""
+    """The construction of a new function in a thread, which then learns the examples that have arrived meanwhile."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class BackgroundJob:
         self._thread = Thread(target=self._run, name="streamkernel upkeep", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def feed(self, examples: Examples | None, place: int) -> None:
-        """Pass on what was learned, ``None`` for one more column of f; it may be done twice for a place."""
+        """Pass on learned examples, or ``None`` for one more column of f; the same position may be passed twice."""
         if len(self.since) == place:
             self.since.append(examples)
         self._signals.put(None)
 
     def abandon(self) -> None:
-        """Let the thread end when it will."""
+        """Let the thread end by itself."""
         self._end(0)
 
     def _end(self, last: int) -> None:
@@ -65,7 +65,7 @@ class BackgroundJob:
         self._signals.put(None)
 
     def result(self, last: int) -> Function | None:
-        """Wait for the new function, which has learned all that it was fed; ``None`` if there is none."""
+        """Wait for the new function, which has learned all passed examples; ``None`` if there is none."""
         self._end(last)
         began = time.perf_counter()
         self._thread.join()
@@ -95,7 +95,7 @@ class BackgroundJob:
             log.exception("%s has failed; the model stays as it is", self._names)
 
     def _caught_up(self, function: Function) -> Function:
-        """Return the function after it has learned what is fed until the end."""
+        """Return the function after it has learned the passed examples."""
         learned = 0
         while self._last is None or learned < self._last:
             if learned == len(self.since):
@@ -119,6 +119,6 @@ class BackgroundJob:
 
 
 def join_examples(examples: Sequence[Examples], function: Function) -> Examples:
-    """Return examples as one, their rows as a function reads them."""
+    """Return several sets of examples as one, with their rows as a function reads them."""
     rows = Rows.stack([rows for rows, _ in examples])
     return function.directions.adopt_rows(rows), np.concatenate([y for _, y in examples])

@@ -1,4 +1,4 @@
-"""The functions of few features closest to given functions; compiled."""
+"""Functions of few features that approximate given functions; compiled."""
 
 from __future__ import annotations
 

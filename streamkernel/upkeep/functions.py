@@ -1,4 +1,4 @@
-"""The functions that tasks accept, of first or second order."""
+"""The type of functions that tasks accept, of first or second order."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PULL = 1e-3
 
 
 def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Tell | None = None) -> Function:
-    """Return a function of some of the features of `old`, as near to it as can be on `rows`, that learns on.
+    """Return a function of some of the features of `old` that approximates it on `rows` and can continue learning.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def prune(old: Function, rows: Rows, y: F64, keep: float, build: Build, tell: Te
 
 
 def _expansion(old: FirstOrderLearner, rows: Rows, keep: float, tell: Tell) -> dict[str, Any]:
-    """Return what a first-order function of some of the features is restored from."""
+    """Return the tensors of a first-order function of some of the features."""
     blocks, most = kept_blocks(old.cap, keep)
     count = blocks * old.block_size
     Z = old.embed_rows(rows)
@@ -68,7 +68,7 @@ def _expansion(old: FirstOrderLearner, rows: Rows, keep: float, tell: Tell) -> d
 
 
 def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tell) -> dict[str, Any]:
-    """Return what a second-order function of smaller blocks is restored from; each group keeps some of its features."""
+    """Return the tensors of a second-order function of smaller blocks; each group keeps some of its features."""
     smaller = max(1, int(keep * old.block_size))
     places = np.arange(old.most_blocks * smaller)
     kept = np.stack([old.next_number + places // smaller, places % smaller, places // smaller], axis=1)
@@ -108,7 +108,7 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
 
 
 def _weights(old: SecondOrderLearner, functions: F64, f: F64) -> F64:
-    """Return the weights with which functions, shape (functions, values), come nearest to f, near to the old ones."""
+    """Return the weights with which functions, shape (functions, values), best approximate f, close to the old ones."""
     gram = functions @ functions.T
     pull = PULL * max(float(gram.diagonal().mean()), 1e-300)
     solved = np.linalg.solve(gram + pull * np.eye(len(gram)), functions @ f.ravel() + pull * old.arrays.weights)
@@ -116,7 +116,7 @@ def _weights(old: SecondOrderLearner, functions: F64, f: F64) -> F64:
 
 
 def _outputs(old: Function, features: I64, per_block: int) -> I64:
-    """Return the outputs of some features in the order in which blocks of so many features have them."""
+    """Return the outputs of some features in the order of blocks of a given size."""
     block, place = np.divmod(features, old.block_size)
     outputs = old.directions.plan.outputs
     found = (block * outputs + np.arange(outputs)[:, None]) * old.block_size + place  # (outputs, features)
@@ -150,7 +150,7 @@ def _choose_features(old: Function, Z: F32, targets: F64, count: int, tell: Tell
 
 
 def _distil_coefficients(Z: F32, targets: F64, weights: F64, prior: float) -> tuple[F64, F32]:
-    """Return the coefficients, shape (functions, outputs), that come nearest to the targets, and their factor."""
+    """Return the coefficients, shape (functions, outputs), that best approximate the targets, and their factor."""
     found, factor = np.empty((targets.shape[1], Z.shape[1])), np.empty((Z.shape[1], Z.shape[1]), np.float32)
     least = RIDGE * float(np.square(Z).mean(dtype=np.float64) * weights.sum())
     distil(np.ascontiguousarray(Z), weights, targets, max(prior, least), factor, found)

@@ -58,7 +58,7 @@ def refit(
 
 
 def _draw_examples(weights: F64) -> I64:
-    """Return as many examples as there are, each as often as its weight says, in order.
+    """Return as many examples as there are, each in proportion to its weight, in order.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def _draw_examples(weights: F64) -> I64:
 
 
 def _targets(old: FirstOrderLearner, y: F64, column: int) -> F64:
-    """Return the targets of one column: numbers without what is added to f, or -1 and 1."""
+    """Return the targets of one column: numbers minus the offset of f, or -1 and 1."""
     if not old.loss.for_classes:
         return y - float(old.numbers["offset"])
     return np.where(y > 0.0 if old.columns == 1 else y == column, 1.0, -1.0)

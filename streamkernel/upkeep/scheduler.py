@@ -69,12 +69,12 @@ class BackgroundTasks:
         return cls(tuple(tasks), build, Log([]))
 
     def until_due(self) -> int:
-        """Return how many examples are left until a job begins or ends."""
+        """Return the number of examples until a job begins or ends."""
         starts = [self.seen + task.every - self.seen % task.every for task in self.tasks]
         return min(starts if self.job is None else [*starts, self.job.until]) - self.seen
 
     def observe(self, function: Function, rows: Rows, y: F64) -> tuple[Function, BackgroundTasks]:
-        """Return the function to learn with from now on, and what has been seen, after one learned some examples.
+        """Return the function that continues learning, and the new state, after some learned examples.
 
         These are at most :meth:`until_due` rows.
         """
@@ -99,7 +99,7 @@ class BackgroundTasks:
         return (recent.without(gone) if gone else recent), held
 
     def _load(self, function: Function, rows: Rows, y: F64) -> None:
-        """Do the tasks once for nothing, so that their code is loaded before events wait for it."""
+        """Run the tasks once on little data, so that their code is compiled before events wait for it."""
         from streamkernel.upkeep.work import do_task
 
         for task in self.tasks:
@@ -113,7 +113,7 @@ class BackgroundTasks:
                 do_task(task, old, old.directions.adopt_rows(some), targets, self.build)
 
     def _end_and_begin_jobs(self, function: Function) -> tuple[Function, BackgroundTasks]:
-        """Let a job end or begin; return the function to learn with from now on."""
+        """End or begin a job; return the function that continues learning."""
         found = self
         if found.job is not None and found.seen == found.job.until:
             function, found = found._end_job(function, found.job)
@@ -126,7 +126,7 @@ class BackgroundTasks:
         return function, found
 
     def with_column(self) -> BackgroundTasks:
-        """Return what has been seen, with one more column of f."""
+        """Return the state with one more column of f."""
         if self.job is None:
             return self
         self.job.feed(None, self.fed)
@@ -142,7 +142,7 @@ class BackgroundTasks:
         return new, found if np.isnan(job.gap) else replace(found, gap=job.gap)
 
     def tensors(self) -> dict[str, Any]:
-        """Return all of this as tensors, with the job's beginning if there is one."""
+        """Return the complete state as tensors, with the input of the running job if there is one."""
         job = self.job
         numbers = np.array([self.seen, self.n_prunings], np.int64)
         gap = np.array([0.0 if np.isnan(self.gap) else self.gap, not np.isnan(self.gap)])
@@ -162,7 +162,7 @@ class BackgroundTasks:
         return found | predicting | recent | {k: v for run in since for k, v in run.items()}
 
     def restore(self, function: Function, tensors: Mapping[str, Any]) -> BackgroundTasks:
-        """Return what :meth:`tensors` returned; a job that was running is begun again.
+        """Return the state that :meth:`tensors` returned; a job that was running starts again.
 
         Raises
         ------
@@ -206,17 +206,17 @@ class BackgroundTasks:
         return replace(found, recent=log_of, held=held, job=job, fed=fed)
 
     def without_job(self) -> BackgroundTasks:
-        """Return what has been seen without the job, since the function that it began from is gone."""
+        """Return the state without the job, because the function that it began from is gone."""
         return replace(self, job=None, fed=0)
 
     def abandon(self) -> None:
-        """Let the job end when it will."""
+        """Let the job end by itself."""
         if self.job is not None:
             self.job.abandon()
 
 
 def _has_work(task: Task, function: Function) -> bool:
-    """Return whether there is anything for a task to do."""
+    """Return whether a task has anything to do."""
     if not isinstance(task, Pruning):
         return True
     if isinstance(function, SecondOrderLearner):

@@ -32,12 +32,12 @@ class Task:
         _at_least(2, "window", self.window)
 
     def check(self, function: Function, max_features: int | str | None) -> None:
-        """Raise a ValueError if this can never be done to a function like this, with this cap on its features."""
+        """Raise a ValueError if the task can never be applied to such a function, with this cap on its features."""
         raise NotImplementedError
 
 
 def kept_blocks(cap: int, keep: float) -> tuple[int, int]:
-    """Return how many blocks are kept of a first-order model, and how many it may have then.
+    """Return the number of blocks that pruning keeps of a first-order model, and its new limit.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Pruning(Task):
             raise ValueError(f"Expected 0 < keep <= 0.5, got {self.keep!r}")
 
     def check(self, function: Function, max_features: int | str | None) -> None:
-        """Raise a ValueError if there is no cap on the features, or they are not drawn one by one."""
+        """Raise a ValueError if the features have no cap, or cannot be selected one by one."""
         if max_features is None:
             raise ValueError("Expected a cap on the features with pruning, got max_features=None")
         if function.directions.plan.is_sketch:

@@ -19,7 +19,7 @@ from streamkernel.upkeep.tasks import Pruning, Refit, Task
 def do_task(
     task: Task, function: Function, rows: Rows, y: F64, build: Build, tell: Tell | None = None
 ) -> tuple[Function, float | None]:
-    """Return what a task makes of a function on some rows, and the gap if it has one.
+    """Return the result of a task for a function on some rows, and its gap if it has one.
 
     Raises
     ------
@@ -36,18 +36,18 @@ def do_task(
 
 
 class SupportsTasks(Protocol):
-    """A model that tasks can be done to."""
+    """A model to which tasks can be applied."""
 
     def run_task(
         self, task: Task, events: Sequence[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None
     ) -> float | None:
-        """Do a task on some events, and return the gap that it ends with, if it has one."""
+        """Apply a task on some events, and return its gap if it has one."""
 
 
 def apply(
     task: Task, model: SupportsTasks, events: Iterable[tuple[Mapping[Hashable, Any], Any]], tell: Tell | None = None
 ) -> float | None:
-    """Do a task to a model at once.
+    """Apply a task to a model immediately.
 
     Parameters
     ----------

@@ -13,9 +13,23 @@ from numpydoc.validate import Validator, validate
 
 import connectors
 import streamkernel
-from streamkernel import engine, kernels, learners, losses, plot, research, rules, sklearn, solvers, step_sizes, upkeep
+from streamkernel import (
+    engine,
+    interop,
+    kernels,
+    learners,
+    losses,
+    plot,
+    research,
+    rules,
+    sklearn,
+    solvers,
+    step_sizes,
+    upkeep,
+)
+from streamkernel.interop import mlflow
 
-BY_EXTRA = (plot, sklearn, solvers, engine)
+BY_EXTRA = (plot, sklearn, solvers, engine, interop, mlflow)
 MODULES = (streamkernel, kernels, learners, losses, research, rules, step_sizes, upkeep, connectors, *BY_EXTRA)
 NOT_ASKED = {
     "ES01": "a summary may say all",

@@ -19,7 +19,7 @@ from streamkernel.engine import examples as engine_examples
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.telemetry.input_ranges import LONGEST, InputRanges
-from streamkernel.features import counter_rng, directions
+from streamkernel.features import counter_rng, direction_store
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
 from streamkernel.kernels import bandwidth
@@ -51,7 +51,7 @@ def test_hashes_of_long_names_are_not_kept() -> None:
 
 
 def test_records_of_long_names_count_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directions, "RECORD_BYTES", 1_000_000)
+    monkeypatch.setattr(direction_store, "RECORD_BYTES", 1_000_000)
     model = KernelClassifier(kernels.Gaussian(1.0), learner="dsg", max_features=8)
     for i in range(300):
         model.learn_one({str(i).ljust(20_000): 1.0, ("tuple", str(i).ljust(20_000)): 2.0}, i % 2)
@@ -181,7 +181,7 @@ def test_an_engine_says_what_it_could_not_remember(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("kind", ["new names", "new strings"])
 def test_a_model_has_a_bound_on_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directions, "RECORD_BYTES", 100_000)
+    monkeypatch.setattr(direction_store, "RECORD_BYTES", 100_000)
     model = KernelClassifier(learner="dsg", max_features=16, cache_bytes=100000)
     sizes = []
     for i, (x, y) in enumerate(itertools.islice(examples(kind, 3000), 3000)):

@@ -12,7 +12,7 @@ from river import feature_extraction, linear_model
 from streams import classifier, examples, regressor, targets, traced
 
 from streamkernel import RandomFeatures, rules
-from streamkernel.features import counter_rng, directions
+from streamkernel.features import counter_rng, direction_store
 from streamkernel.kernels import Gaussian
 
 STREAM = examples(4500)
@@ -58,7 +58,7 @@ def test_memory_is_flat_after_the_cap(options):
 
 def test_memory_is_flat_when_names_never_stop_to_come(monkeypatch):
     """A name is in one event and never again: the cache is full, the rest is regenerated and forgotten."""
-    monkeypatch.setattr(directions, "RECORD_BYTES", 200_000)
+    monkeypatch.setattr(direction_store, "RECORD_BYTES", 200_000)
     counter_rng._cached_hash.cache_clear()  # how full other tests left it decides when its table of names doubles
     _, ys = STREAM
     model = classifier(cache_bytes=50_000, kernel=Gaussian(1.0))

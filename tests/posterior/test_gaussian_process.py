@@ -21,8 +21,9 @@ from streamkernel import InputError, step_sizes
 from streamkernel.kernels import Gaussian
 from streamkernel.posterior import bayesian_linear
 from streamkernel.posterior.feature_matrix import FeatureMap
-from streamkernel.posterior.posteriors import Recursive, Stochastic
+from streamkernel.posterior.recursive_posterior import Recursive
 from streamkernel.posterior.stochastic import OperatorVariance, RidgeFunctions
+from streamkernel.posterior.stochastic_posterior import Stochastic
 
 
 def test_variance_never_grows_where_an_example_is_learned():

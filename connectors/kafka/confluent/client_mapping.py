@@ -44,13 +44,13 @@ VAGUE = {KafkaError._ALL_BROKERS_DOWN}
 
 
 def settings(servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
-    """Return the configuration of a client; the names of our own options have underscores here."""
+    """Return the configuration of a client; our own options have names with underscores."""
     ours = {name.replace("_", "."): value for name, value in own.items()}
     return {**options, "bootstrap.servers": servers, "logger": LOG, **ours}
 
 
 def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequence[KafkaError]) -> None:
-    """Wait until a broker answers.
+    """Wait until a broker responds.
 
     Raises
     ------
@@ -85,17 +85,17 @@ def _kind_of(error: KafkaError) -> Failure:
 
 
 def to_client(offsets: Mapping[Partition, int], note: str = "") -> list[TopicPartition]:
-    """Return offsets in partitions as confluent-kafka has them, with a note for people."""
+    """Return offsets of partitions as confluent-kafka's objects, with a note for people."""
     return [TopicPartition(*partition, offset, note) for partition, offset in offsets.items()]
 
 
 def from_client(partitions: Iterable[TopicPartition]) -> list[Partition]:
-    """Return partitions of confluent-kafka, in order, as we have them."""
+    """Return confluent-kafka's partitions as ours, in order."""
     return sorted(Partition(one.topic, one.partition) for one in partitions)
 
 
 def describe_error(error: Any) -> str:
-    """Return what an error is and says, without how long an attempt took: the same failure has the same text each time.
+    """Return an error as text without its duration: the same failure has the same text each time.
 
     Examples
     --------

@@ -30,8 +30,8 @@ AT_ONCE = 500
 class ConfluentConsumer(Consumer):
     """A :class:`~connectors.kafka.clients.Consumer`.
 
-    librdkafka seeks only in what it fetches already, and its position stays before the markers of transactions. So it
-    is given all partitions again, each with its offset, when some are to `start`, and positions are counted here.
+    librdkafka seeks only in partitions that it already fetches, and its position stops before the markers of
+    transactions. So `start` assigns all partitions again, each with its offset, and positions are counted here.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class ConfluentConsumer(Consumer):
         self._has_part = False
 
     def _heed(self, error: KafkaError, partition: Any = None, offset: int = 0) -> None:
-        """Take note of what is no record; raise an `OSError` if it does not go away."""
+        """Process an event that is not a record; raise an `OSError` for a permanent error."""
         code = error.code()
         if code not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             if error.fatal() or code not in AGAIN:

@@ -107,7 +107,7 @@ class ConfluentProducer(Producer):
 
 @cache
 def _nobody(group: str) -> Any:
-    """Return what a group is committed to with by one who is no member."""
+    """Return the group metadata of a process that is not a member."""
     consumer = AnyConsumer({"group.id": group, "log_level": 0})  # it connects to nothing
     try:
         return consumer.consumer_group_metadata()

@@ -12,12 +12,12 @@ from connectors.kafka.clients import Partition
 
 
 def to_client(partitions: Iterable[Partition]) -> list[Any]:
-    """Return partitions as kafka-python has them."""
+    """Return partitions as kafka-python's objects."""
     return [TopicPartition(*partition) for partition in partitions]
 
 
 def from_client(partitions: Iterable[Any]) -> list[Partition]:
-    """Return partitions of kafka-python, in order, as we have them."""
+    """Return kafka-python's partitions as ours, in order."""
     return [Partition(*partition) for partition in sorted(partitions)]
 
 
@@ -27,6 +27,6 @@ def with_note(offsets: Mapping[Partition, int], note: str) -> dict[Any, Any]:
 
 
 def arguments(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> dict[str, Any]:
-    """Return the arguments of a class of clients: the servers, those options that it has, and our own."""
+    """Return the arguments of a client class: the servers, the options that it has, and our own."""
     known = {name: value for name, value in options.items() if name in kind.DEFAULT_CONFIG}
     return {"bootstrap_servers": [server.strip() for server in servers.split(",")]} | known | own

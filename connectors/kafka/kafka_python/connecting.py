@@ -1,4 +1,4 @@
-"""Connections of kafka-python, which only logs the reason of a failure, and leaves a thread and open files."""
+"""Connections of kafka-python, which only logs the reason of a failure and leaves a thread and open files behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REJECTED = (
 
 
 def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> Any:
-    """Return a client of one of kafka-python's classes, connected.
+    """Return a connected client of one of kafka-python's classes.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def connect(kind: Any, servers: str, options: Mapping[str, Any], **own: Any) -> 
 
 @contextmanager
 def causes() -> Iterator[list[Exception]]:
-    """Collect the errors that kafka-python logs while it connects; they are not logged."""
+    """Collect the errors that kafka-python logs while it connects, instead of logging them."""
     found: list[Exception] = []
 
     def collect(line: logging.LogRecord) -> bool:
@@ -77,9 +77,9 @@ def causes() -> Iterator[list[Exception]]:
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """Reads what a broker says before it closes a connection: why it rejects us.
+    """A connection manager that reads the broker's reason before the broker closes a connection.
 
-    kafka-python 3.0.12 drops it if it comes together with the end.
+    kafka-python 3.0.12 drops the reason if it arrives together with the end.
     """
 
     async def _build_transport(self, *words: Any, **more: Any) -> Any:

@@ -155,20 +155,20 @@ class PythonConsumer(Consumer):
                 admin.close()
 
     def _let_go(self) -> None:
-        """Let go of a fetch of which all records were given.
+        """Release a fetch whose records have all been returned.
 
-        kafka-python 3.0.12 keeps it until the next one comes, and behind it, perhaps without end, what was fetched of a
-        partition that was paused then and is no more.
+        kafka-python 3.0.12 keeps it until the next fetch, and behind it, perhaps without end, the fetched records of a
+        partition that was paused then and no longer is.
         """
         fetcher = self._kafka._fetcher
         if not getattr(fetcher, "_next_partition_records", True):
             fetcher._next_partition_records = None
 
     def _go_on_joining(self) -> None:
-        """Have a group joined again that was begun to be.
+        """Continue a rejoin of the group that kafka-python has dropped.
 
-        kafka-python 3.0.12 begins to when a topic is new or has more partitions. If it hears of that again meanwhile,
-        it takes it to be done: it is no member any more and does not know.
+        kafka-python 3.0.12 starts to rejoin when a topic is new or has more partitions. A second notice during the
+        rejoin makes it assume that the rejoin is done: it is no longer a member, without noticing.
         """
         coordinator = self._kafka._coordinator
         if getattr(coordinator, "rejoining", False) and not coordinator.need_rejoin():
@@ -185,7 +185,7 @@ class PythonConsumer(Consumer):
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Tells a listener, and has nothing fetched of new partitions."""
+    """Forwards rebalances to a listener, and pauses new partitions."""
 
     def __init__(self, kafka: KafkaConsumer, listener: Listener) -> None:
         self._kafka, self._listener = kafka, listener

@@ -141,7 +141,7 @@ def name_of(found: Any) -> str | None:
 
 
 def object_named(name: str) -> Any:
-    """Return the class or function of a name.
+    """Return the class or function with a stored name.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def object_named(name: str) -> Any:
 
 
 def class_named(name: str) -> type:
-    """Return the class of a name, of which a checkpoint may hold instances.
+    """Return the class with a stored name, if a checkpoint may hold instances of it.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def class_named(name: str) -> type:
 
 
 def is_plain(kind: type) -> bool:
-    """Return whether the attributes of an instance are all there is to it, as pickle would see it too.
+    """Return whether an instance's attributes are its whole state, as pickle would see it.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def is_plain(kind: type) -> bool:
 
 
 def method(owner: Any, name: str) -> MethodType:
-    """Return a method of an instance, or of a class if it is a class's, from the few that River keeps.
+    """Return a method of an instance or of a class, from the few that River's objects refer to.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def method(owner: Any, name: str) -> MethodType:
 
 
 def _class_named(name: str) -> type | None:
-    """Return the class that is defined under exactly this name, if it is an allowed one."""
+    """Return the allowed class that is defined under exactly this name."""
     if isinstance(name, str) and name in _OURS:
         return _OURS[name]
     module, _, attribute = name.rpartition(".")

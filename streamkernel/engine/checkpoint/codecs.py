@@ -32,7 +32,7 @@ class Codec(NamedTuple):
 
 
 def kind_of(obj: Any) -> Codec | None:
-    """Return how an object is stored, or ``None`` if it is not stored as parts.
+    """Return the codec of an object, or ``None`` if it has none.
 
     Examples
     --------
@@ -44,12 +44,12 @@ def kind_of(obj: Any) -> Codec | None:
 
 
 def kind_tagged(tag: str) -> Codec | None:
-    """Return how what is stored under a tag is put together."""
+    """Return the codec of a tag."""
     return _BY_TAG.get(tag)
 
 
 def attributes(obj: Any) -> dict[str, Any]:
-    """Return the attributes of an instance that are to be stored.
+    """Return the attributes of an instance that are stored.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def attributes(obj: Any) -> dict[str, Any]:
 
 
 def is_attribute(name: str) -> bool:
-    """Return whether an attribute may have this name; Python's own, like ``__class__``, may not be set."""
+    """Return whether a file may set an attribute of this name; names such as ``__class__`` it may not."""
     return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 

@@ -1,4 +1,4 @@
-"""The valid checkpoint, according to Kafka."""
+"""The committed checkpoint, according to Kafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = structlog.get_logger("streamkernel")
 
 
 def recover_newest(state: StateDirectory, newest: int) -> dict[str, Any] | None:
-    """Return the newest checkpoint that counts and is whole, ``None`` if there never was one.
+    """Return the newest checkpoint that is committed and intact, or ``None`` if there has never been one.
 
     Parameters
     ----------

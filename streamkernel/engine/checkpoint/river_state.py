@@ -64,7 +64,7 @@ def encode(obj: Any, hook: Hook | None = None) -> Json:
 
 
 def decode(value: Json, hook: Hook | None = None) -> Any:
-    """Return the object that a JSON value was made of.
+    """Return the object that a JSON value encodes.
 
     Parameters
     ----------

@@ -27,14 +27,14 @@ log = structlog.get_logger("streamkernel")
 
 
 class StateDirectoryError(RuntimeError):
-    """A state directory that is in use, or holds another run."""
+    """The state directory is in use by another process, or belongs to another run."""
 
 
 class StateDirectory:
     """A directory of checkpoints, used by one process at a time.
 
-    Only the user who runs the process can read the files in it. A symbolic link in it is not followed, so that who can
-    write there cannot make the process read or overwrite files elsewhere.
+    Only the user of the process can read its files. Symbolic links in it are not followed, so another user with write
+    access cannot make the process read or overwrite other files.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class StateDirectory:
 
     @property
     def identity(self) -> str:
-        """A name of this directory that no other has, and that it keeps."""
+        """A unique and permanent name of this directory."""
         path = no_link(self.path / "identity")
         if not path.exists():
             tensor_file.put(path, uuid.uuid4().hex.encode(), PRIVATE)
@@ -78,20 +78,19 @@ class StateDirectory:
     def write(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint.
 
-        1. Encode the state; models and plain arrays become tensors.
-        2. Write a new file beside the others, flush it to disk, and rename it into its place.
-        3. Only then drop the oldest.
+        1. Encode the state; models and plain arrays become tensors. 2. Write a new file beside the others, flush it to
+        disk, and rename it to its final name. 3. Only then delete the oldest checkpoint.
         """
         self.promote(self.prepare(state))
 
     def prepare(self, state: Mapping[str, Any]) -> int:
-        """Write a checkpoint that does not count yet, and return its number."""
+        """Write a checkpoint that is not committed yet, and return its number."""
         number = self.newest() + 1
         state_file.write(self._path_prepared(number), "checkpoint", dict(state), PRIVATE)
         return number
 
     def promote(self, number: int) -> None:
-        """Let a prepared checkpoint count, and drop the oldest."""
+        """Commit a prepared checkpoint, and delete the oldest."""
         path = self.path / f"checkpoint-{number:012d}.safetensors"
         tensor_file.move(self._path_prepared(number), path)
         self.size = path.stat().st_size
@@ -99,17 +98,17 @@ class StateDirectory:
             old.unlink()
 
     def prepared_number(self) -> int | None:
-        """Return the number of a checkpoint that was prepared and neither promoted nor discarded."""
+        """Return the number of a checkpoint that was prepared, and neither promoted nor discarded."""
         files = sorted(self.path.glob("prepared-*.safetensors"))
         return _number(files[-1]) if files else None
 
     def discard(self) -> None:
-        """Drop what was prepared and does not count."""
+        """Delete a prepared checkpoint."""
         for path in self.path.glob("prepared-*.safetensors"):
             path.unlink()
 
     def newest(self) -> int:
-        """Return the number of the newest checkpoint that counts, 0 for none."""
+        """Return the number of the newest committed checkpoint, or 0."""
         files = checkpoints(self.path)
         return _number(files[-1]) if files else 0
 
@@ -117,7 +116,7 @@ class StateDirectory:
         return self.path / f"prepared-{number:012d}.safetensors"
 
     def read_newest(self) -> dict[str, Any] | None:
-        """Return the newest state that is whole, with its number as "checkpoint"; ``None`` if none was ever written.
+        """Return the newest intact state, with its number as "checkpoint", or ``None`` if none has ever been written.
 
         Raises
         ------
@@ -127,7 +126,7 @@ class StateDirectory:
         return read_newest(self.path)
 
     def close(self) -> None:
-        """Let other processes use the directory."""
+        """Unlock the directory."""
         self._unlock()
 
     def __enter__(self) -> Self:
@@ -140,9 +139,10 @@ class StateDirectory:
 
 
 def check_setup(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse a state that was made with another setup, naming the first difference.
+    """Raise an error that names the first difference if a state was written with another setup.
 
-    Topics can be added behind the others: the number of the checkpoint that counts is committed for the first one.
+    Topics may be added at the end: the number of the committed checkpoint is stored with the offsets of the first
+    topic.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def checkpoints(path: Path) -> list[Path]:
 
 
 def read_newest(path: Path) -> dict[str, Any] | None:
-    """Return the newest state in a directory that is whole; see :meth:`StateDirectory.read_newest`."""
+    """Return the newest intact state in a directory; see :meth:`StateDirectory.read_newest`."""
     files = checkpoints(path)
     errors = []
     for file in reversed(files):
@@ -198,7 +198,7 @@ def read_newest(path: Path) -> dict[str, Any] | None:
 
 
 def _lock_directory(path: Path) -> int:
-    """Return a descriptor that locks a directory as long as it is open; a file with the lock might be deleted."""
+    """Return a descriptor that holds the lock on a directory while it is open; a lock file could be deleted."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ def _lock_directory(path: Path) -> int:
 
 
 def no_link(path: Path) -> Path:
-    """Return the path of a file in a state directory, unless it is that of a symbolic link.
+    """Return the path of a file in a state directory; raise an error for a symbolic link.
 
     Raises
     ------

@@ -34,7 +34,7 @@ def write(path: Path, kind: str, value: Any, mode: int = 0o666) -> None:
 
 
 def rebuild(description: Mapping[str, Any], tensors: Mapping[str, Any], where: str) -> Any:
-    """Return the value of which :func:`write` wrote this description and these tensors.
+    """Return the value of a description and tensors that :func:`write` wrote.
 
     Raises
     ------

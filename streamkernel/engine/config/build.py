@@ -138,7 +138,7 @@ def type_of(spec: Any) -> str:
 
 
 def transformer_on(transformer: base.Transformer, on: str | Sequence[str] | None = None) -> base.Transformer:
-    """Return a transformer limited to some fields; the others pass by untouched.
+    """Return a transformer limited to some fields; the others pass unchanged.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _make(kind: type, given: dict[str, Any], where: str, other_keys: Sequence[st
 
 
 def by_label(value: Any) -> Any:
-    """Return a table by label, whose keys are strings, with the labels that these may stand for, too.
+    """Return a table by label, with the strings of its keys and with the labels that they may represent.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def by_label(value: Any) -> Any:
 
 
 def _tokenizer(pattern: str, where: str) -> functools.partial[Iterator[str]]:
-    """Return what a vectorizer finds words with, in linear time."""
+    """Return the tokenizer of a vectorizer, which takes linear time."""
     try:
         compiled(pattern)
     except ImportError as error:

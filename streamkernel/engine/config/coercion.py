@@ -29,9 +29,9 @@ _ANYTHING = ("pos_val",)  # a label: its default, True, says nothing of its type
 
 
 def parameters_of(kind: Any) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of a class, with their annotations resolved.
+    """Return the named parameters of a class, with resolved annotations.
 
-    Where there is no annotation, the default tells the type. What cannot be resolved is ``Any``.
+    Without an annotation, the type is that of the default. What cannot be resolved is ``Any``.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def _resolve(parameter: inspect.Parameter, function: Any) -> Any:
 
 
 def expectation(annotation: Any) -> str:
-    """Return the values that a table can hold for an annotation, as text; empty if there are none.
+    """Return a description of the values that a table can hold for an annotation; empty if there are none.
 
     Examples
     --------
@@ -119,9 +119,9 @@ def takes_paths(annotation: Any) -> bool:
 
 
 def fit_value(value: Any, annotation: Any) -> Any:
-    """Return the value as the annotation has it: a list can become a set, 1 can become 1.0.
+    """Return a value in the type of the annotation: a list can become a set, 1 can become 1.0.
 
-    ``True`` is no integer, and ``"5"`` is not a number. What cannot be judged is let through.
+    ``True`` is not an integer, and ``"5"`` is not a number. A value whose type cannot be checked is passed unchanged.
 
     Raises
     ------

@@ -22,7 +22,7 @@ __all__ = ["Config", "ConfigError", "load_config"]
 
 
 class Config(Settings):
-    """A whole configuration.
+    """A complete configuration.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Config(Settings):
         return self
 
     def build_source(self, member: str | None = None) -> Source:
-        """Return the source of records; a consumer group knows it as `member`.
+        """Return the source of records; `member` is the name of this process in a consumer group.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Config(Settings):
         return sources.build_source(self, member)
 
     def check(self) -> None:
-        """Build everything once, as a run would.
+        """Build all components once, as a run would.
 
         Raises
         ------

@@ -20,14 +20,14 @@ LONGEST_TRANSACTION = 900.0
 
 
 class TopicOutput(NamedTuple):
-    """What writes to topics, and what decides which checkpoint counts if it is the same."""
+    """A writer of topics, and the record of committed checkpoints if it is the same."""
 
     writer: Writer
     transactions: Transactions | None
 
 
 def kafka_problems(settings: Settings) -> Iterator[str]:
-    """Yield what cannot be combined."""
+    """Yield the problems of options that cannot be combined."""
     source, sink, kafka = settings.source, settings.sink, settings.kafka
     topics = source.topics is not None
     writes = sink.predictions_topic or sink.dead_letters_topic
@@ -58,7 +58,7 @@ def kafka_problems(settings: Settings) -> Iterator[str]:
 
 
 def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
-    """Return the source; it connects when it is asked for events.
+    """Return the source; it connects when it is polled.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def kafka_source(settings: Settings, member: str | None) -> KafkaSource:
 
 
 def decoder_of(settings: Settings) -> Any:
-    """Return the function from bytes to fields, ``None`` for JSON.
+    """Return the function from bytes to fields, or ``None`` for JSON.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def kafka_options(settings: Settings) -> Options:
 
 
 def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None:
-    """Return what writes to topics and commits, which connects when it is used; ``None`` if nothing does."""
+    """Return the writer of topics, which connects when it is used, or ``None`` if no topic is written."""
     from connectors import KafkaTransactions
     from connectors.kafka import Writer
 
@@ -134,7 +134,7 @@ def outlet(settings: Settings, source: Any, identity: str) -> TopicOutput | None
 
 
 def _function(name: str, folder: Path) -> Any:
-    """Return the function that a user named, of an installed module or of one beside the configuration file."""
+    """Return the function that a user named, from an installed module or from one beside the configuration file."""
     module, _, attribute = name.partition(":")
     if str(folder) not in sys.path:
         sys.path.append(str(folder))  # at the end, so that no file beside a configuration hides a module

@@ -10,7 +10,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
 
 
 class Limit(NamedTuple):
-    """The largest value of a parameter, and how many bytes a value takes at least."""
+    """The largest value of a parameter, and the least number of bytes per unit."""
 
     most: int
     n_bytes: Callable[[int], float]
@@ -42,7 +42,7 @@ LIMITS = {
 
 
 def problem_with(kind: type, name: str, value: Any) -> str | None:
-    """Return why a value of a parameter is too large, if it is.
+    """Return the reason why a value of a parameter is too large, if it is.
 
     Examples
     --------

@@ -14,7 +14,7 @@ _WIDEST = 60
 
 
 class ConfigError(ValueError):
-    """What is wrong with a configuration, one line for every problem.
+    """The problems of a configuration, one per line.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def _toml(value: Any) -> str:
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """Return the end of a sentence that proposes the known name next to a wrong one, or nothing.
+    """Return the end of a sentence that proposes the most similar known name, or an empty string.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 
 
 def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
-    """Return the problem of an unknown key, with the new one if it is the name of an older version.
+    """Return the problem of an unknown key, with the new name if it is one of an older version.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
 
 
 def of_error(where: str, error: BaseException) -> str:
-    """Return the problem that a library's own error is, in the style of ours.
+    """Return the error of another library as a problem in the style of this one.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def of_error(where: str, error: BaseException) -> str:
 
 
 def collect_problems(*calls: Callable[[], object]) -> None:
-    """Make all calls and raise the problems of all of them as one error.
+    """Make all calls, and raise all their problems as one error.
 
     Examples
     --------

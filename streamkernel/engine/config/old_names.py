@@ -36,7 +36,7 @@ VALUES: dict[str, dict[str, str]] = {"source.order": {"free": 'the value "free" 
 
 
 def sentence_of_key(table: str, key: str) -> str | None:
-    """Return what to say of a key, ``None`` if it is not an old name.
+    """Return the message for an old key, or ``None`` for any other.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def sentence_of_key(table: str, key: str) -> str | None:
 
 
 def sentence_of_value(path: str, value: Any) -> str | None:
-    """Return what to say of a value, ``None`` if it is not an old name.
+    """Return the message for an old value, or ``None`` for any other.
 
     Examples
     --------

@@ -36,7 +36,7 @@ _FEW, _SOME = 8, 24
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The classes that one kind of table can name.
+    """The classes that a table of one kind can name.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Catalogue:
 
 @functools.cache
 def models() -> Catalogue:
-    """Return the models that can be run."""
+    """Return the models that a run can use."""
     from streamkernel.estimators.classifier import KernelClassifier
     from streamkernel.estimators.gaussian_process import GaussianProcessRegressor
     from streamkernel.estimators.regressor import KernelRegressor
@@ -63,7 +63,7 @@ def models() -> Catalogue:
 
 @functools.cache
 def baselines() -> Catalogue:
-    """Return River's linear models that learn one event after the other.
+    """Return River's linear models that learn one event at a time.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def baselines() -> Catalogue:
 
 @functools.cache
 def transformers() -> Catalogue:
-    """Return River's transformers that a table can describe and a checkpoint can hold, and our own.
+    """Return the transformers, River's and ours, that a table can describe and a checkpoint can store.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def transformers() -> Catalogue:
 
 @functools.cache
 def metrics() -> Catalogue:
-    """Return River's metrics that are one number.
+    """Return River's metrics with a single number as value.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def datasets() -> Catalogue:
 
 
 def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
-    """Return the class of a name.
+    """Return the class with a given name.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def find_kind(name: Any, catalogue: Catalogue, where: str) -> type:
 
 
 def objects_for(name: str) -> Catalogue:
-    """Return what a parameter of one of the names of `OBJECTS` can be.
+    """Return the classes that a parameter with one of the names in `OBJECTS` accepts.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def objects_for(name: str) -> Catalogue:
 
 
 def settable(kind: type) -> dict[str, inspect.Parameter]:
-    """Return the parameters that a table can give; a class, like Binarizer's dtype, it cannot.
+    """Return the parameters that a table can set; classes, such as Binarizer's dtype, it cannot.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def settable(kind: type) -> dict[str, inspect.Parameter]:
 
 
 def _is_describable(kind: type) -> bool:
-    """Return whether a table can give all that a class needs; it cannot give ``*args``."""
+    """Return whether a table can set all required arguments of a class; it cannot set ``*args``."""
     parameters = parameters_of(kind)
     needed = [p for p in parameters.values() if p.default is p.empty]
     return len(parameters) == len(inspect.signature(kind).parameters) and all(

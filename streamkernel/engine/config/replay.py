@@ -10,10 +10,10 @@ from streamkernel.engine.config.messages import ConfigError
 
 
 def replay_config(config: Config, directory: Path, start: str | None, until: str | None) -> Config:
-    """Return what runs a stream again and leaves all of what it writes in a directory.
+    """Return the configuration that runs a stream again and writes everything to a directory.
 
-    Topics are read to their present end, without a consumer group, and files are not followed, so that the run that is
-    going on is not disturbed; no metrics are served.
+    Topics are read to their present end without a consumer group, and files are not followed, so a run in progress is
+    not disturbed; no metrics are served.
 
     Parameters
     ----------

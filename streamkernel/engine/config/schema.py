@@ -41,7 +41,7 @@ def _resolve_path(value: Any, info: ValidationInfo) -> Path:
 
 
 def _resolve_pattern(value: Any, info: ValidationInfo) -> Path:
-    """Return a path or a pattern, relative to the folder of the configuration file, which means itself."""
+    """Return a path or a pattern relative to the configuration file's folder, in which no character is special."""
     path = _resolve_path(value, info)
     return Path(glob.escape(str((info.context or {}).get("folder", "."))), value) if is_pattern(path) else path
 
@@ -63,13 +63,13 @@ _GO_WITH: dict[str, tuple[str, ...]] = {
 
 
 class ConfigTable(BaseModel):
-    """A table that takes no key it does not know, and no value of another type."""
+    """A table that refuses unknown keys and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class KafkaTable(ConfigTable):
-    """Which brokers, as what group, and what is promised."""
+    """The brokers, the consumer group and the processing guarantee."""
 
     servers: Name = Field(description='addresses of brokers, "host:port", separated by commas')
     group: Name | None = Field(default=None, description="the name of a consumer group")
@@ -84,7 +84,7 @@ class KafkaTable(ConfigTable):
 
 
 class SourceTable(ConfigTable):
-    """Where records come from: a file, all that match a pattern, a data set, or topics."""
+    """The source of records: a file, the files that match a pattern, a data set, or topics."""
 
     path: LocalPattern | None = Field(default=None, description='the path of a file, or "-" for standard input')
     dataset: Name | None = Field(default=None, description="the name of one of River's data sets")
@@ -107,7 +107,7 @@ class SourceTable(ConfigTable):
     @model_validator(mode="wrap")
     @classmethod
     def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SourceTable]) -> SourceTable:
-        """Take the keys of a source that has no table here as the parameters of its class."""
+        """Pass the keys of a registered source to its class as parameters."""
         if not isinstance(data, dict) or not data.keys() & (SOURCES.keys() - cls.model_fields.keys()):
             return validate(data)
         found = cls.model_construct()
@@ -116,12 +116,12 @@ class SourceTable(ConfigTable):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters of a source that has no table here."""
+        """The parameters of a registered source."""
         return self._parameters
 
     @property
     def key(self) -> str:
-        """The key that says which source it is."""
+        """The key that selects the kind of source."""
         return next(key for key in SOURCES if key in self._parameters or getattr(self, key, None) is not None)
 
     @model_validator(mode="after")
@@ -146,12 +146,12 @@ class SourceTable(ConfigTable):
         return self
 
     def reads(self, path: Path) -> bool:
-        """Tell whether a file is, or would be, one of those that match the pattern."""
+        """Return whether the pattern matches a file, existing or not."""
         return self.path is not None and is_pattern(self.path) and matches(path, self.path)
 
 
 class SinkTable(ConfigTable):
-    """Where results go."""
+    """The destinations of results."""
 
     predictions: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
@@ -169,7 +169,7 @@ class SinkTable(ConfigTable):
 
 
 class DelayedLabelsTable(ConfigTable):
-    """How features and the label that comes in another record find each other."""
+    """The join of features and labels that arrive in separate records."""
 
     key: Name = Field(description="the name of the field that features and their label have in common")
     time: Name | None = Field(default=None, description="the name of the field with the time of an event")
@@ -178,14 +178,14 @@ class DelayedLabelsTable(ConfigTable):
 
 
 class StateTable(ConfigTable):
-    """Where the state is kept."""
+    """The state directory and the checkpoint interval."""
 
     directory: LocalPath | None = Field(default=None, description="the path of a directory")
     checkpoint_seconds: float = Field(default=30.0, gt=0, description="a number of seconds above 0")
 
 
 def _check_token(token: str) -> SecretStr:
-    """Return a token if an Authorization header can carry it, which is not so with a line end, as files have it."""
+    """Return a token that an Authorization header can carry; a line end, which files often have, is refused."""
     if re.fullmatch(r"[!-~][ -~]{6,}[!-~]", token) is None:
         raise ValueError(_TOKEN_TEXT)
     return SecretStr(token)
@@ -200,7 +200,7 @@ def _token_of_environment() -> SecretStr | None:
 
 
 class HttpTable(ConfigTable):
-    """Where the run answers: live page, metrics, predictions."""
+    """The HTTP server: live page, metrics and predictions."""
 
     port: int | None = Field(default=None, ge=0, le=65535, description="a port from 0 to 65535")
     host: Name = Field(default="127.0.0.1", description="the name or address of a host")
@@ -213,7 +213,7 @@ class HttpTable(ConfigTable):
 
 
 class LogTable(ConfigTable):
-    """What is written to standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description='"debug", "info", "warning" or "error"'
@@ -222,7 +222,7 @@ class LogTable(ConfigTable):
 
 
 class ClusterTable(ConfigTable):
-    """How a run is divided that has workers."""
+    """The division of a run among workers."""
 
     workers: int | None = Field(default=None, ge=1, le=1024, description="an integer from 1 to 1024")
     events_per_round: int = Field(default=4096, ge=1, le=10_000_000, description="an integer from 1 to 10,000,000")

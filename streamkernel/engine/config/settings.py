@@ -1,4 +1,4 @@
-"""What a configuration says, and the models, metrics and steps that it describes."""
+"""The settings in a configuration file, and the models, metrics and steps that they describe."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 
 class Settings(ConfigTable):
-    """What a configuration says, each value by itself, and the parts of a pipeline that it describes."""
+    """The settings of a configuration, each checked alone, and the pipeline that they describe."""
 
     label: Name = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
+    coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
     source: SourceTable = Field(description="a table with a path, a dataset or topics")
     preprocessing: tuple[build.Spec, ...] = Field(
@@ -53,12 +54,12 @@ class Settings(ConfigTable):
     _folder: Path = PrivateAttr(Path())
 
     def model_post_init(self, context: Any) -> None:
-        """Remember the folder of the file."""
+        """Store the folder of the file."""
         self._folder = (context or {}).get("folder", Path())
 
     @property
     def folder(self) -> Path:
-        """The folder of the file, which paths are relative to."""
+        """The folder of the file; relative paths are relative to it."""
         return self._folder
 
     @field_validator("metric", "preprocessing", "model", "baseline", mode="before")
@@ -75,7 +76,7 @@ class Settings(ConfigTable):
         return value
 
     def _confusions(self) -> list[str]:
-        """Return the problems of fields and files that are named for two things."""
+        """Return the problems of fields and files with two conflicting uses."""
         problems = []
         if self.label in self.ignore:
             problems.append(f"ignore: expected fields other than the label, got {to_toml(self.label)}")
@@ -103,7 +104,7 @@ class Settings(ConfigTable):
 
     @property
     def dead_letters_path(self) -> Path:
-        """Where records go that cannot be used: by default beside the state, or beside the configuration."""
+        """The file of dead letters: by default in the state directory, or beside the configuration."""
         return self.sink.dead_letters or (self.state.directory or self._folder) / "dead_letters.jsonl"
 
     def setup(self) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class Settings(ConfigTable):
         }
 
     def without_secrets(self) -> dict[str, Any]:
-        """Return what the file says as JSON values, with no secret in it."""
+        """Return the settings as JSON values, without secrets."""
         from connectors.kafka.options import is_secret
 
         found = self.model_dump(mode="json", exclude_unset=True)
@@ -147,7 +148,7 @@ class Settings(ConfigTable):
         return model
 
     def build_baseline(self) -> base.Estimator | None:
-        """Return the baseline behind the same steps, and others that make numbers of all fields, on one scale."""
+        """Return the baseline, behind the same steps and others that turn all fields into scaled numbers."""
         if self.baseline is None:
             return None
         more = {"to scale": preprocessing.StandardScaler(), "to encode": preprocessing.OneHotEncoder()}

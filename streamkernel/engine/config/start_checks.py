@@ -56,7 +56,7 @@ def check_state(config: Config) -> str:
 
 
 def check_connections(config: Config) -> None:
-    """Connect to the brokers as a run would, with its credentials, and look for its topics; nothing is read or written.
+    """Connect to the brokers with the configured credentials, and check that the topics exist, without reading.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _check_source(config: Config) -> None:
 
 
 def _check_length(key: str, path: Path, position: object) -> None:
-    """Raise a ConfigError if a file has lost what was durable at the checkpoint."""
+    """Raise a ConfigError if a file has become shorter than it was at the checkpoint."""
     length = path.stat().st_size if path.is_file() else 0
     if isinstance(position, int) and path.name != "-" and not path.is_char_device() and length < position:
         raise ConfigError(

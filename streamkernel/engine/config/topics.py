@@ -51,10 +51,10 @@ class Topic(NamedTuple):
 
 
 def find_topics(config: Config) -> list[Topic]:
-    """Ask the brokers for the topics of a configuration.
+    """Look up the configured topics at the brokers.
 
-    A topic of predictions that is missing should have as many partitions as the source has, and a source that is
-    missing as many as the others have; one is enough for dead letters.
+    A missing topic of predictions should have as many partitions as the source, and a missing source as many as the
+    other sources; one is enough for dead letters.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def find_topics(config: Config) -> list[Topic]:
 
 
 def report_topics(config: Config, *, create: bool) -> tuple[list[str], bool]:
-    """Return lines for the user about the topics that are needed, and whether all exist.
+    """Return a report on the required topics, and whether all exist.
 
     Parameters
     ----------

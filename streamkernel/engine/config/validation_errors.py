@@ -16,7 +16,7 @@ _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 
 
 def syntax_problem(path: Path, text: str, message: str) -> str:
-    """Return where a file is no TOML, and why."""
+    """Return the position and the reason of a TOML syntax error."""
     found = _PLACE.fullmatch(message)
     if found is None:
         return f"{path}: {message}"
@@ -28,7 +28,7 @@ def syntax_problem(path: Path, text: str, message: str) -> str:
 
 
 def problems_of(error: ValidationError, data: dict[str, Any], config: type[BaseModel]) -> Iterator[str]:
-    """Yield the lines that say what is wrong."""
+    """Yield a line for each validation error."""
     for detail in error.errors():
         own = detail.get("ctx", {}).get("error")
         if isinstance(own, ConfigError):

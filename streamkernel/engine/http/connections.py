@@ -35,10 +35,10 @@ log = structlog.get_logger("streamkernel")
 
 
 class Connection(H11Protocol):
-    """A connection with a deadline for each phase, of which there is a bounded number.
+    """A client's connection, with a deadline for each phase; the number of connections is bounded.
 
-    No client is kept out by half-sent requests, or by answers that are not read: if there are too many connections, one
-    of the client that has the most of them is closed, the one that has kept the server waiting for the longest time.
+    Half-sent requests and unread responses cannot lock out other clients: beyond the limit, the server closes a
+    connection of the client with the most connections, the one that has kept it waiting longest.
 
     Attributes
     ----------
@@ -55,20 +55,20 @@ class Connection(H11Protocol):
         self._is_idle = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection in, and close one if there are too many."""
+        """Accept a connection, and close one if there are too many."""
         super().connection_made(transport)
         self._limit(HEAD_SECONDS)
         if len(self.connections) > MAX_CONNECTIONS:
             self._close_one()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request."""
+        """Receive a part of a request."""
         if self._is_idle:
             self._limit(HEAD_SECONDS)
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Begin to answer a request if its headers are complete."""
+        """Start to process a request whose headers are complete."""
         cycle = self.cycle
         super().handle_events()
         if self.cycle is not cycle:
@@ -80,7 +80,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
@@ -92,11 +92,11 @@ class Connection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the client waits for the server, and not the other way round."""
+        """Whether the server is working on a response."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _limit(self, seconds: float, *, is_idle: bool = False) -> None:
-        """Begin a phase that may take so long."""
+        """Start a phase with a time limit."""
         if self._timer is not None:
             self._timer.cancel()
         self.since, self._is_idle = self.loop.time(), is_idle

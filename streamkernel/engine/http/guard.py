@@ -22,10 +22,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Guard:
-    """Passes on requests with the token, or without a token those made on this machine and to it by name.
+    """Access control by token, or without a token by origin: this machine, addressed by a local name.
 
-    The name is checked since a page on the Internet could have a name that resolves to this machine. A request that a
-    proxy has passed on is from somewhere else, and is refused if there is no token.
+    The name is checked because a page on the Internet could have a name that resolves to this machine. A request
+    through a proxy comes from elsewhere, and without a token is refused.
     """
 
     def __init__(self, app: Any, token: str | None) -> None:
@@ -33,7 +33,7 @@ class Guard:
         self._expected = None if token is None else token.encode()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request, or refuse it."""
+        """Process a request or refuse it."""
         assert scope["type"] == "http"
         refused = _framing_problem(scope)
         if refused is None and scope["path"] not in OPEN:
@@ -61,7 +61,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or an address is that of this machine for itself.
+    """Return whether a name or an address is a loopback one.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _framing_problem(scope: MutableMapping[str, Any]) -> Response | None:
-    """Refuse a request of which a proxy before this server may have seen another end."""
+    """Return the reason to refuse a request whose end a proxy might have placed elsewhere."""
     coded = any(name == b"transfer-encoding" for name, _ in scope["headers"])
     if not coded:
         return None

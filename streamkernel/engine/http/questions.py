@@ -21,7 +21,7 @@ SHORT_BYTES = 2048
 
 
 def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
-    """Return the record or the records of a request.
+    """Return the record or the records of a request for predictions.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:
 
 
 def answer_to(question: list[dict[str, Any]] | dict[str, Any], published: PublishedModel) -> dict[str, Any]:
-    """Return a prediction, or those for all records.
+    """Return the prediction for a record, or for each of several.
 
     Raises
     ------

@@ -60,7 +60,7 @@ SAFE = {
 
 
 def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int:
-    """Answer from a thread of its own, and return the port (of the system's choice if `port` is 0).
+    """Start the server in a thread of its own, and return the port (chosen by the system if `port` is 0).
 
     Raises
     ------
@@ -85,7 +85,7 @@ def serve(engine: Engine, host: str, port: int, token: str | None = None) -> int
 
 
 def application(engine: Engine, token: str | None) -> Starlette:
-    """Return what answers for an engine."""
+    """Return the ASGI application of an engine."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     ProcessCollector(registry=registry)
@@ -156,7 +156,7 @@ def application(engine: Engine, token: str | None) -> Starlette:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body, unless it is too long or too slow."""
+    """Return the body of a request, or raise an error if it is too long or too slow."""
     too_long = HTTPException(413, f"Expected a body of at most {LARGEST_BODY:,} bytes, got more")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > LARGEST_BODY:

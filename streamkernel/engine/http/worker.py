@@ -41,7 +41,7 @@ class Worker:
         threading.Thread(target=self._work, daemon=True, name="predictions").start()
 
     async def run(self, job: Callable[[], T], *, is_short: bool) -> T:
-        """Return what `job` returns, or raise what it raises.
+        """Run a job, and return its result or raise its error.
 
         Raises
         ------

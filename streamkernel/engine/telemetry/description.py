@@ -12,7 +12,7 @@ from streamkernel.estimators.internals import parameters_of
 
 
 def model_rows(model: Any) -> list[tuple[str, str]]:
-    """Return what a pipeline is."""
+    """Return the description of a pipeline, as pairs of a name and a text."""
     steps = list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
     rows = [("pipeline", " | ".join(str(step) for step in steps))]
     last = steps[-1]
@@ -29,7 +29,7 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
 
 
 def checkpoint_rows(state: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a checkpoint holds."""
+    """Return the description of a checkpoint, as pairs of a name and a text."""
     rows = model_rows(state["model"])
     rows += [(type(state["metric"]).__name__, f"{state['metric'].get():.6g}")]
     rows += [(f"events {outcome.replace('_', ' ')}", f"{count:,}") for outcome, count in state["outcomes"].items()]

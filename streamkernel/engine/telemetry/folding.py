@@ -21,7 +21,7 @@ _CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class Folding(logging.Filter):
-    """Lets a line of a client pass if there was none like it for a while, and counts those that it holds back.
+    """Passes a client's log line if none like it was recent, and counts the suppressed ones.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Folding(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # when it passed last, and how many were held back
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is to be written."""
+        """Return whether to write a line."""
         if record.name.partition(".")[0] not in LOGGERS:
             return True
         text = record.getMessage()

@@ -1,4 +1,4 @@
-"""How long something takes, as a histogram."""
+"""Durations as histograms."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ CHECKPOINT_BOUNDS = (5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 
 
 class Histogram(NamedTuple):
-    """Counts up to each bound, cumulated as Prometheus has them, and the sum."""
+    """Cumulative counts for each bound, as in Prometheus, and the sum."""
 
     buckets: tuple[tuple[str, float], ...]
     total: float
 
 
 class Durations:
-    """How often something took how long, in seconds.
+    """Durations in seconds, counted by bounds.
 
     Parameters
     ----------
@@ -46,19 +46,19 @@ class Durations:
         self._total = 0.0
 
     def fold(self) -> None:
-        """Count what is still to be counted."""
+        """Count the durations collected since the last call."""
         new = np.array(self.new)
         self.new.clear()
         self._counts += np.bincount(np.searchsorted(self._bounds, new), minlength=len(self._counts))
         self._total += float(new.sum())
 
     def add(self, other: Durations) -> None:
-        """Count what another one of the same bounds has counted too."""
+        """Add the counts of another object with the same bounds."""
         self._counts += other._counts
         self._total += other._total
 
     def histogram(self) -> Histogram:
-        """Return all that was counted."""
+        """Return the histogram of all durations."""
         self.fold()
         cumulated = self._counts.cumsum().astype(float).tolist()
         return Histogram(tuple(zip(self._names, cumulated, strict=True)), self._total)

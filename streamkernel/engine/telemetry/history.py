@@ -21,7 +21,7 @@ MOMENTARY = ("time", "lag")
 class History:
     """Points of named numbers, evenly spaced over all events so far.
 
-    Which events have a point depends only on their number, so that a run that was killed has the same points.
+    Only its number decides whether an event has a point, so a killed run has the same points after its restart.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class History:
         return self.every - self.events % self.every
 
     def is_due(self, events: int = 1) -> bool:
-        """Count an event, or many, and return whether there is to be a point."""
+        """Count one or more events, and return whether a point is due."""
         before, self.events = self.events, self.events + events
         return self.events // self.every > before // self.every
 
@@ -58,18 +58,18 @@ class History:
             self.every *= 2
 
     def columns(self) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-        """Return the points by name, each an array of as many numbers; NaN where there was none."""
+        """Return the points by name, as arrays of equal length; NaN for missing values."""
         points = list(self._points)
         names = dict.fromkeys(name for point in points for name in point)
         return {name: np.array([point.get(name, np.nan) for point in points]) for name in names}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds of it."""
+        """Return the state for a checkpoint."""
         lasting = {name: column for name, column in self.columns().items() if name not in MOMENTARY}
         return {"events": self.events, "every": self.every, "columns": lasting}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what a checkpoint holds."""
+        """Restore the state of a checkpoint."""
         self.events, self.every = state["events"], state["every"]
         columns = state["columns"]
         rows = zip(*columns.values(), strict=True)

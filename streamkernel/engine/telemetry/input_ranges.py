@@ -1,4 +1,4 @@
-"""The usual range of each numeric input, so that values far outside it are seen."""
+"""The usual range of each numeric input, to detect values far outside it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Input:
 
 
 class InputRanges:
-    """Learns ranges of inputs: 20 deviations around their mean, and ten times the width of the usual values besides.
+    """Learned ranges of inputs: 20 deviations around the mean, widened by ten times the width of the usual values.
 
-    A value outside counts as one at the limit for mean and deviation, so that a few of them change nothing, and many
-    become usual. An input that has had one value only has no limits.
+    A value outside the range counts as its limit in mean and deviation: a few of them change nothing, many become
+    usual. An input that has had a single value has no limits.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class InputRanges:
         self._examples = 0
 
     def __len__(self) -> int:
-        """Return the inputs whose range is learned."""
+        """Return the number of inputs with a range."""
         return len(self._inputs)
 
     def learn(self, x: Mapping[str, Any]) -> None:
@@ -104,12 +104,12 @@ class InputRanges:
             done = last
 
     def outside(self, name: str, value: float) -> None:
-        """Count a value that is outside the limits."""
+        """Count a value outside the limits."""
         self.n_outside += 1
         self.last = (name, value, *self.limits[name])
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return ranges without limits: a copy of a model answers questions, which are not counted."""
+        """Return ranges without limits, because a copied model serves predictions, which are not counted."""
         return type(self)()
 
     def _learn(self, name: str, value: float) -> None:

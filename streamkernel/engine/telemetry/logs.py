@@ -1,4 +1,4 @@
-"""Logs of the process on standard error: readable lines on a terminal, elsewhere one JSON object a line."""
+"""Logs of the process on standard error: readable lines on a terminal, elsewhere one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = ("streamkernel", "connectors")
 
 
 def is_json(form: str = "auto") -> bool:
-    """Return whether lines are JSON in a format: ``"auto"``, ``"console"`` or ``"json"``."""
+    """Return whether a format, ``"auto"``, ``"console"`` or ``"json"``, means JSON here."""
     return form == "json" or (form == "auto" and not sys.stderr.isatty())
 
 

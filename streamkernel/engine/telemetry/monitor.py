@@ -1,7 +1,7 @@
-"""What a run shows of itself: a snapshot, its history, and copies of the model, which any thread may read.
+"""The published figures of a run: a snapshot, its history, and copies of the model, for any thread.
 
-The learning thread replaces them about twice per second, so readers need no lock and see nothing half
-changed, and an event pays nothing.
+The learning thread replaces them about twice per second, so readers need no lock and never see a partial update, and an
+event pays nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class Monitor:
-    """Makes what others read of a run; only the thread that learns calls its methods.
+    """Publishes the figures of a run; only the learning thread calls its methods.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Monitor:
         self.take_snapshot()
 
     def refresh(self) -> None:
-        """Replace what is due."""
+        """Replace each published value that is due."""
         self._report_outlying()
         if not 0.0 <= time.time() - self.snapshot.time < self.interval:
             self.take_snapshot()
@@ -100,6 +100,7 @@ class Monitor:
             names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
             positions=dict(checkpointer.positions),
             scores=processor.quality.scores(),
+            coverage=None if processor.coverage is None else processor.coverage.snapshot(),
             model=None if model is None else of_model(model),
             events=self.event_seconds.histogram(),
             checkpoints=checkpointer.durations.histogram(),
@@ -109,7 +110,9 @@ class Monitor:
     def publish_model(self, checkpoint: int | None = None) -> None:
         """Copy the model for predictions; `checkpoint` is as for `Published`."""
         processor = self._processor
-        self.publisher.publish(processor.model, processor.examples, processor.outcomes["learned"], checkpoint)
+        threshold = None if processor.coverage is None else processor.coverage.threshold()
+        learned = processor.outcomes["learned"]
+        self.publisher.publish(processor.model, processor.examples, learned, checkpoint, threshold=threshold)
 
     def add_point(self) -> None:
         """Add a point to the history."""
@@ -117,13 +120,13 @@ class Monitor:
         self.history.add(point | {"time": time.time(), "lag": float(sum(self._source.lag().values()))})
 
     def fold(self) -> None:
-        """Judge and count events that were processed, if they are many by now."""
+        """Evaluate and count the processed events, if enough have accumulated."""
         if len(self.event_seconds.new) >= FOLD_AT:
             self.event_seconds.fold()
             self._processor.quality.fold()
 
     def _report_outlying(self) -> None:
-        """Report values of inputs that were far outside their range since the last report, at most once a minute."""
+        """Report input values far outside their range since the last report, at most once a minute."""
         ranges, now = self._processor.examples.ranges, time.monotonic()
         new = ranges.n_outside - self._n_outlying
         if new and ranges.last is not None and now >= self._next_outlying:
@@ -134,10 +137,12 @@ class Monitor:
 
 
 def point_of(processor: RecordProcessor) -> dict[str, float]:
-    """Return the numbers of a run that its history keeps."""
+    """Return the figures that the history of a run keeps."""
     model, outcomes = processor.kernel_model, processor.outcomes
     point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
     point |= {f"quality: {name}": value for name, value in processor.quality.by_name().items() if math.isfinite(value)}
+    if processor.coverage is not None:
+        point |= processor.coverage.snapshot().rows()
     if model is not None:
         found = of_model(model)
         point |= {"objective": found.objective, "features": float(found.n_features), "seeds": float(found.n_seeds)}

@@ -29,7 +29,7 @@ Pair = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Scores:
-    """Quality at one moment, which any thread may read.
+    """Quality at one moment, immutable for any thread.
 
     Parameters
     ----------
@@ -54,12 +54,12 @@ class Scores:
 
     @property
     def name(self) -> str:
-        """The metric's."""
+        """The metric's name."""
         return type(self.metric).__name__
 
     @property
     def bigger_is_better(self) -> bool:
-        """Whether more of the metric is better."""
+        """Whether a larger value of the metric is better."""
         return bool(self.metric.bigger_is_better)
 
     def recent(self) -> tuple[float, float]:
@@ -77,10 +77,11 @@ class Scores:
 
 
 class Quality:
-    """Judges predictions by a River metric, and a baseline by another one of the same kind.
+    """Prequential evaluation of the model and of a baseline, each by its own copy of a River metric.
 
-    Without a model as baseline it is, for a classifier, the label that came most often, or where probabilities are
-    judged the shares of all labels, as if they had been known in advance; for a regressor the label before.
+    Without a baseline model, a classifier is compared with the most frequent label, or for a metric of probabilities
+    with the frequencies of all labels, as if these had been known in advance; a regressor is compared with the previous
+    label.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class Quality:
         self._baseline_recent: deque[Pair] = deque(maxlen=WINDOW)
 
     def fold(self) -> None:
-        """Judge what is still to be judged; how many at once changes no bit."""
+        """Evaluate the collected pairs; how many at once changes no bit."""
         pairs, theirs = self.pairs[:], self.baseline_pairs[:]
         if not pairs:
             return
@@ -146,7 +147,7 @@ class Quality:
         self._recent.extend(pairs)
 
     def scores(self) -> Scores:
-        """Return what there is to tell."""
+        """Return the current scores."""
         self.fold()
         is_judged = self._is_model or self._is_of_last
         theirs = value(self.baseline_metric) if is_judged else of_majority(self._empty, self._labels)
@@ -160,12 +161,12 @@ class Quality:
         return {scores.name: scores.ours} | ({f"{scores.name} (baseline)": scores.theirs} if scores.baseline else {})
 
     def drop_baseline(self) -> None:
-        """Go on without a baseline."""
+        """Continue without a baseline."""
         self.fold()
         self.baseline = None
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to remember, the metrics apart, as plain values."""
+        """Return the state other than the metrics, as plain values."""
         self.fold()
         return {
             "baseline": self.baseline,
@@ -176,7 +177,7 @@ class Quality:
         }
 
     def restore(self, metric: Metric, baseline_metric: Metric | None, state: Mapping[str, Any] | None) -> None:
-        """Continue from what `state` returned, with its metrics; pairs that are not evaluated yet are dropped."""
+        """Restore a state and its metrics; pairs that were not evaluated yet are dropped."""
         self.metric, self.baseline_metric = metric, baseline_metric or metric.clone()
         self.pairs.clear()
         self.baseline_pairs.clear()
@@ -189,9 +190,9 @@ class Quality:
 
 
 def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metric:
-    """Update a metric with pairs and return it; one that only counts pairs is given the counts.
+    """Update a metric with pairs and return it; a metric that only counts pairs gets the counts.
 
-    Its bits are the same however pairs are put together, since sums of whole numbers are exact.
+    The grouping of pairs changes no bit, because sums of whole numbers are exact.
 
     Examples
     --------
@@ -211,7 +212,7 @@ def update_metric(metric: Metric, pairs: Iterable[Pair] | Counter[Pair]) -> Metr
 
 
 def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
-    """Return the metric of the label that came most often, or where it is of probabilities, of the shares of labels.
+    """Return the metric of the most frequent label, or for probabilities, of the frequencies of labels.
 
     Examples
     --------
@@ -236,7 +237,7 @@ def of_majority(metric: Metric, labels: Mapping[Any, int]) -> float:
 
 
 def value(metric: Metric) -> float:
-    """Return a metric's number; not a number where it has none."""
+    """Return a metric's value; NaN if it has none."""
     try:
         return float(metric.get())
     except (ArithmeticError, ValueError):
@@ -244,7 +245,7 @@ def value(metric: Metric) -> float:
 
 
 def _counts(metric: Metric) -> bool:
-    """Say whether all that a metric knows is how often which pair came."""
+    """Return whether a metric depends only on the number of each pair."""
     own: Any = type(metric).update
     return own in (ClassificationMetric.update, BinaryMetric.update) and _takes_labels(metric)
 
@@ -260,7 +261,7 @@ def _add(metric: Any, y: Any, answer: Any, n: int) -> None:
 
 
 def _flat(pairs: Iterable[Pair]) -> list[list[Any]]:
-    """Return pairs as two lists of Python's own values, which take less room and time in a checkpoint."""
+    """Return pairs as two lists of Python's own values, which are smaller and faster in a checkpoint."""
     labels, answers = [], []
     for y, answer in pairs:
         labels.append(plain(y))

@@ -1,4 +1,4 @@
-"""A run in one file to send: the live page with the data of a checkpoint."""
+"""A run as one file: the live page with the data of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEAD_LETTERS = 8
 
 
 def report(state: Mapping[str, Any], directory: Path) -> str:
-    """Return a page of HTML that needs nothing else.
+    """Return a self-contained HTML page.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def _run(state: Mapping[str, Any], directory: Path) -> dict[str, Any]:
 
 
 def _dead_letters(path: Path) -> list[dict[str, str]]:
-    """Return the last dead letters of a file, if it is there."""
+    """Return the last dead letters of a file, if it exists."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 20)))

@@ -1,6 +1,6 @@
-"""The state of an engine at one moment, for any thread to read: the learner replaces it about twice per second.
+"""The state of an engine at one moment, for any thread; the learning thread replaces it about twice per second.
 
-So readers need no lock and see nothing half changed, and an event costs nothing more.
+So readers need no lock and never see a partial update, and an event costs nothing more.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamkernel.engine.coverage import CoverageSnapshot
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
@@ -50,7 +51,7 @@ class ModelSnapshot(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineSnapshot:
-    """The numbers of an engine; counters go on after a restart, `events` and `checkpoints` do not.
+    """Figures of an engine; counters continue after a restart, except `events` and `checkpoints`.
 
     Parameters
     ----------
@@ -66,6 +67,8 @@ class EngineSnapshot:
         Where each stream stands.
     scores
         How good predictions are.
+    coverage
+        Of the intervals or the sets of labels around predictions, where there are some.
     model
         Of the kernel model, if it is one.
     events, checkpoints
@@ -85,6 +88,7 @@ class EngineSnapshot:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
+    coverage: CoverageSnapshot | None
     model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram
@@ -93,7 +97,7 @@ class EngineSnapshot:
 
 
 def of_model(model: KernelModel) -> ModelSnapshot:
-    """Return the numbers of a model."""
+    """Return the snapshot of a model."""
     learner = learner_of(model)
     table = learner.table
     return ModelSnapshot(
@@ -116,7 +120,7 @@ def of_model(model: KernelModel) -> ModelSnapshot:
 
 
 def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
-    """Return what waits behind the last event of a source; nothing where that changes at this moment."""
+    """Return the lag of a source, or nothing if it changes at this moment."""
     try:
         return source.lag()
     except (OSError, RuntimeError):
@@ -124,7 +128,7 @@ def lag_of(source: Source) -> Mapping[tuple[str, str], int]:
 
 
 def place(position: Any) -> float | None:
-    """Return how far a position is, as a number: bytes, rows, records or an offset.
+    """Return a position as a number: bytes, rows, records or an offset.
 
     Examples
     --------

@@ -25,13 +25,15 @@ KINDS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": max, "median"
 
 
 def status_of(engine: Engine) -> dict[str, Any]:
-    """Return all that the live page shows, as JSON values; any thread may ask."""
+    """Return all data of the live page as JSON values, for any thread."""
     newest, numbers = engine.publisher.newest, engine.snapshot
     scores, model = numbers.scores, numbers.model
     recent, baseline = scores.recent()
     now = {scores.name: scores.ours, "of the last 1,000": recent}
     if scores.baseline:
         now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+    if numbers.coverage is not None:
+        now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
         now |= {"waiting for labels": numbers.pending_labels}
@@ -62,7 +64,7 @@ def status_of(engine: Engine) -> dict[str, Any]:
 
 
 def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
-    """Return how the last rounds of a cluster went: lists of as many values, the oldest first."""
+    """Return the figures of a cluster's last rounds: lists of equal length, the oldest first."""
     recent, last = cluster.recent, int(cluster.rounds.buckets[-1][1])
     rates = [
         {f"worker {i}": n / s for i, (n, s) in enumerate(zip(one.events, one.seconds, strict=True)) if n}
@@ -81,7 +83,7 @@ def rounds_of(cluster: ClusterSnapshot) -> dict[str, Any]:
 
 
 def is_mean(metric: Any) -> bool:
-    """Return whether a metric is a mean over events, so that its value over some of them follows from that over all.
+    """Return whether a metric is a mean over events, so that its value over a part follows from that over all.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The terminal view of a running engine, and its last output."""
+"""The terminal view of a running engine, and its summary at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger("streamkernel")
 
 
 class View:
-    """The numbers of one engine, drawn when they are asked for.
+    """The figures of one engine, read when they are drawn.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ class View:
 
     @property
     def events_per_second(self) -> float | None:
-        """Events learned per second since the view was made, by this process; ``None`` if it learned none."""
+        """Events learned per second by this process since the view was created; ``None`` if none."""
         learned = self._engine.outcomes["learned"] - self._engine.parts.checkpointer.learned_before
         return learned / max(time.monotonic() - self._since, 1e-9) if learned else None
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what is shown: names and numbers as text."""
+        """Return the displayed names and values as text."""
         engine, numbers = self._engine, self._engine.snapshot
         model, scores, rate = numbers.model, numbers.scores, self.events_per_second
         rows = [
@@ -62,6 +62,8 @@ class View:
         rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
         if scores.baseline:
             rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
+        if numbers.coverage is not None:
+            rows += [(name, f"{value:.4g}") for name, value in numbers.coverage.rows().items()]
         if model is not None:
             rows += [
                 ("objective", f"{model.objective:.4f}"),
@@ -82,7 +84,7 @@ class View:
         return rows
 
     def __rich__(self) -> Group:
-        """Return what a terminal shows: the title, and the table below it."""
+        """Return the rich table with its title."""
         table = Table(show_header=False)
         table.add_column()
         table.add_column(justify="right")
@@ -93,9 +95,9 @@ class View:
 
 @contextmanager
 def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[View]:
-    """Show the engine's numbers while it runs: live on a terminal, and once at the end everywhere.
+    """Show the engine's figures while it runs: live on a terminal, and once at the end everywhere.
 
-    With `as_json` they are one line of the log at the end, and nothing else is written.
+    With `as_json` the figures are one line of the log at the end, and nothing else is written.
     """
     console = Console(stderr=True)
     view = View(engine, title)
@@ -111,20 +113,20 @@ def showing(engine: Engine, title: str, *, as_json: bool = False) -> Iterator[Vi
 
 
 def compile_for(model: Any, console: Console) -> None:
-    """Compile what a model needs, which takes some seconds once on a machine, and hardly any time afterwards."""
+    """Compile the code of a model, which takes some seconds once on a machine."""
     with console.status("compiling the numerical code, once on this machine"):
         warm_up(model)
 
 
 class ProgressLog:
-    """Writes a line of progress to the log periodically; a watcher for :meth:`Engine.run`."""
+    """Writes progress to the log periodically; a watcher for :meth:`Engine.run`."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._next = time.monotonic() + LOG_SECONDS
 
     def __call__(self, engine: Engine) -> None:
-        """Write a line if it is time."""
+        """Write a line if it is due."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LOG_SECONDS
             log.info("progress", **dict(self._view.rows()))

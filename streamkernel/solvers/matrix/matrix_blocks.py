@@ -53,7 +53,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class MatrixProblem:
-    """What is solved: the data, the loss and its labels b, and λ_j and M_j of the blocks."""
+    """The problem: the data, the loss and its labels b, and λ_j and M_j of the blocks."""
 
     data: Data
     loss: Loss
@@ -96,9 +96,10 @@ class MatrixProblem:
 
 
 class Iterate:
-    """X, y, and what the next step needs: either the numbers A x and A x̄, or the matrices Aᵀy and X̄.
+    """X, y, and the products that are maintained for the next step: the numbers A x and A x̄, or the matrices Aᵀy and
+    X̄.
 
-    To keep the n numbers a step goes through q blocks of all rows, to keep the p matrices through m rows of all blocks
+    To maintain the n numbers, a step uses q blocks of all rows; to maintain the p matrices, m rows of all blocks
     (section 4.1).
     """
 

@@ -156,7 +156,7 @@ def matrix_risk(
 
 
 def dual_loss(loss: str | losses.Loss) -> losses.Loss:
-    """Return a loss that has a dual here, from its name or itself."""
+    """Return a loss, given by name or itself, that has a dual here."""
     found = LOSSES.get(loss) if isinstance(loss, str) else loss
     if found is None or found not in LOSSES.values():
         raise ValueError(f"Expected a loss of {', '.join(LOSSES)}, got {loss!r}")

@@ -21,7 +21,7 @@ _PATIENCE, _WORSE, _LEAST = 4, 3.0, 1e-300
 
 
 class Mark(NamedTuple):
-    """Where a solution was: steps, eigendecompositions and seconds so far, and the best objective and gap."""
+    """The progress of a solution: steps, eigendecompositions and seconds so far, and the best objective and gap."""
 
     steps: int
     decompositions: int
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 class MatrixSolution(NamedTuple):
-    """What was found.
+    """The solution of a matrix problem.
 
     Attributes
     ----------
@@ -81,10 +81,11 @@ class Search:
         self._first = self._look(self._iterate())
 
     def run(self, tell: Tell) -> None:
-        """Go on until the gap is small enough or the steps are used up.
+        """Take steps until the gap is small enough or the steps are used up.
 
-        Λ is a part of the largest squared norm of a few random blocks; which part, short trials from the same start
-        decide by their gaps. Where the gap grows or stays as it is later on, Λ is doubled and the best point taken up.
+        Λ is a fraction of the largest squared norm of a few random blocks; short trials from the same start choose the
+        fraction by their gaps. If the gap grows or stagnates later, Λ is doubled and the search continues from the best
+        point.
         """
         trials, starts = [], [self._iterate() for _ in self.scales]
         for scale, at in zip(self.scales, starts, strict=True):
@@ -105,16 +106,16 @@ class Search:
 
     @property
     def gap(self) -> float:
-        """How far P and D are apart; only rounding could bring that below zero."""
+        """The difference of P and D, which only rounding could make negative."""
         return max(self._primal - self._dual, 0.0)
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the search is finished."""
         return self.gap <= self._tol or self._steps >= self._max_steps
 
     def solution(self) -> MatrixSolution:
-        """Return the best, with a gap that is evaluated once more from X and y alone: sums that were kept may drift."""
+        """Return the best point, with a gap evaluated from X and y alone, because maintained sums may drift."""
         last, (primal, dual) = self._history[-1], self._iterate().bounds()
         gap = max(primal - dual, 0.0)
         return MatrixSolution(
@@ -143,7 +144,7 @@ class Search:
         return gap
 
     def _look(self, at: Iterate) -> float:
-        """Evaluate an iterate, keep what is better, and return the iterate's own gap."""
+        """Evaluate an iterate, keep the better bounds, and return the iterate's own gap."""
         primal, dual = at.bounds()
         if primal < self._primal:
             self._X, self._primal = at.X.copy(), primal

@@ -16,11 +16,11 @@ _DRAWS, _POWERS, _LONG, _SHORTEST = 4, 10, 1e9, -40.0
 
 
 def starting_point(problem: MatrixProblem) -> tuple[F64, F64, float]:
-    """Return X and y of the best dual point in one direction, and how far X went for a y of length 1.
+    """Return X and y of the best dual point in one direction, and the distance that X moves for a y of length 1.
 
-    The direction is u = φ'(A X⁰), where X⁰ is best without data. Along it D(tu) is concave and has its maximum at a t
-    of at most 1; g* is taken for the parabola with the right slope at t = 0 and the right value at t = 1, which it is
-    where X⁰ = 0. It takes two eigendecompositions of every block.
+    The direction is u = φ'(A X⁰), where X⁰ is optimal without data. Along it D(tu) is concave and has its maximum at a
+    t of at most 1; g* is approximated by the parabola with the right slope at t = 0 and the right value at t = 1, which
+    is exact for X⁰ = 0. It takes two eigendecompositions of every block.
     """
     data, n = problem.data, problem.data.n
     X0 = problem.minimizer(np.zeros_like(problem.centers))

@@ -272,7 +272,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
 
     @staticmethod
     def _triplets(X: F64, labels: Ints, rows: list[Ints], k: int) -> tuple[Triplets, float]:
-        """Return the triplets of all tasks, and what the inputs were multiplied by."""
+        """Return the triplets of all tasks, and the factor of the inputs."""
         found = [[of[part] for part in neighbours(X[of], labels[of], k)] for of in rows]
         u, v, w = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if len(u) == 0:
@@ -284,7 +284,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
 
 
 def _task_of_each(X: F64, task: Any) -> npt.NDArray[Any]:
-    """Return the tasks as an array, if there is one for each example."""
+    """Return the tasks as an array with one entry per example."""
     tasks: npt.NDArray[Any] = check_array(task, ensure_2d=False, dtype=None, input_name="task")
     if tasks.shape != (len(X),):
         raise ValueError(f"Expected task of shape ({len(X)},), one for each example, got {tasks.shape}")

@@ -56,7 +56,7 @@ class Triplets:
     ends: Ints
 
     def __post_init__(self) -> None:
-        """Count."""
+        """Count the triplets of each task."""
         (self.n, self.d), self.p = self.far.shape, len(self.ends) + 1
 
     def forward(self, X: F64, blocks: Ints, rows: Ints) -> F64:
@@ -90,7 +90,7 @@ class Triplets:
         return np.stack([sum(own), *own])
 
     def _parts(self, rows: Ints) -> list[slice]:
-        """Return where the rows of each task are in `rows`, which are in ascending order."""
+        """Return the range of each task in `rows`, which are in ascending order."""
         stops = np.searchsorted(rows, self.ends)
         return [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
 

@@ -25,7 +25,7 @@ _SECONDS = 0.2  # of a compiled call
 
 
 class Measurement(NamedTuple):
-    """What was known after so many steps: the least objective, and its distance from the largest lower bound."""
+    """The best objective after a number of steps, and its distance from the largest lower bound."""
 
     n_iterations: int
     seconds: float
@@ -72,7 +72,7 @@ class Descent:
 
     @property
     def gap(self) -> float:
-        """What the best x and y so far prove."""
+        """The certified gap of the best x and y so far."""
         return max(self.objective - self.bound, 0.0)
 
     def run(self, tol: float, most: int) -> None:
@@ -105,7 +105,7 @@ class Descent:
                 self._last, rate, progress_at = self._measure(), 0.0, self.n_iterations
 
     def _first_steps(self, count: int, tol: float, most: int) -> None:
-        """Choose a weight to begin with."""
+        """Choose the initial primal weight."""
         before, last, ends = self._at.copy(), self._last, []
         for weight in _FIRST_WEIGHTS:
             if self.gap > tol and self.n_iterations < most:
@@ -164,7 +164,7 @@ class Descent:
         return math.log(self._first / self.gap) / math.log(self._first / tol)
 
     def _measure(self) -> float:
-        """Return the gap of the point that is reached, and keep its x and y if they are the best."""
+        """Return the gap of the current point, and keep its x and y if they are the best."""
         with np.errstate(all="ignore"):  # steps that are too long end at infinity
             objective, x = self._problem.primal(self._at.x)
             bound, y = self._problem.dual(self._at.y)

@@ -41,7 +41,7 @@ class SaddlePointProblem(NamedTuple):
         return float(mean_loss(self.code, scores, self.b) + 0.5 * self.l2 @ (x * x) + self.l1 @ np.abs(x)), x
 
     def dual(self, y: F64) -> tuple[float, F64]:
-        """Return D at y or the feasible point that stands for it, and that point.
+        """Return D at y, or at the feasible point near it, and that point.
 
         D(y) = -(1/n) Σᵢ φᵢ*(yᵢ) - Σⱼ max(|(Aᵀy)ⱼ|/n - l1ⱼ, 0)²/2l2ⱼ
         """
@@ -61,11 +61,11 @@ class SaddlePointProblem(NamedTuple):
         return y * np.where(self.b < 0.0, least / up if up else 0.0, least / down if down else 0.0)
 
     def best_dual(self, scores: F64) -> F64:
-        """Return the y that is best for these scores, φ'."""
+        """Return φ', the best y for these scores."""
         return np.asarray(_derivatives(self.code, scores, self.b))
 
     def best_intercept(self, scores: F64) -> float:
-        """Return the c that is best to add to these scores."""
+        """Return the best c to add to these scores."""
         if self.code == SQUARE or not np.isfinite(scores).all():
             return float((self.b - scores).mean())
 

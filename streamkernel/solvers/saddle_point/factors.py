@@ -36,14 +36,14 @@ class Factors(NamedTuple):
         return np.asarray(u if self.V is None else self.V @ u)
 
     def centre(self) -> tuple[Factors, F64]:
-        """Return A with columns of mean 0, and the means that were; a sparse U stays as it is."""
+        """Return A with centred columns, and the subtracted means; a sparse U does not change."""
         if sparse.issparse(self.U):
             return self, np.zeros(self.shape[1])
         mean = self.U.mean(axis=0)
         return self._replace(U=self.U - mean), np.asarray(mean if self.V is None else self.V @ mean)
 
     def form(self, *, by_rows: bool) -> Factors:
-        """Return A beside the identity: by rows, so that Aᵀy is what is maintained, or by columns, so that Ax is."""
+        """Return A times the identity: by rows, so that Aᵀy is maintained, or by columns, so that Ax is."""
         A = self.U if self.V is None else self.U @ self.V.T
         if by_rows:
             return Factors(A, None)

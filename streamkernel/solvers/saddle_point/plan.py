@@ -27,12 +27,12 @@ class Norms(NamedTuple):
     whole: float
 
     def block(self, rows: float, columns: float) -> float:
-        """Return about the largest squared norm of a random block, of n/rows rows and p/columns columns."""
+        """Return an estimate of the largest squared norm of a random block of n/rows rows and p/columns columns."""
         return self.entry + self.row / columns + self.column / rows + self.whole / (rows * columns)
 
 
 class BlockPlan(NamedTuple):
-    """A plan: blocks of y and of x, whether on a formed A, and what it costs."""
+    """A plan: the blocks of y and of x, whether A is formed, and the cost."""
 
     cost: float
     rows: int
@@ -41,7 +41,7 @@ class BlockPlan(NamedTuple):
 
 
 def block_norm(A: Factors, rows: int, columns: int, *, pairs: int | None = None) -> float:
-    """Return the largest ‖A_I^J‖² of the blocks: all of them if they have one row, otherwise some, and nearly."""
+    """Return the largest ‖A_I^J‖² of the blocks: exact if they have one row, otherwise estimated from some."""
     n, p, _ = A.shape
     rounds = 1 if rows == n or columns == p else 6
     if pairs is None:
@@ -50,7 +50,7 @@ def block_norm(A: Factors, rows: int, columns: int, *, pairs: int | None = None)
 
 
 def norms(A: Factors) -> Norms:
-    """Look at a few hundred blocks of A."""
+    """Return the norms of A, estimated from a few hundred blocks."""
     n, p, _ = A.shape
     few, part = 300, max(1, n // 512)
     return Norms(
@@ -71,7 +71,7 @@ def choose(
     may_form: bool,
     may_factor: bool,
 ) -> BlockPlan:
-    """Return the way of the least K times the cost of a step, where K = max(n/m, p/q) + S.
+    """Return the plan with the least K times the cost of a step, where K = max(n/m, p/q) + S.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def powers(most: int) -> list[int]:
 
 
 def step_cost(A: Factors, m: float, q: float, formed: bool) -> float:
-    """Return about what a step costs."""
+    """Return the approximate cost of a step."""
     n, p, d = A.shape
     fixed = _STEP + _DUAL * m + _PRIMAL * q
     if not formed:
@@ -118,7 +118,7 @@ def step_cost(A: Factors, m: float, q: float, formed: bool) -> float:
 
 
 def _entry(rows: Any) -> float:
-    """Return what the product of a row and a vector, and a row added to one, cost."""
+    """Return the cost of a dot product of a row and a vector, and of adding a row to a vector."""
     if rows is None:
         return 0.0
     return float(_DENSE * rows.shape[1] if isinstance(rows, np.ndarray) else _SPARSE * rows.nnz / rows.shape[0])

@@ -24,7 +24,7 @@ _SUMS = {"reassoc", "contract"}  # sums in any order
 
 
 class CompiledProblem(NamedTuple):
-    """A problem as the steps read it: the factors of A as :func:`compiled` makes them, the loss, targets, penalties."""
+    """A problem in compiled form: the factors of A as :func:`compiled` returns them, the loss, targets, penalties."""
 
     U: Any
     V: Any
@@ -35,7 +35,7 @@ class CompiledProblem(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the iterates are: x and y, u = Uᵀy and v = Vx, and v̄."""
+    """The iterates x and y, with u = Uᵀy and v = Vx, and v̄."""
 
     x: F64
     y: F64
@@ -44,12 +44,12 @@ class Point(NamedTuple):
     v_ahead: F64
 
     def copy(self) -> Point:
-        """Return a point that stays where it is."""
+        """Return an independent copy."""
         return Point(*(part.copy() for part in self))
 
 
 class Blocks(NamedTuple):
-    """How many blocks the rows (y) and the columns (x) are divided into, and the keys of their draws."""
+    """The numbers of blocks of the rows (y) and the columns (x), and the keys of their draws."""
 
     rows: int
     columns: int
@@ -138,7 +138,7 @@ def _follow(at, change, ahead, factor):  # type: ignore[no-untyped-def]
 
 @jit.compiled(fastmath=_SUMS)
 def _shrink(x, g, cut, keep, step, out):  # type: ignore[no-untyped-def]
-    """Take the steps (12) for the coordinates of a block, and set out to how far they went."""
+    """Take the steps (12) for the coordinates of a block, and set `out` to their changes."""
     for j in range(len(x)):
         down = x[j] - step * g[j]
         new = (down - min(max(down, -cut[j]), cut[j])) * keep[j]
@@ -148,13 +148,13 @@ def _shrink(x, g, cut, keep, step, out):  # type: ignore[no-untyped-def]
 
 @jit.compiled(inline="always")
 def bounds(block, length, count):  # type: ignore[no-untyped-def]
-    """Return where a block of `count` even ones begins and ends."""
+    """Return the bounds of a block, one of `count` even ones."""
     return block * length // count, (block + 1) * length // count
 
 
 @jit.compiled(inline="always")
 def draw(key, t, count):  # type: ignore[no-untyped-def]
-    """Return which of `count` blocks step t takes: each is as likely as any other."""
+    """Return the block of step t, drawn uniformly from `count`."""
     return np.int64(((counter_bits(key, t) >> _SHIFT) * np.uint64(count)) >> _SHIFT)
 
 
@@ -223,5 +223,5 @@ def largest_norm(U, V, shape, rows, columns, pairs, rounds):  # type: ignore[no-
 
 
 def as_compiled(rows: Any) -> Any:
-    """Return an array, a sparse matrix in CSR or None as the functions of this file take it."""
+    """Return an array, a sparse matrix in CSR or None in the form that the functions of this file accept."""
     return rows if rows is None or isinstance(rows, np.ndarray) else (rows.indptr, rows.indices, rows.data)

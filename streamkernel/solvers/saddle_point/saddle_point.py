@@ -33,7 +33,7 @@ class Factorised(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """An answer and its certificate.
+    """A solution and its certificate.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ def _vector(values: npt.ArrayLike, length: int, name: str) -> F64:
 
 
 def _start(start: Any, n: int, p: int, targets: F64, loss: str) -> tuple[F64, F64 | None]:
-    """Return x and y to begin with; y is None where it is to be made from x."""
+    """Return the initial x and y; y is None if it is computed from x."""
     if start is None:
         return np.zeros(p), np.zeros(n)
     if not isinstance(start, tuple):
@@ -261,7 +261,7 @@ def _one_of(name: str, value: str, known: Iterable[str]) -> str:
 
 
 def _ways(factors: Factors, method: str, *, given: bool) -> tuple[bool, bool]:
-    """Return whether A may be formed, and whether it may be left factorised."""
+    """Return whether A may be formed, and whether it may stay factorised."""
     n, p, _ = factors.shape
     if factors.V is None:
         return True, False
@@ -281,7 +281,7 @@ def _in_words(way: BlockPlan, factors: Factors) -> str:
 
 
 def _order(seed: list[int], length: int, blocks: int) -> Order:
-    """Return the order of coordinates whose blocks are a random partition: any, if they are one or all."""
+    """Return an order of coordinates whose blocks are a random partition; for one block or single ones, any order."""
     if blocks in (1, length):
         return slice(None)
     return np.random.default_rng(seed).permutation(length)

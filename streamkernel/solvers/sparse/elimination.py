@@ -8,10 +8,10 @@ from streamkernel.features.rows import F64
 
 
 def eliminate(H: F64, coef: F64, group: int, most: int) -> F64:
-    """Return coefficients of which at most so many groups are not 0.
+    """Return coefficients with at most a given number of non-zero groups.
 
-    At the minimum of a function with the curvature H, what it costs to have w(h) = 0 is ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if
-    all other coefficients follow: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
+    At the minimum of a function with the curvature H, setting w(h) = 0 costs ½ w(h)ᵀ [(H⁻¹)_hh]⁻¹ w(h), if all other
+    coefficients follow: w ← w - (H⁻¹)_·h [(H⁻¹)_hh]⁻¹ w(h).
 
     Parameters
     ----------

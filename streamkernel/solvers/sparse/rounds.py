@@ -39,7 +39,7 @@ _RIDGE = 1e-5
 
 
 class RoundOptions(NamedTuple):
-    """What :class:`streamkernel.solvers.AsyDSSKL` is given."""
+    """The options of :class:`streamkernel.solvers.AsyDSSKL`."""
 
     rounds: int
     features_per_round: int
@@ -54,7 +54,7 @@ class RoundOptions(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """Block and place of each feature that stayed, coefficients of their outputs and of a constant, and how it went."""
+    """Block and index of each remaining feature, coefficients of their outputs and of a constant, and the history."""
 
     places: I64
     coef: F64
@@ -65,7 +65,7 @@ class Sparse(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """Features with a column of ones, targets, and what the solver gets of both."""
+    """Features with a column of ones, targets, and both in the solver's form."""
 
     Z: F32
     y: F64
@@ -79,7 +79,7 @@ class _Task(NamedTuple):
         return np.arange(self.Z.shape[1]) < self.Z.shape[1] - 1
 
     def at(self, rows: I64) -> _Task:
-        """Return the task of some rows."""
+        """Return the task limited to some rows."""
         return self._replace(Z=self.Z[rows], y=self.y[rows])
 
     def losses(self, coef: F64) -> F64:
@@ -87,12 +87,12 @@ class _Task(NamedTuple):
         return np.array([self.loss.value(f, y) for f, y in zip(self.Z @ coef, self.y.tolist(), strict=True)])
 
     def refit_kept(self, coef: F64, l2: float) -> F64:
-        """Return coefficients without the price where `coef` is not 0."""
+        """Return coefficients fitted without the penalty where `coef` is not 0."""
         kept = coef.any(axis=1) | ~self.penalised
         return refit(self.Z, self.y, self.loss, kept, l2=l2, columns=self.columns, penalised=self.penalised, start=coef)
 
     def prune(self, coef: F64, most: int, rows: I64) -> F64:
-        """Return coefficients of at most so many features, of which some rows say what each is worth."""
+        """Return coefficients of at most a number of features, whose importance some of the rows decide."""
         stays = coef[:-1].reshape(-1, self.group * self.columns).any(axis=1)
         if stays.sum() <= most:
             return coef
@@ -106,7 +106,7 @@ class _Task(NamedTuple):
 def learn_in_rounds(
     features: Callable[[I64], F32], y: F64, loss: Loss, columns: int, outputs: int, options: RoundOptions, tell: Tell
 ) -> Iterator[Sparse]:
-    """Give the model after each round, and then with the features that stayed fitted without the price.
+    """Yield the model after each round, and then with the remaining features fitted without the penalty.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _price(task: _Task, coef: F64, held: I64, rest: I64, options: RoundOptions) 
 
 
 def _ridge(task: _Task, coef: F64, held: I64, rest: I64) -> float:
-    """Return the ridge with the least held-out loss, for all rows: what it adds to the sum of losses is the same."""
+    """Return the ridge with the least held-out loss, rescaled so that its share of the loss of all rows is the same."""
     if not len(held):
         return RIDGES[0]
     train, test, means = task.at(rest), task.at(held), []

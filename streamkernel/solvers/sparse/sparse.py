@@ -14,9 +14,10 @@ import numpy.typing as npt
 from streamkernel.features.rows import F64, I64
 from streamkernel.losses import Loss
 from streamkernel.solvers.progress import Tell
-from streamkernel.solvers.sparse import sparse_loops
+from streamkernel.solvers.sparse import batch_loops, sparse_loops
+from streamkernel.solvers.sparse.batch_loops import BATCH, Batches
 from streamkernel.solvers.sparse.refit import ridge
-from streamkernel.solvers.sparse.sparse_loops import BATCH, Batches, GroupSteps, Snapshot
+from streamkernel.solvers.sparse.sparse_loops import GroupSteps, Snapshot
 from streamkernel.solvers.sparse.sparse_problem import (
     CoefficientGroups,
     SparsePoint,
@@ -46,7 +47,7 @@ _TINY = 1e-30
 
 
 class Check(NamedTuple):
-    """Where a fit was: epochs and seconds so far, the objective, the violation, and how many groups are not 0."""
+    """The progress of a fit: epochs and seconds so far, objective, violation, and number of non-zero groups."""
 
     epochs: int
     seconds: float
@@ -206,7 +207,7 @@ class _Descent:
         self._lipschitz = np.maximum(bounds * problem.curvature, _TINY)
 
     def run(self, problem: SparseProblem, start: SparsePoint) -> Iterator[tuple[SparsePoint, I64]]:
-        """Continue from `start`: give the best point after each epoch, and of which outputs it is."""
+        """Continue from `start`: yield the best point after each epoch, and its outputs."""
         chosen = np.arange(len(start.violations)) if self._is_paper else _working(problem.groups, start)
         part, outputs = problem.part(chosen)
         best = point = part.at(start.w[:, outputs])
@@ -225,7 +226,7 @@ class _Descent:
 
 
 def _working(groups: CoefficientGroups, point: SparsePoint) -> I64:
-    """Return the groups to work on: those that are not 0, those that cost nothing, and the worst of the others."""
+    """Return the groups of the next epoch: non-zero ones, unpenalised ones, and the worst of the others."""
     inside = (groups.norms(point.w) > 0.0) | (groups.weights == 0.0)
     waiting = np.where(inside, 0.0, point.violations)
     room = max(_FIRST, np.count_nonzero(inside))
@@ -245,7 +246,7 @@ def epoch_by_batches(problem: SparseProblem, point: SparsePoint, steps: F64, w: 
     snapshot, drawn = Snapshot(point.gradient, point.slopes), Batches(rows, runs, run)
 
     def work(first: int, last: int) -> None:
-        sparse_loops.batch_steps(examples, groups, snapshot, drawn, first, last, w)
+        batch_loops.batch_steps(examples, groups, snapshot, drawn, first, last, w)
 
     problem.split(batches, 2 * BATCH * w.size, work)
 

@@ -1,7 +1,7 @@
-"""The inner loops of AsyDSSKL, compiled, without the GIL: several threads may run them on one `w`.
+"""What the loops of AsyDSSKL share, compiled, and the steps of its paper, all without the GIL.
 
-All of them take the random draws as arrays, so that the same draws give the same steps. `w` and
-gradients have shape (columns, outputs).
+Several threads may run them on one `w`. All of them take the random draws as arrays, so that the same draws give the
+same steps. `w` and gradients have shape (columns, outputs).
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ import numpy as np
 
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import compiled, inlined
-from streamkernel.losses.compiled import LOGISTIC, SIGMOID, SMOOTH_HINGE, SOFTMAX, SQUARE, derivative, value
+from streamkernel.losses.compiled import derivative, value
 
-BATCH = 64
-"""Rows of a mini-batch."""
-
-_SUMS = {"reassoc", "contract", "nsz"}
+SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in lanes; the same machine takes them in the same order every time."""
 
 
@@ -32,7 +29,7 @@ class SparseExamples(NamedTuple):
 
 
 class GroupSteps(NamedTuple):
-    """Where groups of outputs begin and end, what the norm of each costs, and how far each goes in a step."""
+    """Bounds of the groups of outputs, the penalty of each, and the length of its step."""
 
     bounds: I64
     weights: F64
@@ -46,70 +43,18 @@ class Snapshot(NamedTuple):
     slopes: F64
 
 
-class Batches(NamedTuple):
-    """Mini-batches: b has ``rows[64b : 64b + 64]`` and drives the `run` groups from ``runs[b]`` on."""
-
-    rows: I64
-    runs: I64
-    run: int
-
-
-class Batch(NamedTuple):
-    """One mini-batch, float32, as the residuals fall with the distance from the snapshot.
-
-    Attributes
-    ----------
-    n
-        Its rows.
-    Z
-        Their features, shape (outputs from `begin` on, rows).
-    begin
-        The first output that it drives.
-    residuals, bend
-        By how much their slopes differ from those of the snapshot, and ∂²ℓ; shape (columns, rows).
-    """
-
-    n: int
-    Z: F32
-    begin: int
-    residuals: F32
-    bend: F32
-
-
-class SparseRoom(NamedTuple):
-    """Room for the gradient and the move of a group, and for what that adds to f, shape (columns, rows of a batch)."""
-
-    v: F64
-    move: F64
-    shift: F32
-
-
-@compiled
-def second(code, parameter, f, y, slope):  # type: ignore[no-untyped-def]
-    """Return ∂²ℓ(f, y)/∂f² where ∂ℓ(f, y)/∂f is `slope`, for a loss of one column."""
-    if code == LOGISTIC:
-        return abs(slope) * (1.0 - abs(slope))
-    if code == SQUARE:
-        return 1.0
-    if code == SMOOTH_HINGE:
-        return 1.0 if 0.0 < abs(slope) < 1.0 else 0.0
-    if code == SIGMOID:  # with a = 1/(1 + exp(m)) the slope is -a(1-a), and m is positive where a < ½
-        margin = f if slope < 0.0 else -f
-        return abs(slope) * math.copysign(math.sqrt(max(0.0, 1.0 - 4.0 * abs(slope))), margin)
-    q = ((f - y) / parameter) ** 2
-    return (1.0 - 2.0 * q) * math.exp(-q)
-
-
-@inlined(fastmath=_SUMS)
-def _dot(a, w):  # type: ignore[no-untyped-def]
+@inlined(fastmath=SUMS)
+def dot(a, w):  # type: ignore[no-untyped-def]
+    """Return a·w."""
     total = 0.0
     for j in range(len(a)):
         total += a[j] * w[j]
     return total
 
 
-@inlined(fastmath=_SUMS)
-def _add(out, a, by):  # type: ignore[no-untyped-def]
+@inlined(fastmath=SUMS)
+def add(out, a, by):  # type: ignore[no-untyped-def]
+    """Add `by` times a to `out`."""
     for j in range(len(a)):
         out[j] += by * a[j]
 
@@ -125,17 +70,17 @@ def gradient(examples, first, last, w, slopes, out):  # type: ignore[no-untyped-
     out[:] = 0.0
     for i in range(first, last):
         for c in range(len(w)):
-            f[c] = _dot(A[i], w[c])
+            f[c] = dot(A[i], w[c])
         total += value(code, parameter, f, y[i])
         derivative(code, parameter, f, y[i], slopes[i])
         for c in range(len(w)):
-            _add(out[c], A[i], slopes[i, c])
+            add(out[c], A[i], slopes[i, c])
     return total
 
 
 @compiled(nogil=True)
 def columns_of(A, chosen):  # type: ignore[no-untyped-def]
-    """Return the `chosen` outputs side by side."""
+    """Return the `chosen` outputs as adjacent columns."""
     out = np.empty((len(A), len(chosen)), np.float32)
     for i in range(len(A)):
         for j in range(len(chosen)):
@@ -176,7 +121,7 @@ def largest(A, bounds):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-def]
+def shrink(w, first, last, step, weight, v, move):  # type: ignore[no-untyped-def]
     """Set `move` to prox(w_g - step·v) - w_g, prox(u) = u·max(0, 1 - step·weight/‖u‖); return whether it moves."""
     norm = 0.0
     for c in range(len(w)):
@@ -214,92 +159,10 @@ def paper_steps(examples, groups, snapshot, samples, drawn, w):  # type: ignore[
         v[:, : last - first] = snapshot.gradient[:, first:last]
         for i in samples[t]:
             for c in range(len(w)):
-                f[c] = _dot(A[i], w[c])
+                f[c] = dot(A[i], w[c])
             derivative(code, parameter, f, y[i], slope)
             for c in range(len(w)):
                 by = (slope[c] - snapshot.slopes[i, c]) / samples.shape[1]
                 for j in range(first, last):
                     v[c, j - first] += A[i, j] * by
-        _shrink(w, first, last, groups.steps[g], groups.weights[g], v, move)
-
-
-@inlined(fastmath=_SUMS)
-def _dot32(a, b):  # type: ignore[no-untyped-def]
-    total = np.float32(0.0)
-    for i in range(BATCH):
-        total += a[i] * b[i]
-    return total
-
-
-@inlined(fastmath=_SUMS)
-def _correct(r, bend, shift):  # type: ignore[no-untyped-def]
-    for i in range(BATCH):
-        r[i] += bend[i] * shift[i]
-
-
-@inlined
-def _drive(batch, groups, g, full, w, is_softmax, room):  # type: ignore[no-untyped-def]
-    """Move group g by its mean gradient over the rows of a batch, and correct their residuals for that."""
-    n, Z, begin, r, bend = batch
-    v, move, shift = room
-    first, last = groups.bounds[g], groups.bounds[g + 1]
-    for c in range(len(w)):
-        for j in range(first, last):
-            v[c, j - first] = full[c, j] + _dot32(Z[j - begin], r[c]) / n
-    if not _shrink(w, first, last, groups.steps[g], groups.weights[g], v, move):
-        return
-    for c in range(len(w)):
-        shift[c] = np.float32(0.0)
-        for j in range(first, last):
-            _add(shift[c], Z[j - begin], np.float32(move[c, j - first]))
-    if is_softmax:  # ∂²ℓ = diag(p) - ppᵀ
-        for i in range(n):
-            mean = np.float32(0.0)
-            for c in range(len(w)):
-                mean += bend[c, i] * shift[c, i]
-            for c in range(len(w)):
-                shift[c, i] -= mean
-    for c in range(len(w)):
-        _correct(r[c], bend[c], shift[c])
-
-
-@compiled(nogil=True)
-def batch_steps(examples, groups, snapshot, batches, first, last, w):  # type: ignore[no-untyped-def]
-    """Let each batch from `first` to before `last` drive its groups, one after the other.
-
-    For the rows of a batch f is computed once. After a group has moved by δ, the slopes of these rows are corrected by
-    ∂²ℓ·zδ, so that the next group knows of it.
-    """
-    A, y, code, parameter = examples
-    rows, runs, run = batches
-    bounds, slopes = groups.bounds, snapshot.slopes
-    columns, width = len(w), np.diff(bounds).max()
-    is_softmax = code == SOFTMAX
-    f, slope = np.empty(columns), np.empty(columns)
-    r, bend = np.zeros((columns, BATCH), np.float32), np.zeros((columns, BATCH), np.float32)
-    v, move = np.empty((columns, width)), np.empty((columns, width))
-    room = SparseRoom(v, move, np.empty((columns, BATCH), np.float32))
-    Z = np.zeros((run * width, BATCH), np.float32)
-    for b in range(first, last):
-        chosen = rows[b * BATCH : (b + 1) * BATCH]
-        n, last_group = len(chosen), min(runs[b] + run, len(bounds) - 1)
-        begin, end = bounds[runs[b]], bounds[last_group]
-        r[:, n:] = np.float32(0.0)
-        for k in range(n):
-            i = chosen[k]
-            for c in range(columns):
-                f[c] = _dot(A[i], w[c])
-            derivative(code, parameter, f, y[i], slope)
-            for c in range(columns):
-                r[c, k] = slope[c] - slopes[i, c]
-                if is_softmax:
-                    bend[c, k] = slope[c] + (1.0 if c == int(y[i]) else 0.0)
-                else:
-                    bend[c, k] = second(code, parameter, f[c], y[i], slope[c])
-            row = A[i, begin:end]
-            for j in range(len(row)):
-                Z[j, k] = row[j]
-        bend[:, n:] = np.float32(0.0)  # so that the rest of a short batch stays 0
-        batch = Batch(n, Z, begin, r, bend)
-        for g in range(runs[b], last_group):
-            _drive(batch, groups, g, snapshot.gradient, w, is_softmax, room)
+        shrink(w, first, last, groups.steps[g], groups.weights[g], v, move)

@@ -74,7 +74,7 @@ class CoefficientGroups(NamedTuple):
 
 
 class SparsePoint(NamedTuple):
-    """Coefficients, shape (columns, outputs), and what is known of them; `slopes` are ∂ℓ/∂f of all rows."""
+    """Coefficients, shape (columns, outputs), with derived quantities; `slopes` are ∂ℓ/∂f of all rows."""
 
     w: F64
     objective: float
@@ -84,7 +84,7 @@ class SparsePoint(NamedTuple):
 
 
 class SparseProblem(NamedTuple):
-    """Features, shape (rows, outputs), targets, a loss, what coefficients cost, and the threads to evaluate it by."""
+    """Features, shape (rows, outputs), targets, a loss, penalties, and the threads that evaluate it."""
 
     Z: F32
     y: F64
@@ -102,7 +102,7 @@ class SparseProblem(NamedTuple):
 
     @property
     def examples(self) -> sparse_loops.SparseExamples:
-        """The features, targets and loss as the compiled loops take them."""
+        """The features, targets and loss in compiled form."""
         return sparse_loops.SparseExamples(self.Z, self.y, self.loss.load(self.columns), self.loss.parameter)
 
     def part(self, chosen: I64) -> tuple[SparseProblem, I64]:
@@ -114,7 +114,7 @@ class SparseProblem(NamedTuple):
 
     @np.errstate(over="ignore", invalid="ignore")  # steps that were too long end at infinity, and are not taken
     def at(self, w: F64) -> SparsePoint:
-        """Return the quantities of `w` that the solver needs, and take a copy of it."""
+        """Return the quantities at `w` that the solver needs, with a copy of it."""
         n, examples, w = len(self.y), self.examples, w.copy()
         slopes = np.empty((n, len(w)))
 
@@ -128,7 +128,7 @@ class SparseProblem(NamedTuple):
         return SparsePoint(w, objective, gradient, slopes, self.groups.violations(w, gradient))
 
     def split(self, n: int, cost: int, work: Callable[[int, int], Any]) -> list[Any]:
-        """Let the threads do ``work(first, last)`` for 0 to n in parts; one item takes `cost` multiplications."""
+        """Run ``work(first, last)`` in threads for parts of 0 to n; one item takes `cost` multiplications."""
         length = max(1, min(-(-n // self.threads), _LARGEST_CALL // cost))
         firsts = range(0, n, length)
         return list((self.pool.map if self.pool else map)(work, firsts, [min(first + length, n) for first in firsts]))
@@ -143,7 +143,7 @@ def check_problem(
     group: int,
     penalised: npt.ArrayLike | None,
 ) -> SparseProblem:
-    """Return the problem of these arguments, or raise the error that names the one that is wrong."""
+    """Return the problem of these arguments, or raise an error that names the invalid one."""
     if not isinstance(loss, SPARSE):
         raise ValueError(f"Expected a loss of {', '.join(known.__name__ for known in SPARSE)}, got {loss!r}")
     for name, whole in (("columns", columns), ("group", group)):
@@ -176,7 +176,7 @@ def check_problem(
 
 @contextmanager
 def pool_of(threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Give a pool of threads, none for one."""
+    """Yield a pool of threads, or ``None`` for one thread."""
     if threads == 1:
         yield None
         return

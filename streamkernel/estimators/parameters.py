@@ -1,0 +1,26 @@
+"""Checks of the parameters that estimators share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamkernel.errors import is_count
+from streamkernel.kernels import Kernel
+
+
+def require_at_least(least: int, **values: int) -> None:
+    """Raise a ValueError if a parameter is not an integer of at least `least`; names it."""
+    for name, value in values.items():
+        if not is_count(value, least):
+            raise ValueError(f"Expected an integer {name} >= {least}, got {value!r}")
+
+
+def check_shared(kernel: Any, cache_bytes: int, seed: Any) -> None:
+    """Raise a ValueError that names the first parameter out of range among those that estimators share."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected kernel as one of streamkernel.kernels or None, got {kernel!r}")
+    require_at_least(0, cache_bytes=cache_bytes)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise ValueError(f"Expected seed to be an integer, got {seed!r}")

@@ -1,0 +1,57 @@
+"""Cached entries of directions, and what is known of sets of names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from threading import Lock
+
+import numpy as np
+
+from streamkernel.features.dictionaries import NameRecord
+from streamkernel.features.projections import draw_block
+from streamkernel.features.rows import F32
+from streamkernel.jit import compiled
+
+RECORD_BYTES = 1 << 24
+"""Memory for what is known of sets of names; what does not fit is computed again at every use."""
+
+
+@compiled
+def fill(kernel, block_size, hashes, first_panel, first_name):  # type: ignore[no-untyped-def]
+    """Fill the cache, shape (panels, names, parts, features), from a given panel and name on."""
+    cache = kernel.cache
+    for p in range(first_panel, cache.shape[0]):
+        for s in range(first_name, len(hashes)):
+            for part in range(len(kernel.parts)):
+                for b in range(cache.shape[3] // block_size):
+                    row = cache[p, s, part, b * block_size : (b + 1) * block_size]
+                    block = p * (cache.shape[3] // block_size) + b
+                    draw_block(kernel, part, block_size, block, hashes[s], row)
+
+
+class Store:
+    """Cached entries of directions, and what is known of sets of names; threads may share it.
+
+    Entries are only ever added: those of a name are drawn first, and then the name gets its place. A larger table is
+    filled beside the old one and takes its place in one assignment. So a thread that reads a place of a name and after
+    that the table finds its entries there, and one that has an older table finds that the place is not in it.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.table: F32 = np.zeros(shape, np.float32)
+        self.places: dict[int, int] = {}
+        self.hashes = np.zeros(0, np.uint64)
+        self.wanted = 0  # panels to cache
+        self.records: dict[tuple[Hashable, ...], NameRecord] = {}
+        self.record_bytes = 0
+        self.lock = Lock()
+
+    def keep(self, names: tuple[Hashable, ...], record: NameRecord) -> NameRecord:
+        """Keep the record of names, within the budget."""
+        if self.record_bytes + record.nbytes > RECORD_BYTES:
+            self.records.clear()
+            self.record_bytes = 0
+        if record.nbytes <= RECORD_BYTES:
+            self.records[names] = record
+            self.record_bytes += record.nbytes
+        return record

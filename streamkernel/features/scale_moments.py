@@ -1,0 +1,171 @@
+"""The moments of names and the scales that follow from them, compiled: rows update the moments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import types
+
+from streamkernel.features.compiled_kernel import LARGEST_VALUE
+from streamkernel.features.rows import ROWS
+from streamkernel.features.scale_table import (
+    BY_COUNTS,
+    FIRST,
+    LEAST_SPREAD,
+    LIGHT,
+    MOST_NAMES,
+    SCALES,
+    has_room,
+    place_of,
+    scale_row,
+    unit_of,
+    use_scale,
+)
+from streamkernel.jit import compiled, inlined, unit
+
+HORIZON = 16_384
+"""Examples after which those so far count half."""
+
+
+NEAR = 1.25
+"""A scale in use is kept while it is off by no more than this factor, and its centre by no more than SHIFTED of it."""
+
+
+SHIFTED = 0.25
+
+
+FAR = 6.0
+"""Units of a name from its centre beyond which a value is far out."""
+
+
+RARE = 0.1
+"""While no larger share of a name's values is far out, those do not count in its moments: they are outliers. But they
+do where no larger share differs from the value before: what moves a name at all is no outlier."""
+
+
+FURTHEST = 10.0
+"""Units at which a value that is far out counts at most, or √n of the n examples so far if that is more.
+
+No value of n is further than √(n - 1) standard deviations from their mean (Samuelson 1968). So such a value at most
+doubles a variance of many examples.
+"""
+
+
+HALF = 0.5
+"""A name that at least this share of the examples has is usually there; what it lacks is missing, and not zero."""
+
+
+RATHER_NOT = 0.4
+"""A name that was usually there is so until its share falls below this, so that none goes to and fro at a half."""
+
+
+@unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")
+def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
+    """Count row i in the moments; the table has room for its names."""
+    table, counts = scales.table, scales.counts[0]
+    furthest = max(FURTHEST, math.sqrt(counts.taken))
+    for j in range(rows.start[i], rows.start[i + 1]):
+        v = rows.values[j]
+        if not abs(v) <= LARGEST_VALUE:  # NaN too
+            continue
+        key = max(rows.hashes[j], np.uint64(1))
+        own = table[place_of(table, key)]
+        if own.key != key:
+            if counts.names == MOST_NAMES:
+                continue
+            counts.names += 1
+            own.key, own.unit = key, 1.0
+        if counts.edition == BY_COUNTS:
+            own.moved += v != own.last
+            own.last = v
+        if own.spread > 0.0:
+            if counts.edition == BY_COUNTS and abs(v - own.centre) > FAR * own.spread:
+                own.far += 1.0
+                if own.far <= RARE * own.present < own.moved:
+                    continue
+            v = min(max(v, own.centre - furthest * own.spread), own.centre + furthest * own.spread)
+        if counts.edition == BY_COUNTS:
+            own.present += 1.0
+            if v == 0.0:
+                continue
+        own.count += 1.0
+        off = v - own.mean
+        own.mean += off / own.count
+        own.squares += off * (v - own.mean)
+    counts.n += 1
+    counts.weight += 1.0
+
+
+@inlined(allocates=False, error_model="numpy")
+def _moments(count, mean, squares, of):  # type: ignore[no-untyped-def]
+    """Return mean and deviation of `of` values: `count` of them with these moments, and zeros."""
+    share = count / of
+    c = share * mean
+    return c, math.sqrt(max(squares / of + c * mean * (1.0 - share), 0.0))
+
+
+@inlined(allocates=False, error_model="numpy")
+def _scale(own, n):  # type: ignore[no-untyped-def]
+    """Return centre and spread of a name by its moments in n examples."""
+    is_usual = own.present >= n * (RATHER_NOT if own.spread > 0.0 and own.centre != 0.0 else HALF)
+    of = own.present if is_usual else n
+    if of == 0.0:
+        return own.centre, own.spread
+    c, s = _moments(own.count, own.mean, own.squares, of)
+    if s > 0.0:
+        share = own.count / of
+        size = max(abs(own.mean), 0.5 * math.sqrt(own.squares / own.count + own.mean**2))
+        rare = LIGHT * size / math.sqrt(math.sqrt(share))
+        s = min(max(s, (1.0 - share) * rare if is_usual else rare), LARGEST_VALUE)
+    return (c if is_usual else 0.0), s
+
+
+@unit(types.boolean(SCALES), is_late=True, allocates=False, error_model="numpy")
+def use_moments(scales):  # type: ignore[no-untyped-def]
+    """Put the scales of the moments in use, all of them or those that are off; return whether any has changed.
+
+    With k values of mean m and sum of squares M, and zeros, n in all: c = km/n, s² = (M + km²(1 - k/n))/n. The n are
+    the values of a name that is usually there, and all examples for one that is not, whose centre is 0. A spread is no
+    less than what rare values of their size m ask for. In edition 0 the n are all examples.
+    """
+    table, counts, changed = scales.table, scales.counts[0], False
+    n, early, halve = counts.weight, counts.n <= FIRST, counts.weight >= HORIZON
+    if n == 0.0:
+        return False
+    for i in range(len(table)):
+        own = table[i]
+        if own.key == np.uint64(0):
+            continue
+        if counts.edition == BY_COUNTS:
+            c, s = _scale(own, n)
+        else:
+            c, s = _moments(own.count, own.mean, own.squares, n)
+        s = s if s >= LEAST_SPREAD else 0.0
+        ratio = unit_of(c, s) / own.unit
+        off = not 1.0 / NEAR <= ratio <= NEAR or abs(c - own.centre) > SHIFTED * own.unit
+        first = own.spread == 0.0 and s > 0.0
+        if off or first or (early and (c != own.centre or s != own.spread)):
+            changed = True
+            use_scale(own, counts.edition, c, s)
+        if halve:
+            own.count *= 0.5
+            own.squares *= 0.5
+            own.present *= 0.5
+            own.far *= 0.5
+            own.moved *= 0.5
+    counts.taken = n
+    if halve:
+        counts.weight *= 0.5
+    return changed
+
+
+@compiled(error_model="numpy")
+def observe_rows(scales, rows, first):  # type: ignore[no-untyped-def]
+    """Count rows from the first on; return how many of all are counted, which is less where the table is full."""
+    out = np.empty(len(rows.values))
+    for i in range(first, len(rows.start) - 1):
+        if not has_room(scales, scale_row(scales, rows, i, out)):
+            return i
+        observe_row(scales, rows, i)
+    return len(rows.start) - 1

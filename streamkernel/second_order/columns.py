@@ -1,0 +1,44 @@
+"""A mixture with a column more, for a class that was not known before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamkernel.features.rows import F64
+from streamkernel.kernels import Kernel
+from streamkernel.second_order import newton_step
+from streamkernel.second_order.arrangement import Arrangement, Arranger
+
+
+def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
+    """Return a copy of a mixture with room for one more class.
+
+    Parameters
+    ----------
+    live, arranger, kernel
+        The mixture.
+    numbers
+        The record of the new one.
+    split
+        What the columns of three classes have of the one column of two; ``None`` if there is a column for each class.
+    """
+
+    def more(old: F64) -> F64:
+        return np.concatenate([old, np.zeros_like(old[:1])]) if split is None else split[:, None] * old
+
+    groups = {
+        g: old._replace(newton=more(old.newton), steady=more(old.steady), sums=more(old.sums), change=more(old.change))
+        for g, old in enumerate(live.groups)
+    }
+    function = live.state
+    names = ("weights", "mixer", "bounds", "losses", "priors", "span", "recent")
+    arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
+    arrays |= {"level": more(function.level), "metric": function.metric}
+    arrays["mixer"] = newton_step.less_certain(function.mixer, int(function.numbers[0]["examples"]))
+    w = function.linear.w
+    w = np.concatenate([w, np.zeros_like(w[:, :1])], axis=1) if split is None else split[None, :, None] * w
+    recent = {name: getattr(function.linear, name).copy() for name in ("counts", "points", "answers", "weights")}
+    arrays["linear"] = function.linear._replace(w=w, **recent)  # a thread that still predicts knows no new class
+    return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)
