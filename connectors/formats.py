@@ -31,7 +31,7 @@ class TextFormat(Protocol):
     """A parser of single records."""
 
     cutter: ClassVar[type[LineCutter]]
-    """What cuts a stream of bytes into records of this format."""
+    """The splitter of bytes into records of this format."""
 
     @property
     def ready(self) -> bool:

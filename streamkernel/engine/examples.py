@@ -11,7 +11,7 @@ from streamkernel.errors import InputError, LabelError
 from streamkernel.estimators.weighting import as_weight
 
 MOST_NAMES, MOST_CHARACTERS = 100_000, 1 << 24
-"""Fields that are remembered as those of numbers, and the characters of all their names together."""
+"""Largest number of fields stored as numeric, and of characters in all their names."""
 
 
 class Examples:

@@ -13,10 +13,10 @@ from connectors import DeadLetters, Event, KafkaDeadLetters, Refusal, Sink
 from streamkernel.engine.record_processor import RecordProcessor
 
 DEAD_LETTERS, RAW_SHOWN = 8, 300
-"""Dead letters that are shown, and bytes of each."""
+"""Number of dead letters that are shown, and of bytes of each."""
 
 FIRST_RECORDS = 100
-"""Dead letters after which it is reported that there was nothing else."""
+"""Number of dead letters, with no usable record, after which an error is logged."""
 
 log = structlog.get_logger("streamkernel")
 

@@ -26,7 +26,7 @@ log = structlog.get_logger("streamkernel")
 
 
 MOST_CLASSES = 1000
-"""Labels that a classifier which is not ours may learn: River's metrics count pairs of a label and a prediction."""
+"""Largest number of labels of other classifiers: River's metrics count pairs of a label and a prediction."""
 
 Step = tuple[dict[str, Any], Any, tuple[Answer, Answer], bool]
 """What came of one record: features, their label or ``None``, the answers, and whether these are new."""

@@ -12,10 +12,10 @@ from streamkernel.engine.record_batches import MOST, RecordBatches
 from streamkernel.engine.refusals import refusal_of
 
 POLL_SECONDS = 0.2
-"""How long to wait for an event before looking at the clock and at the request to stop."""
+"""Seconds to wait for an event before checking the clock and the request to stop."""
 
 WATCH_EVERY = 100
-"""Events between two looks of a watcher."""
+"""Number of events between two calls of a watcher."""
 
 
 class Runner(Protocol):

@@ -14,16 +14,16 @@ from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.errors import InputError
 
 MOST_ROWS = 1000
-"""Records that are predicted for one request at most."""
+"""Largest number of records in a request."""
 
 MOST_EXPLAINED = 32
 """Records that are explained for one request at most."""
 
 MOST_NAMES = 4096
-"""Fields that a record of a request may have: the first prediction for so many new names takes about 0.1 s."""
+"""Largest number of fields in a record; the first prediction with so many new names takes about 0.1 s."""
 
 SHORT_BYTES = 2048
-"""Bytes of a request of one record up to which it is short."""
+"""Largest size in bytes of a short request for one record."""
 
 
 def question_in(body: bytes) -> list[dict[str, Any]] | dict[str, Any]:

@@ -10,19 +10,19 @@ from typing import Any, Self
 import numpy as np
 
 LARGEST = 1e100
-"""The largest number that is taken: its square is finite, so that no scaler's variance becomes infinite."""
+"""The largest accepted number, whose square is finite, so that no variance becomes infinite."""
 
 WIDEST = (-LARGEST, LARGEST)
-"""The range of an input of which little is known."""
+"""The range of an input with little data."""
 
 MOST, LONGEST = 10_000, 1000
-"""Inputs whose range is learned, and characters of their names."""
+"""Largest number of inputs with a range, and of characters in their names."""
 
 FIRST, EVERY = 256, 64
 """Ranges are learned from this many examples first, and then from one in this many."""
 
 DEVIATIONS, WIDTHS = 20.0, 10.0
-"""How far beyond the mean, and beyond the least and the largest usual value, a value is far outside."""
+"""Distance beyond the mean, and beyond the usual extremes, at which a value is far outside."""
 
 MEMORY = 1000.0
 """Examples over which mean and deviation are averaged."""
