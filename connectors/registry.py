@@ -7,7 +7,7 @@ SOURCES = {
     "dataset": "connectors.datasets:DatasetSource",
     "topics": "connectors.kafka.source:KafkaSource",
 }
-"""By key, where the class is. Its parameters are the keys of the table, and one of them is the key that selects it."""
+"""The module and class for each key. The class's parameters are the keys of the table, one of which selects it."""
 
 
 def source_class(key: str) -> type:
