@@ -183,7 +183,7 @@ def check_file(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a file, an empty one if there is no file."""
+    """Return the object in a file, an empty one if the file is missing."""
     try:
         found: dict[str, Any] = orjson.loads(path.read_bytes())
     except FileNotFoundError:
