@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from streamkernel import learners, losses
-from streamkernel.errors import InputError, LabelError
+from streamkernel.errors import LabelError
 from streamkernel.estimators.classes import ClassModel
 from streamkernel.estimators.parameters import require_at_least
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
@@ -173,20 +173,12 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
                 as_label(y)
                 self._check(x)
                 return
-        found = self._state
         try:
-            number = found.labels.get(y)
-            if number is not None and found.is_direct and found.learner.learn_event(x, number, w, found.numeric):
-                return
-            label, directions = as_label(y), found.learner.directions
-            row = directions.row(x, found.numeric).with_weight(w)
-            numeric = directions.with_numeric(x, found.numeric)
-            if number is None or not self._learn_alone(row, number, directions, numeric):
-                self._learn(row, np.empty(1), directions, numeric, [label])
-        except (InputError, TypeError, AttributeError):
+            number = self._state.labels.get(y)
+        except TypeError:  # it has no hash
             as_label(y)
-            self._check(x)
             raise
+        self._learn_event(x, number, w, (y,) if number is not None else (as_label(y),))
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:
         """Return the probability of each label learned so far.

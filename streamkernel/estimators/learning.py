@@ -50,18 +50,17 @@ class LearningModel(model_file.Serializable):
         """Return f(x): a float, or an array of shape (columns,) if there are several."""
         found = self._state
         try:
-            if found.is_direct:
-                return found.learner.score_event(x, found.numeric)
-            found = self._complete()
-            scores = found.scores(found.learner.directions.row(x, found.numeric))[0]
+            if found.journal is not None or found.learner.is_unfinished:
+                found = self._complete()
+            return found.learner.score_event(x, found.numeric, found.scales)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
-        return float(scores[0]) if len(scores) == 1 else scores
 
     def _scores_of(self, rows: Rows) -> F64:
         """Return f of each row, shape (rows, columns)."""
-        return self._complete().scores(rows)
+        found = self._complete()
+        return found.learner.scores(rows, found.scales)
 
     def _check(self, x: Any) -> None:
         """Raise the most specific error for an example that cannot be used."""
@@ -82,16 +81,18 @@ class LearningModel(model_file.Serializable):
         self._recover()
         return self._state
 
-    def _learn_event(self, x: Mapping[Hashable, Any], y: float, w: float = 1.0) -> None:
-        """Learn from one example of weight w."""
+    def _learn_event(
+        self, x: Mapping[Hashable, Any], y: float | None, w: float = 1.0, labels: Sequence[Any] = ()
+    ) -> None:
+        """Learn from one example of weight w; `y` is ``None`` if its label is new."""
         found = self._state
         try:
-            if not (found.is_direct and found.learner.learn_event(x, y, w, found.numeric)):
-                directions = found.learner.directions
-                row = directions.row(x, found.numeric).with_weight(w)
-                numeric = directions.with_numeric(x, found.numeric)
-                if not self._learn_alone(row, y, directions, numeric):
-                    self._learn(row, np.array([y], np.float64), directions, numeric)
+            if y is not None and found.is_direct and found.learner.learn_event(x, y, w, found.numeric):
+                return
+            directions = found.learner.directions
+            row, numeric = directions.learnable_row(x, found.numeric, w)
+            if y is None or not self._learn_alone(row, y, directions, numeric):
+                self._learn(row, np.array([y], np.float64), directions, numeric, labels)
         except (InputError, TypeError, AttributeError):
             self._check(x)
             raise
@@ -250,7 +251,7 @@ class LearningModel(model_file.Serializable):
         """Return f of each row of a table, shape (rows, columns)."""
         found = self._complete()
         blocks = table_blocks(found.learner.directions, X, found.numeric)
-        return np.concatenate([found.scores(rows) for rows, _ in blocks])
+        return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks])
 
     @locked
     def _to_predict(self) -> Self:

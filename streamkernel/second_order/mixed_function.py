@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from streamkernel import losses, step_sizes
 from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
-from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
 from streamkernel.features.scaling import Scales
@@ -160,10 +159,8 @@ class MixedFunction(Learner):
         """The scalar state."""
         return self._live.state.numbers[0]
 
-    @property
-    def directions(self) -> Directions:  # type: ignore[override]  # it is replaced together with the arrays
-        """The random directions of its features."""
-        return self._live.directions
+    directions: Directions = property(attrgetter("_live.directions"))  # type: ignore[assignment]  # replaced with the arrays
+    """The random directions of its features."""
 
     @property
     def arrays(self) -> MixtureState:
@@ -179,11 +176,6 @@ class MixedFunction(Learner):
     def table(self) -> I64:
         """Blocks, bandwidth and first example of each group."""
         return self._live.table
-
-    @property
-    def has_metric(self) -> bool:
-        """Whether gradients are collected for a metric; a pruned function only keeps its metrics."""
-        return self._arranger.has_metric and not self.is_packed
 
     @property
     def kernel(self) -> Kernel:
@@ -234,11 +226,6 @@ class MixedFunction(Learner):
     def embed_rows(self, rows: Rows) -> F32:
         """Return the features of all blocks for each of `rows`, shape (rows, components × features)."""
         return embed_rows(self._live.state, self.directions, rows, self.n_positions)
-
-    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames | None = None) -> Any:
-        """Return f at one example, a float, or an array of shape (columns,) if there are several."""
-        scores = self.scores(self.directions.row(x, numeric))[0]
-        return float(scores[0]) if len(scores) == 1 else scores
 
     def scores(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return f at each of `rows`, shape (rows, columns).

@@ -71,6 +71,16 @@ class SecondOrderLearner(MixedFunction):
         live.state.priors[:] = live.state.priors[owners]
         return twin
 
+    @property
+    def has_metric(self) -> bool:
+        """Whether gradients are gathered for a metric; a function that was pruned only keeps those it has."""
+        return self._arranger.has_metric and not self._live.directions.is_packed
+
+    def score_event(self, x: Mapping[Hashable, Any], numeric: NumericNames, scales: Scales | None) -> Any:
+        """Return f at one example, a float, or an array of shape (columns,) if there are several."""
+        found = self.scores(self._live.directions.row(x, numeric), scales)
+        return found.item() if found.size == 1 else found[0]
+
     def learn_event(self, x: Mapping[Hashable, Any], y: float, w: float, numeric: NumericNames) -> bool:
         """Return false: learning an example takes more than one call."""
         return False
@@ -90,7 +100,7 @@ class SecondOrderLearner(MixedFunction):
         status, _ = self._learn_directly(live.state, scaling, live.directions.kernel, examples, 0, 1, options)
         if status != state.DONE:
             return False
-        if live.is_spread:
+        if live.groups.is_spread:
             self._advance_directly(live.state, False)
         return True
 
@@ -147,7 +157,7 @@ class SecondOrderLearner(MixedFunction):
                 )
             if status == state.DIVERGED:
                 raise self._divergence_error(y[done])
-        if self._live.is_spread:
+        if self._live.groups.is_spread:
             self._advance_directly(self._live.state, False)
 
     def _gammas(self, n: int) -> F64:
@@ -176,7 +186,7 @@ class SecondOrderLearner(MixedFunction):
         numbers = self.numbers
         batch, seen = int(numbers["buffered"]), int(numbers["examples"])
         due = newton_step.due(seen, self.batch_size, self._forgetting)
-        is_due, is_spread = batch >= max(due, 1), self._live.is_spread
+        is_due, is_spread = batch >= max(due, 1), self._live.groups.is_spread
         if is_due or not is_spread:
             self._complete()
         if is_due:
