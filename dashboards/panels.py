@@ -72,6 +72,26 @@ LEARNING = (
         below=0.0,
     ),
     Panel(
+        "Coverage",
+        "With coverage in the configuration: the share of the last 1,000 labels inside their interval or set, and the "
+        "share that is configured. It stays lower where labels come late and the stream has changed since.",
+        "percentunit",
+        (
+            ("streamkernel_coverage_recent{$at}", "inside {{instance}}"),
+            ("streamkernel_coverage_target{$at}", "configured {{instance}}"),
+        ),
+    ),
+    Panel(
+        "Size of intervals and sets",
+        "The median width of the last 1,000 intervals, in units of the label, or the mean number of labels in the last "
+        "1,000 sets. Wider intervals are less certain predictions.",
+        "short",
+        (
+            ("streamkernel_interval_width{$at}", "width {{instance}}"),
+            ("streamkernel_set_labels{$at}", "labels {{instance}}"),
+        ),
+    ),
+    Panel(
         "Objective",
         "Regularised loss over about the last thousand events. It falls while the model learns; a jump is a "
         "change of the stream.",

@@ -136,5 +136,7 @@ def _problems(config: Config) -> Iterator[str]:
         yield "source.follow: expected false on a cluster, got true"
     if config.delayed_labels is not None:
         yield "labels: expected records with their labels on a cluster, got labels in records of their own"
+    if config.coverage is not None:
+        yield "coverage: expected none on a cluster, where workers predict apart, got one"
     if config.baseline is not None:
         yield "baseline: expected none on a cluster, where it would have to be merged, got one"

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
 
@@ -55,6 +59,24 @@ class RollingScores:
             del self._sorted[bisect_left(self._sorted, self._recent[0])]
         self._recent.append(score)
         insort(self._sorted, score)
+
+    def state(self) -> dict[str, Any]:
+        """Return all there is to remember, as arrays."""
+        level = self._level
+        return {
+            "recent": np.array(self._recent, np.float64),
+            "levels": np.array(level.levels),
+            "weights": np.array(level.weights),
+            "offset": level.offset,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned, with the same bits."""
+        level = self._level
+        self._recent = deque(state["recent"].tolist(), maxlen=self._recent.maxlen)
+        self._sorted = sorted(self._recent)
+        level.levels, level.weights = state["levels"].tolist(), state["weights"].tolist()
+        level.offset = float(state["offset"])
 
 
 def check_options(coverage: float, window: int) -> None:

@@ -61,6 +61,7 @@ def engine_parts(config: Config, source: Any, state: StateDirectory | None) -> d
         "label": config.label,
         "ignore": config.ignore,
         "weight": config.weight,
+        "coverage": config.coverage,
         "metric": config.build_metric(),
         "baseline": config.build_baseline(),
         "sink": predictions,

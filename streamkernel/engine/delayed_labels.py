@@ -37,11 +37,12 @@ class PendingExample(NamedTuple):
     baseline_prediction: Any
     baseline_probabilities: dict[Any, float] | None
     w: float = 1.0
+    threshold: float | None = None
 
     @property
     def answers(self) -> tuple[Answer, Answer]:
-        """The predictions, as they were made."""
-        return self[4:6], self[6:8]
+        """The predictions as they were made, ours with the threshold of its interval if it has one."""
+        return self[4:6] if self.threshold is None else (*self[4:6], self.threshold), self[6:8]
 
 
 class DelayedLabels:
@@ -152,8 +153,9 @@ class DelayedLabels:
 
     def wait(self, key: Key, x: dict[str, Any], answers: tuple[Answer, Answer], place: str, w: float = 1.0) -> None:
         """Keep features with their predictions, origin and weight until their label arrives."""
-        answered = map(plain, (*answers[0], *answers[1]))
-        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w))
+        prediction, probabilities, threshold, *_ = (*answers[0], None)
+        answered = map(plain, (prediction, probabilities, *answers[1]))
+        self._waiting[key] = PendingExample._make((self._since, key, place, x, *answered, w, threshold))
         if len(self._waiting) > self._max_pending:
             self.counts["evicted"] += 1
             self._remember(self._waiting.popitem(last=False)[0], joined=False)

@@ -46,6 +46,8 @@ class Engine:
     weight : str or None, default None
         The field with the weight of an example; ``None`` if all weights are 1. The metric and the baseline count each
         example once.
+    coverage : float or None, default None
+        The share of labels inside the interval, or the set of labels, that each prediction then has; between 0 and 1.
     state : StateDirectory or None, default None
         The directory of checkpoints; without it, no state survives the process.
     transactions : Transactions or None, default None
@@ -99,6 +101,7 @@ class Engine:
         baseline: base.Estimator | None = None,
         labels: DelayedLabels | None = None,
         weight: str | None = None,
+        coverage: float | None = None,
         state: StateDirectory | None = None,
         transactions: Transactions | None = None,
         checkpoint_seconds: float = 30.0,
@@ -115,6 +118,7 @@ class Engine:
             baseline=baseline,
             labels=labels,
             weight=weight,
+            coverage=coverage,
             sink=sink,
             dead_letters=dead_letters,
             state=state,

@@ -9,6 +9,7 @@ import structlog
 from river import base, metrics
 
 from connectors import Event, Refusal
+from streamkernel.engine.coverage import Coverage, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples, shorten
 from streamkernel.engine.pipelines import NO_ANSWER, Answer, kernel_model_of, most_likely, name_of
@@ -52,6 +53,8 @@ class RecordProcessor:
         baseline count each example once.
     with_probabilities
         Whether probabilities are wanted even if the metric does not need them.
+    coverage
+        The share of labels inside the interval or the set of a prediction; ``None`` if there are to be none.
     learned_before
         Events that the model has learned elsewhere, as on the driver of a cluster; they count in `line`.
 
@@ -65,6 +68,8 @@ class RecordProcessor:
         Makes features from records.
     labels : DelayedLabels or None
         Features and labels that wait for each other.
+    coverage : Coverage or None
+        How wide intervals are, and the share of labels inside.
     outcomes : dict
         Records by what became of them.
     refused : dict
@@ -93,6 +98,7 @@ class RecordProcessor:
         labels: DelayedLabels | None = None,
         weight: str | None = None,
         with_probabilities: bool = False,
+        coverage: float | None = None,
         learned_before: int = 0,
     ) -> None:
         self.model: Any = model
@@ -101,9 +107,9 @@ class RecordProcessor:
         self._pairs, self._kind = self.quality.pairs, self.quality.kind
         self.refused = dict.fromkeys(KINDS, 0)
         self.outcomes = {"learned": 0, "predicted": 0, "dead_letter": 0, "pending": 0}
-        needs_probabilities = with_probabilities or not getattr(metric, "requires_labels", True)
+        needs_probabilities = with_probabilities or coverage is not None or not getattr(metric, "requires_labels", True)
         self._probabilities = needs_probabilities and isinstance(model, base.Classifier)
-        self.labels = labels
+        self.labels, self.coverage = labels, None if coverage is None else Coverage(coverage)
         self._learned_before = learned_before
         self._classes: set[Any] = set()  # labels that the model is known to take
         unseen = {*ignore, *(labels.fields if labels is not None else ())}
@@ -166,6 +172,8 @@ class RecordProcessor:
         self.outcomes["learned"] += 1
         self.examples.observe(x)
         self._pairs.append((y, answers[0][self._kind]))
+        if self.coverage is not None:
+            self.coverage.judge(y, answers[0])
         if self.baseline is not None:
             self.quality.baseline_pairs.append((y, answers[1][self._kind]))
             try:
@@ -183,13 +191,15 @@ class RecordProcessor:
         event, y, answer
             The record, its label if it is known, and what the model answered.
         """
-        prediction, probabilities = answer
+        prediction, probabilities, *more = answer
         version = self._learned_before + self.outcomes["learned"]
         line = {**event.location, "model_version": version, "label": y, "prediction": prediction}
         if self.labels is not None and event.record is not None:
             line["key"] = event.record.get(self.labels.key)
         if probabilities is not None:
             line["probabilities"] = probabilities
+        if more:
+            line |= region(answer, more[0])
         return line
 
     def count_refusal(self, refusal: Refusal) -> None:
@@ -210,6 +220,7 @@ class RecordProcessor:
             "numbers": sorted(self.examples.numbers),
             "classes": self._classes,
             "labels": None if self.labels is None else self.labels.state(),
+            "coverage": None if self.coverage is None else self.coverage.state(),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -221,6 +232,8 @@ class RecordProcessor:
         self._classes = set(saved.get("classes", ()))
         if self.labels is not None and saved.get("labels") is not None:
             self.labels.restore(saved["labels"])
+        if self.coverage is not None:
+            self.coverage = Coverage.of_state(self.coverage.target, saved.get("coverage"))
 
     def _check_class(self, y: Any) -> None:
         """Raise an InputError for a label beyond the limit before any preprocessing learns it."""
@@ -241,6 +254,8 @@ class RecordProcessor:
     def _answers(self, x: dict[str, Any], found: dict[str, Any]) -> tuple[Answer, Answer]:
         """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
+        if self.coverage is not None:
+            ours = *ours, self.coverage.threshold()
         if self.baseline is not None:
             try:
                 theirs = self._predict(self.baseline, found)

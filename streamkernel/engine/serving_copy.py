@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from river import base
 
+from streamkernel.engine.coverage import region
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.pipelines import most_likely
 from streamkernel.estimators.prediction_copy import prediction_copy
@@ -35,6 +36,8 @@ class PublishedModel(NamedTuple):
         What makes features from a record, and refuses what no model should see.
     checkpoint
         The number of the checkpoint that it is from, if the run has not resumed yet.
+    threshold
+        How far a label may be from an answer to be inside its interval or its set, if there is to be one.
     """
 
     version: int
@@ -42,6 +45,7 @@ class PublishedModel(NamedTuple):
     model: Any
     examples: Examples
     checkpoint: int | None = None
+    threshold: float | None = None
 
     @property
     def origin(self) -> str:
@@ -51,7 +55,7 @@ class PublishedModel(NamedTuple):
         return f"checkpoint {self.checkpoint}, read from disk; the run has not resumed yet"
 
     def answer(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the prediction for one record, with the probabilities of a classifier.
+        """Return the prediction for one record, the probabilities of a classifier, and an interval or a set of labels.
 
         Raises
         ------
@@ -59,10 +63,10 @@ class PublishedModel(NamedTuple):
             If the record cannot be used, and whatever a step of the pipeline raises.
         """
         x, _ = self.examples.read(record)
-        if not isinstance(self.model, base.Classifier):
-            return {"prediction": self.model.predict_one(x)}
-        prediction, probabilities = most_likely(self.model, x)
-        return {"prediction": prediction, "probabilities": probabilities}
+        is_classifier = isinstance(self.model, base.Classifier)
+        found = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
+        answer = {"prediction": found[0]} | ({"probabilities": found[1]} if is_classifier else {})
+        return answer if self.threshold is None else answer | region(found, self.threshold)
 
 
 class Publisher:
@@ -97,10 +101,19 @@ class Publisher:
         is_new = newest is None or events != newest.events or newest.checkpoint is not None
         return self.wanted and is_new and time.monotonic() >= self._next
 
-    def publish(self, model: Any, examples: Examples, events: int, checkpoint: int | None = None) -> None:
-        """Make a copy; `checkpoint` is as for `Published`."""
+    def publish(
+        self,
+        model: Any,
+        examples: Examples,
+        events: int,
+        checkpoint: int | None = None,
+        *,
+        threshold: float | None = None,
+    ) -> None:
+        """Make a copy; `checkpoint` and `threshold` are as for :class:`PublishedModel`."""
         began = time.monotonic()
         version = 1 if self.newest is None else self.newest.version + 1
-        self.newest = PublishedModel(version, events, prediction_copy(model), copy.deepcopy(examples), checkpoint)
+        parts = prediction_copy(model), copy.deepcopy(examples)
+        self.newest = PublishedModel(version, events, *parts, checkpoint, threshold)
         now = time.monotonic()
         self._next = now + max(SECONDS, (now - began) / SHARE)

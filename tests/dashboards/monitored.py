@@ -23,6 +23,7 @@ RULES = ("recording.yml", "alerts.yml")
 
 CONFIG = """
 label = "y"
+coverage = 0.9
 [source]
 {source}
 [model]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import re
@@ -160,9 +161,13 @@ def test_every_fault_has_its_alert(house: House) -> None:
     house.regressor.each = 50
     house.joined.pause()
     (house.joined.folder / "state").rename(house.joined.folder / "gone")
+    unforeseen = [{"id": 10**6 + i, "a": 0.0} for i in range(600)]
+    unforeseen += [{"id": one["id"], "y": "never seen"} for one in unforeseen]
+    house.joined.append("".join(json.dumps(one) + "\n" for one in unforeseen))
     house.joined.append("this is no record\n" * 50)
     house.steep.record = curve  # the first error is the last step
-    fire("LagRising", "QualityFalling", "WorseThanBaseline", "DeadLetters", "Diverged", "CheckpointFailing")
+    fire("LagRising", "QualityFalling", "WorseThanBaseline", "CoverageLow")
+    fire("DeadLetters", "Diverged", "CheckpointFailing")
     house.joined.append('{"id": 1, "half of')
     house.steep.process.kill()
     house.cluster.incidents["worker_lost"] += 1

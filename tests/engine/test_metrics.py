@@ -89,11 +89,13 @@ def engines(folder: Path) -> Iterator[Engine]:
                 records(50),
                 None,
             ),
+            (KernelRegressor(), records(50), None),
         ]
     ):
         state = StateDirectory(folder / str(i))
         source = Records(made, {("t", "0"): 3})
-        engine = Engine(model, source, label="y", metric=metrics.Accuracy(), labels=labels, state=state)
+        metric = metrics.MAE() if isinstance(model, KernelRegressor) else metrics.Accuracy()
+        engine = Engine(model, source, label="y", metric=metric, labels=labels, state=state, coverage=0.9)
         engine.run()
         engine.parts.monitor.cluster = cluster_snapshot(5)
         yield engine
@@ -130,7 +132,7 @@ def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 
 def test_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     began = time.time()
-    first, second, third = (values(engine) for engine in engines(tmp_path))
+    first, second, third, _ = (values(engine) for engine in engines(tmp_path))
     assert third["streamkernel_refit_gap"] <= Refit().tol
     assert "streamkernel_refit_gap" not in first
     assert first["streamkernel_events_total/learned"] == first["streamkernel_steps_total"] == 50

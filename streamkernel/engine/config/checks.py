@@ -35,6 +35,7 @@ def check_config(settings: Settings) -> None:
         lambda: _check_history(settings),
         lambda: _check_metric(settings),
         lambda: _check_baseline(settings),
+        lambda: _check_coverage(settings),
         lambda: _check_state(settings),
         lambda: _check_kafka(settings),
         lambda: build_source(settings).close(),
@@ -107,6 +108,12 @@ def _check_baseline(settings: Settings) -> None:
     wanted = base.Regressor if kind == "regressor" else base.Classifier
     if not issubclass(build.baselines().classes[name], wanted):
         raise ConfigError(f"baseline: expected a {kind} like the model, got {to_toml(name)}")
+
+
+def _check_coverage(settings: Settings) -> None:
+    if settings.coverage is not None and not issubclass(settings.estimator_class, (base.Classifier, base.Regressor)):
+        got = build.type_of(settings.model)
+        raise ConfigError(f"coverage: expected a model that predicts one label or one number, got {got}")
 
 
 def _check_kafka(settings: Settings) -> None:

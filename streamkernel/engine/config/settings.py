@@ -35,6 +35,7 @@ class Settings(ConfigTable):
     label: Name = Field(description="the name of the field to predict")
     ignore: tuple[Name, ...] = Field(default=(), strict=False, description="a list of field names")
     weight: Name | None = Field(default=None, description="the name of the field with the weight of an event")
+    coverage: float | None = Field(default=None, gt=0, le=0.996, description="a share above 0, at most 0.996")
     metric: build.Spec | None = Field(default=None, description="a River metric")
     source: SourceTable = Field(description="a table with a path, a dataset or topics")
     preprocessing: tuple[build.Spec, ...] = Field(

@@ -23,6 +23,13 @@ ANSWER = {
             "description": "null before any class",
         },
         "probabilities": {"type": "object", "additionalProperties": {"type": "number"}, "description": "by class"},
+        "lower": {"type": ["number", "null"], "description": "where the interval begins; null if it has no beginning"},
+        "upper": {"type": ["number", "null"], "description": "where the interval ends; null if it has no end"},
+        "set": {
+            "type": "array",
+            "items": {"type": ["number", "string", "boolean"]},
+            "description": "likely classes, the most likely first",
+        },
     },
     "additionalProperties": False,
 }

@@ -100,6 +100,7 @@ class Monitor:
             names_refused={"kinds": examples.n_refused, "ranges": examples.ranges.n_refused},
             positions=dict(checkpointer.positions),
             scores=processor.quality.scores(),
+            coverage=None if processor.coverage is None else processor.coverage.snapshot(),
             model=None if model is None else of_model(model),
             events=self.event_seconds.histogram(),
             checkpoints=checkpointer.durations.histogram(),
@@ -109,7 +110,9 @@ class Monitor:
     def publish_model(self, checkpoint: int | None = None) -> None:
         """Copy the model for predictions; `checkpoint` is as for `Published`."""
         processor = self._processor
-        self.publisher.publish(processor.model, processor.examples, processor.outcomes["learned"], checkpoint)
+        threshold = None if processor.coverage is None else processor.coverage.threshold()
+        learned = processor.outcomes["learned"]
+        self.publisher.publish(processor.model, processor.examples, learned, checkpoint, threshold=threshold)
 
     def add_point(self) -> None:
         """Add a point to the history."""
@@ -138,6 +141,8 @@ def point_of(processor: RecordProcessor) -> dict[str, float]:
     model, outcomes = processor.kernel_model, processor.outcomes
     point = {"learned": float(outcomes["learned"]), "dead_letters": float(outcomes["dead_letter"])}
     point |= {f"quality: {name}": value for name, value in processor.quality.by_name().items() if math.isfinite(value)}
+    if processor.coverage is not None:
+        point |= processor.coverage.snapshot().rows()
     if model is not None:
         found = of_model(model)
         point |= {"objective": found.objective, "features": float(found.n_features), "seeds": float(found.n_seeds)}

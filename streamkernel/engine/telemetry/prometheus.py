@@ -27,6 +27,7 @@ from streamkernel.versions import package_version
 if TYPE_CHECKING:
     from streamkernel.engine.checkpointer import Checkpointer
     from streamkernel.engine.cluster_snapshot import ClusterSnapshot
+    from streamkernel.engine.coverage import CoverageSnapshot
     from streamkernel.engine.engine import Engine
     from streamkernel.engine.telemetry.histogram import Histogram
     from streamkernel.engine.telemetry.quality import Scores
@@ -51,6 +52,8 @@ class EngineCollector(Collector):
         if numbers.model is not None:
             yield from _model(numbers.model)
         yield from _quality(numbers.scores)
+        if numbers.coverage is not None:
+            yield from _coverage(numbers.coverage)
         yield from _events(numbers)
         yield from _source(numbers, lag_of(engine.source))
         incidents = dict(engine.incidents)
@@ -120,6 +123,18 @@ def _scores(name: str, text: str, scores: Scores, value: float, *more: str) -> M
     if not math.isnan(value):
         family.add_metric([scores.name, *(scores.baseline or "" for _ in more)], value)
     return family
+
+
+def _coverage(coverage: CoverageSnapshot) -> Iterator[Metric]:
+    yield _gauge("coverage_target", "Share of labels that is to be inside, as configured.", coverage.target)
+    for name, text, value in (
+        ("coverage", "Share of labels inside their interval or set since the start.", coverage.since_start),
+        ("coverage_recent", "Share of the last 1,000 labels inside their interval or set.", coverage.recent),
+        ("interval_width", "Median width of the last 1,000 intervals.", coverage.width),
+        ("set_labels", "Mean number of labels in the last 1,000 sets.", coverage.labels),
+    ):
+        if not math.isnan(value):
+            yield _gauge(name, text, value)
 
 
 def _events(numbers: EngineSnapshot) -> Iterator[Metric]:

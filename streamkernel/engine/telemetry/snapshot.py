@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamkernel.engine.coverage import CoverageSnapshot
 from streamkernel.engine.telemetry.histogram import Histogram
 from streamkernel.engine.telemetry.quality import Scores
 from streamkernel.estimators.internals import learner_of
@@ -66,6 +67,8 @@ class EngineSnapshot:
         Where each stream stands.
     scores
         How good predictions are.
+    coverage
+        Of the intervals or the sets of labels around predictions, where there are some.
     model
         Of the kernel model, if it is one.
     events, checkpoints
@@ -85,6 +88,7 @@ class EngineSnapshot:
     names_refused: Mapping[str, int]
     positions: Mapping[str, Any]
     scores: Scores
+    coverage: CoverageSnapshot | None
     model: ModelSnapshot | None
     events: Histogram
     checkpoints: Histogram

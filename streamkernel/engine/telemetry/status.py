@@ -32,6 +32,8 @@ def status_of(engine: Engine) -> dict[str, Any]:
     now = {scores.name: scores.ours, "of the last 1,000": recent}
     if scores.baseline:
         now |= {scores.baseline: scores.theirs, f"{scores.baseline}, the last 1,000": baseline}
+    if numbers.coverage is not None:
+        now |= numbers.coverage.rows()
     now |= {"learned": numbers.outcomes["learned"], "dead letters": numbers.outcomes["dead_letter"]}
     if numbers.labels:
         now |= {"waiting for labels": numbers.pending_labels}

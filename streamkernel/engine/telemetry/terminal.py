@@ -62,6 +62,8 @@ class View:
         rows += [(scores.name, f"{scores.ours:.4f}"), (f"{scores.name}, last {WINDOW:,}", f"{scores.recent()[0]:.4f}")]
         if scores.baseline:
             rows.append((f"{scores.name} (baseline)", f"{scores.theirs:.4f}"))
+        if numbers.coverage is not None:
+            rows += [(name, f"{value:.4g}") for name, value in numbers.coverage.rows().items()]
         if model is not None:
             rows += [
                 ("objective", f"{model.objective:.4f}"),

@@ -147,6 +147,9 @@ function drawAll(history, isMean) {
     quality[name.slice(9)] = isMean ? late(history, values) : values;
   }
   chart(isMean ? "Recent quality" : "Quality since the start", x, quality);
+  chart("Coverage of the last 1,000", x, { coverage: history.coverage, target: history["coverage target"] });
+  chart("Width of intervals", x, { "median width": history["median width"] }, true);
+  chart("Labels in a set", x, { "mean labels": history["mean labels"] }, true);
   chart("Objective", x, { objective: history.objective });
   chart("Features", x, { features: history.features }, true);
   chart("Step size", x, { "step size": history["step size"] }, true);
