@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from connectors.files.many_files import is_pattern, matches
-from connectors.registry import SOURCES
+from connectors.registry import SINKS, SOURCES
 from streamkernel.engine.config.messages import ConfigError
 
 STREAM = "-"
@@ -157,6 +157,31 @@ class SinkTable(ConfigTable):
     dead_letters: LocalPath | None = Field(default=None, description='the path of a file, or "-" for standard output')
     predictions_topic: Name | None = Field(default=None, description="the name of a topic")
     dead_letters_topic: Name | None = Field(default=None, description="the name of a topic")
+
+    _parameters: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_its_class(cls, data: Any, validate: ModelWrapValidatorHandler[SinkTable]) -> SinkTable:
+        """Pass the keys of a registered sink of predictions to its class as parameters."""
+        given = data.get("predictions") if isinstance(data, dict) else None
+        if not isinstance(given, dict) or not given.keys() & SINKS.keys():
+            return validate(data)
+        found = validate({name: value for name, value in data.items() if name != "predictions"})
+        if found.predictions_topic:
+            raise ConfigError("sink.predictions: expected a table or a topic, got both")
+        found._parameters = given  # noqa: SLF001 - one of this class
+        return found
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of a registered sink of predictions."""
+        return self._parameters
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether predictions are written."""
+        return bool(self.predictions or self.predictions_topic or self._parameters)
 
     @model_validator(mode="after")
     def _one_each(self) -> SinkTable:
