@@ -12,6 +12,7 @@ from streamkernel import learners, losses
 from streamkernel.errors import LabelError
 from streamkernel.estimators.classes import ClassModel
 from streamkernel.estimators.parameters import require_at_least
+from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import Label, as_label, label_array, label_scores, larger, probabilities, sigmoid
 from streamkernel.estimators.weighting import ClassWeight, as_weight, check_class_weight, weights_of
 from streamkernel.features.frames import n_rows, native_frame, native_series, targets_of
@@ -303,7 +304,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         weights = weights_of(w, rows)
         if self._has_class_weights:
             weights = weights * [self._weight_of(label) for label in labels]
-        self._learn_table(X, np.empty(rows), weights, labels, verbose=verbose)
+        learn_table(self, X, np.empty(rows), weights, labels, verbose=verbose)
 
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Return the probabilities of the labels for each row of a data frame.
@@ -318,7 +319,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_in(X), self._state.labels
+        scores, labels = row_scores(self, X), self._state.labels
         found = probabilities(self._loss, scores, len(labels))
         return native_frame({label: found[:, i] for label, i in labels.items()}, X)
 
@@ -335,7 +336,7 @@ class KernelClassifier(ClassModel, base.MiniBatchClassifier):
         InputError
             If a value is neither a finite number nor a string; the message names the column and the row.
         """
-        scores, labels = self._scores_in(X), self._state.labels
+        scores, labels = row_scores(self, X), self._state.labels
         if not labels:
             return native_series(np.full(len(scores), None, object), X)
         best = probabilities(self._loss, scores, len(labels)).argmax(axis=1)

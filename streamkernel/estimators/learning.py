@@ -12,23 +12,18 @@ import numpy as np
 
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_file
-from streamkernel.estimators.first_examples import learned_again
+from streamkernel.estimators.first_examples import restart
 from streamkernel.estimators.model_state import Journal, State
 from streamkernel.features import numeric_names
 from streamkernel.features.directions import Directions
-from streamkernel.features.frames import table_blocks
 from streamkernel.features.rows import F64, Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Kernel, bandwidth
 from streamkernel.learners import schedule
 from streamkernel.locking import locked
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.solvers.progress import progress_line
 
 log = logging.getLogger(__name__)
-
-SHOWN = 256
-"""Rows between two moves of a progress line."""
 
 
 class LearningModel(model_file.Serializable):
@@ -150,31 +145,6 @@ class LearningModel(model_file.Serializable):
             self._offer(self._weigh_rows(rows.part(done, last), y[done:last], found), y[done:last], found)
             done = last
 
-    def _learn_table(self, X: Any, y: F64, weights: F64, labels: Sequence[Any] = (), *, verbose: bool = False) -> None:
-        """Learn the rows of a table in order, except those of weight 0."""
-        directions, done = self._learner.directions, 0
-        self._check_labels([label for label, w in zip(labels, weights.tolist(), strict=False) if w > 0.0])
-        with progress_line("Learning", show=verbose) as tell:
-            for block, numeric in table_blocks(directions, X, self._state.numeric):
-                size = len(block.start) - 1
-                for first in range(0, size, SHOWN if verbose else max(1, size)):
-                    rows = block.part(first, min(first + SHOWN, size) if verbose else size)
-                    last = done + len(rows.start) - 1
-                    rows = rows._replace(weights=weights[done:last])
-                    self._learn_weighted(rows, y[done:last], directions, numeric, labels[done:last])
-                    done = last
-                    tell(done / len(y), f"{done:,} of {len(y):,} rows")
-
-    def _learn_weighted(
-        self, rows: Rows, y: F64, directions: Directions, numeric: numeric_names.NumericNames, labels: Sequence[Any]
-    ) -> None:
-        """Learn `rows` as :meth:`_learn` does, except those of weight 0."""
-        chosen = rows.weights > 0.0
-        if not chosen.all():
-            labels = [label for label, is_one in zip(labels, chosen, strict=True) if is_one] if labels else ()
-            rows, y = rows.where(chosen), y[chosen]
-        self._learn(rows, y, directions, numeric, labels)
-
     def _weigh_rows(self, rows: Rows, y: F64, found: State) -> Rows:
         """Return rows, which come after `found`, with the weights of their classes."""
         return rows
@@ -236,22 +206,12 @@ class LearningModel(model_file.Serializable):
         if found.first is not None:
             first = (*found.first, (rows, float(y[0])))
             is_due = bandwidth.is_due(len(first)) or bandwidth.is_enough([row for row, _ in first])
-            return (
-                learned_again(found, first, self._wanted, type(self).__name__)
-                if is_due
-                else replace(found, first=first)
-            )
+            return restart(found, first, self._wanted, type(self).__name__) if is_due else replace(found, first=first)
         if found.upkeep is not None:
             read = journal.rows._replace(values=journal.read).part(0, learned)
             learner, upkeep = found.upkeep.observe(found.learner, read, y)
             return replace(found, learner=learner, upkeep=upkeep)
         return found
-
-    def _scores_in(self, X: Any) -> F64:
-        """Return f of each row of a table, shape (rows, columns)."""
-        found = self._complete()
-        blocks = table_blocks(found.learner.directions, X, found.numeric)
-        return np.concatenate([found.learner.scores(rows, found.scales) for rows, _ in blocks])
 
     @locked
     def _to_predict(self) -> Self:

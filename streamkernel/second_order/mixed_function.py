@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from streamkernel import losses, step_sizes
-from streamkernel.features import kept_features
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F32, F64, I64, Rows
 from streamkernel.features.scale_table import COUNTS, SCALE, ScalesState
@@ -19,7 +18,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import state
 from streamkernel.learners.base import Learner
-from streamkernel.second_order import evaluation, growth, learning, mixture_files, newton_step, recency, steps
+from streamkernel.second_order import evaluation, growth, learning, newton_step, recency, steps
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.derivatives import derivatives
 from streamkernel.second_order.gradients import embed_rows
@@ -271,16 +270,6 @@ class MixedFunction(Learner):
         out = np.empty((len(rows.start) - 1, others, len(function.level)))
         evaluation.scores_of_others(function, NOT_SCALED, rows, rows, out)
         return out
-
-    def tensors(self) -> dict[str, Any]:
-        """Return the learned state as arrays that share nothing with this function."""
-        steps.advance(self._live.state, True)
-        numbers = self.numbers
-        return self.to_predict() | self.groups.tensors(int(numbers["buffered"]), bool(numbers["working"]))
-
-    def to_predict(self) -> dict[str, Any]:
-        """Return the part of :meth:`tensors` needed for predictions, which is small."""
-        return mixture_files.tensors_to_predict(self._live, kept_features.pack(self.directions.kept))
 
     @property
     def outputs(self) -> int:
